@@ -1,0 +1,38 @@
+"""dpcli: compose, calibrate and gate the privacy loss of differentially private pipelines.
+
+>>> import dpcli
+>>> pipeline = dpcli.load("examples/mnist.toml")            # doctest: +SKIP
+>>> dpcli.account(pipeline, accountants=["rdp"]).upper      # doctest: +SKIP
+2.5966419...
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpcli.accounting import Account, account
+    from dpcli.calibration import Calibration, calibrate
+    from dpcli.pipeline.model import Pipeline
+    from dpcli.pipeline.read import load
+
+__version__ = "0.1.0"
+__all__ = ["Account", "Calibration", "Pipeline", "__version__", "account", "calibrate", "load"]
+
+_HOME = {
+    "Account": "dpcli.accounting:Account",
+    "account": "dpcli.accounting:account",
+    "Calibration": "dpcli.calibration:Calibration",
+    "calibrate": "dpcli.calibration:calibrate",
+    "Pipeline": "dpcli.pipeline.model:Pipeline",
+    "load": "dpcli.pipeline.read:load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The public API, imported when it is first used."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'dpcli' has no attribute {name!r}")
+    from dpcli.registry import load as resolve
+
+    return resolve(_HOME[name])

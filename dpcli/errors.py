@@ -1,0 +1,33 @@
+"""The errors that a user can meet, each with the exit code of the process it ends."""
+
+from __future__ import annotations
+
+
+class DpcliError(Exception):
+    """Base of every error that dpcli raises on purpose; the message is shown as it stands."""
+
+    exit_code = 2
+
+
+class InputError(DpcliError):
+    """A file, a flag or a value is not what was expected."""
+
+    exit_code = 2
+
+
+class NotRepresentable(DpcliError):
+    """A mechanism has no sound description in the terms an accountant needs; the message says why."""
+
+    exit_code = 3
+
+
+class CannotCertify(DpcliError):
+    """No sound accountant applies, or a target cannot be met: unknown is never a pass."""
+
+    exit_code = 3
+
+
+class InternalError(DpcliError):
+    """A result that cannot be right (NaN, negative divergence): a bug of ours, never a number."""
+
+    exit_code = 70

@@ -1,0 +1,38 @@
+"""What a key of the pipeline file means and which values it may take.
+
+A field is written once, as `Annotated[float, Key("what it is", POSITIVE)]` on a frozen dataclass. The reader validates by it, and
+the JSON Schema, the manual page and `explain` are printed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A constraint on a number: `text` completes "expected ...", `schema` is its JSON Schema form."""
+
+    text: str
+    holds: Callable[[float], bool]
+    schema: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the file: what it means (one sentence, with its unit) and its rule, if it has one."""
+
+    doc: str
+    rule: Rule | None = None
+
+
+POSITIVE = Rule("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),))
+NON_NEGATIVE = Rule("a number >= 0", lambda x: x >= 0, (("minimum", 0),))
+COUNT = Rule("a whole number from 1 to 10^18", lambda x: 1 <= x <= 10**18, (("minimum", 1), ("maximum", 10**18)))
+AT_LEAST_TWO = Rule("a whole number >= 2", lambda x: 2 <= x <= 10**18, (("minimum", 2),))
+RATE = Rule("a number in (0, 1]", lambda x: 0 < x <= 1, (("exclusiveMinimum", 0), ("maximum", 1)))
+RATE_OR_ZERO = Rule("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
+OPEN_UNIT = Rule("a number in (0, 1)", lambda x: 0 < x < 1, (("exclusiveMinimum", 0), ("exclusiveMaximum", 1)))
+DELTA = Rule("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))
