@@ -1,0 +1,1 @@
+"""One family per file: the keys of the pipeline file (`...Spec`) and the privacy loss they stand for (a `Mechanism`)."""

@@ -1,0 +1,36 @@
+"""A dominating pair with finitely many outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.numerics.quadrature import log_bernoulli
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicLoss:
+    """Outcomes of probability e^{log_reference} under Q and likelihood ratio e^{log_ratio}."""
+
+    log_reference: tuple[float, ...]
+    log_ratio: tuple[float, ...]
+
+    def cgf(self, z: Array) -> Array:
+        """log(1 + E_Q[B_{z+1}(r - 1)]): a sum of non-negative terms, so that a small K keeps its digits."""
+        return atomic_cgf(z, np.array(self.log_reference)[None, :], np.array(self.log_ratio)[None, :])
+
+
+def atomic_cgf(z: Array, log_reference: Array, log_ratio: Array) -> Array:
+    """`AtomicLoss.cgf` for outcomes that may differ from order to order: arrays of shape (1 or len(z), outcomes)."""
+    log_terms = log_bernoulli(z[:, None] + 1.0, log_ratio) + log_reference
+    top = np.maximum(log_terms.max(axis=1), -1e300)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.logaddexp(0.0, top + np.log(np.exp(log_terms - top[:, None]).sum(axis=1))) * (1.0 + 1e-13))

@@ -1,0 +1,145 @@
+"""What a mechanism is to the rest of the house: a handful of views of its privacy loss.
+
+A *spec* holds the keys of the pipeline file. `Spec.resolve(neighbours)` settles, once, what "neighbouring" means and returns a
+*mechanism*, which no accountant ever asks about adjacency again. A mechanism answers with as many representations as it has and
+raises `NotRepresentable` for the others: never inf, 0 or a guess.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from dpcli.errors import InputError, NotRepresentable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dpcli.numerics.roots import Array
+
+
+class Adjacency(enum.Enum):
+    """Which datasets count as neighbours."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE_ONE = "replace-one"
+    ZERO_OUT = "zero-out"
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Who is compared with whom.
+
+    adjacency: what one change is.
+    contributions: records that one unit of privacy (a user, say) may own.
+    group: units that change together.
+    """
+
+    adjacency: Adjacency
+    contributions: int = 1
+    group: int = 1
+
+    @property
+    def records(self) -> int:
+        """Records that change together."""
+        return self.contributions * self.group
+
+    @property
+    def replaces(self) -> bool:
+        """Whether both datasets hold a version of the record."""
+        return self.adjacency is Adjacency.REPLACE_ONE
+
+
+class PrivacyLoss(Protocol):
+    """One direction of a dominating pair (P, Q), by the CGF of its privacy loss L = log dP/dQ under P."""
+
+    def cgf(self, z: Array) -> Array:
+        """K(z) = log E_P[exp(z L)] in nats at real z > 0; an upper bound, inf where it diverges."""
+        ...
+
+
+class Mechanism:
+    """A randomised release, resolved to its neighbouring relation; subclasses override what they can represent."""
+
+    __slots__ = ()
+
+    def approx_dp(self, delta: float) -> float:
+        """The smallest epsilon (nats) known to hold at `delta` in [0, 1): an upper bound; inf below `delta_floor`."""
+        raise NotRepresentable("it has no (epsilon, delta) form")
+
+    def delta_floor(self) -> float:
+        """The largest delta at and below which epsilon may be infinite for want of delta (0 for pure and smooth mechanisms)."""
+        return 0.0
+
+    def zcdp(self) -> float:
+        """The smallest rho known such that the mechanism is rho-zCDP: an upper bound."""
+        raise NotRepresentable("it has no rho-zCDP form")
+
+    def gdp(self) -> float:
+        """mu such that the mechanism is exactly a Gaussian of sensitivity / noise = mu."""
+        raise NotRepresentable("it is not a Gaussian mechanism")
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        """The privacy losses of its dominating pairs, one per direction, "remove" first; equal ones are given once."""
+        raise NotRepresentable("it has no dominating pair")
+
+    def rdp(self, orders: Array) -> Array:
+        """Renyi divergence (nats) at real orders > 1, the larger of the two directions: an upper bound, inf where it diverges.
+
+        D_a = K(a - 1) / (a - 1): Mironov 2017, arXiv:1702.07476, with K the CGF of the privacy loss.
+        """
+        z = orders - 1.0
+        bound = self.losses()[0].cgf(z)
+        for loss in self.losses()[1:]:
+            bound = bound.clip(min=loss.cgf(z))
+        return bound / z
+
+
+class Spec:
+    """The keys of one mechanism type; subclasses are frozen dataclasses whose fields are the keys.
+
+    contribution_form: True where the noise is stated relative to one record's contribution (C), so that sampling under replace-one
+    can tell the record's two versions from its absence.
+    """
+
+    __slots__ = ()
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        """What is inconsistent among the keys, as (key, expected, found)."""
+        return iter(())
+
+    @property
+    def contribution_form(self) -> bool:
+        return False
+
+    def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
+        """The spec with the entries that it names looked up; itself where it names none."""
+        return self
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        """The mechanism run once on all of the data. Raises InputError where it makes no sense under this relation."""
+        raise InputError(f"{type(self).__name__} cannot be resolved")
+
+    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
+        """The mechanism run on a sample that holds each record independently with probability `rate`."""
+        from dpcli.mechanisms.poisson import PoissonReplaced, PoissonSampled
+
+        # Some record of the group is in the sample with probability 1 - (1-q)^k; given that, the group theorem covers what follows.
+        group_rate = any_sampled(rate, neighbours.records)
+        inner = self.resolve(neighbours)
+        if not neighbours.replaces:
+            return PoissonSampled(inner, group_rate)
+        if not self.contribution_form:
+            raise InputError(
+                "Poisson sampling under replace-one needs noise_multiplier (noise over one record's contribution): both versions "
+                "of the record enter the mixture beside its absence, and a bare sensitivity or epsilon does not bound that"
+            )
+        return PoissonReplaced(inner, group_rate)
+
+
+def any_sampled(rate: float, records: int) -> float:
+    """The probability that at least one of `records` is in a Poisson sample."""
+    import math
+
+    return rate if records == 1 or rate == 1.0 else -math.expm1(records * math.log1p(-rate))

@@ -1,0 +1,17 @@
+"""Sampling of a fixed number of records without replacement, replace-one."""
+
+from __future__ import annotations
+
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.poisson import PoissonReplaced
+
+
+def fixed_size(inner: Mechanism, rate: float, records: int) -> Mechanism:
+    """`inner`, resolved under replace-one, on a sample of `rate` times the records drawn without replacement.
+
+    A sample that lacks the changed record holds another in its place, so all three distributions of the ternary bound are one
+    replacement apart and the query's replace-one sensitivity suffices (arXiv:1808.00087, Theorem 9). For a group, at least one of
+    its records is drawn with probability at most `records * rate`.
+    """
+    group_rate = min(1.0, records * rate)
+    return PoissonReplaced(inner, group_rate) if group_rate < 1.0 else inner

@@ -1,0 +1,118 @@
+"""Gaussian noise, unsampled: exact in every representation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from dpcli.fields import POSITIVE, Key
+from dpcli.mechanisms.base import Mechanism, Neighbours, Spec, any_sampled
+
+if TYPE_CHECKING:
+    from dpcli.numerics.roots import Array
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianLoss:
+    """L ~ N(mu^2/2, mu^2): K(z) = mu^2 z (z+1) / 2."""
+
+    mu: float
+
+    def cgf(self, z: Array) -> Array:
+        """Exact, at any z."""
+        return 0.5 * self.mu * self.mu * z * (z + 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian(Mechanism):
+    """Gaussian noise with mu = L2 sensitivity / standard deviation.
+
+    Source: analytic form Balle & Wang 2018, arXiv:1805.06530, Theorem 8; Renyi divergence Mironov 2017, arXiv:1702.07476,
+    Proposition 7; zCDP Bun & Steinke 2016, arXiv:1605.02065, Proposition 6.
+    """
+
+    mu: float
+
+    def approx_dp(self, delta: float) -> float:
+        from dpcli.numerics.normal import gaussian_epsilon_upper
+
+        return gaussian_epsilon_upper(self.mu, delta)
+
+    def zcdp(self) -> float:
+        return 0.5 * self.mu * self.mu
+
+    def gdp(self) -> float:
+        return self.mu
+
+    def losses(self) -> tuple[GaussianLoss]:
+        return (GaussianLoss(self.mu),)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianSpec(Spec):
+    """Adds Gaussian noise to a query of bounded L2 sensitivity; what DP-SGD releases at each step."""
+
+    noise_multiplier: Annotated[
+        float | None,
+        Key(
+            "noise standard deviation over C, the bound on one record's contribution (L2); the adjacency decides the sensitivity",
+            POSITIVE,
+        ),
+    ] = None
+    sigma: Annotated[float | None, Key("noise standard deviation, in units of the query; needs sensitivity", POSITIVE)] = None
+    sensitivity: Annotated[
+        float | None, Key("L2 sensitivity of the query under the file's adjacency, taken as stated", POSITIVE)
+    ] = None
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        yield from noise_problems(self.noise_multiplier, "sigma", self.sigma, self.sensitivity)
+
+    @property
+    def contribution_form(self) -> bool:
+        return self.noise_multiplier is not None
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return Gaussian(noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours))
+
+    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
+        from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+
+        if rate == 1.0:
+            return self.resolve(neighbours)
+        if self.noise_multiplier is None and not neighbours.replaces:
+            mechanism = Gaussian(noise_ratio(None, self.sigma, self.sensitivity, neighbours))
+            return SampledGaussian(mechanism.mu, any_sampled(rate, neighbours.records))
+        if self.noise_multiplier is not None and not neighbours.replaces:
+            return SampledGaussian(1.0 / self.noise_multiplier, rate, neighbours.records)
+        if self.noise_multiplier is not None and neighbours.records == 1:
+            return SampledGaussianReplaced(1.0 / self.noise_multiplier, rate)
+        return Spec.poisson(self, rate, neighbours)
+
+
+def noise_problems(
+    multiplier: float | None, noise_key: str, noise: float | None, sensitivity: float | None
+) -> Iterator[tuple[str, str, str]]:
+    """The rule shared by all additive noise: a noise_multiplier, or noise together with its sensitivity."""
+    if multiplier is not None:
+        for key, value in ((noise_key, noise), ("sensitivity", sensitivity)):
+            if value is not None:
+                yield key, f"either noise_multiplier, or {noise_key} with sensitivity", "both"
+    elif noise is None:
+        yield noise_key, f"noise_multiplier, or {noise_key} with sensitivity", "neither"
+    elif sensitivity is None:
+        yield "sensitivity", f"the sensitivity that {noise_key} is to cover", "nothing"
+
+
+def noise_ratio(multiplier: float | None, noise: float | None, sensitivity: float | None, neighbours: Neighbours) -> float:
+    """Sensitivity over noise under the neighbouring relation.
+
+    `noise_multiplier` is relative to one record's contribution C: k records move the sum by k C, and by 2 k C where each is replaced.
+    A stated `sensitivity` already is the query's under the file's adjacency and unit; only a larger group scales it.
+    """
+    if multiplier is not None:
+        return neighbours.records * (2.0 if neighbours.replaces else 1.0) / multiplier
+    assert noise is not None and sensitivity is not None
+    ratio = neighbours.group * sensitivity / noise
+    return ratio if ratio > 0.0 else math.ulp(0.0)

@@ -1,0 +1,92 @@
+"""Guarantees as stated by somebody else: pure epsilon, and (epsilon, delta)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+from dpcli.errors import InputError, NotRepresentable
+from dpcli.fields import NON_NEGATIVE, OPEN_UNIT, Key
+from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, PrivacyLoss
+from dpcli.mechanisms.post_processing import Free
+from dpcli.mechanisms.stated import StatedSpec
+from dpcli.mechanisms.two_point import Pure
+
+_REVEALS = "a stated delta > 0 may reveal everything with that probability, so its Renyi divergence is infinite"
+
+
+@dataclass(frozen=True, slots=True)
+class Approx(Mechanism):
+    """(epsilon, delta)-DP and nothing more is known: with probability delta everything is revealed, else randomised response.
+
+    Source: Kairouz, Oh, Viswanath 2015, arXiv:1311.0776. No Renyi or zCDP form exists: the divergence is infinite.
+    """
+
+    epsilon: float
+    delta: float
+
+    def approx_dp(self, delta: float) -> float:
+        """Exact for the dominating pair; inf below the stated delta."""
+        if delta < self.delta * (1.0 - 1e-12):
+            return math.inf
+        return Pure(self.epsilon).approx_dp(max(0.0, (delta - self.delta) / (1.0 - self.delta) * (1.0 - 1e-12)))
+
+    def delta_floor(self) -> float:
+        return self.delta
+
+    def zcdp(self) -> float:
+        raise NotRepresentable(_REVEALS)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        raise NotRepresentable(_REVEALS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenSpec(StatedSpec):
+    """A guarantee that carries its own adjacency."""
+
+    adjacency: Annotated[Adjacency | None, Key("adjacency of the statement, where it is not the file's; converted explicitly")] = (
+        None
+    )
+
+    def changes(self, neighbours: Neighbours) -> int:
+        return StatedSpec.changes(self, neighbours) * conversion(self.adjacency, neighbours.adjacency)
+
+
+def conversion(stated: Adjacency | None, wanted: Adjacency) -> int:
+    """How many changes of the stated kind make up one of the wanted kind.
+
+    A replacement is a removal and an addition, and at most two zeroings; nothing else converts.
+    """
+    if stated is None or stated is wanted:
+        return 1
+    if wanted is Adjacency.REPLACE_ONE:
+        return 2
+    raise InputError(
+        f"a guarantee stated under {stated.value} says nothing under {wanted.value}: state it under the file's adjacency"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureSpec(GivenSpec):
+    """Any mechanism known to be epsilon-DP."""
+
+    epsilon: Annotated[float, Key("stated pure epsilon, in nats", NON_NEGATIVE)]
+
+    def stated(self) -> Mechanism:
+        return Pure(self.epsilon) if self.epsilon > 0.0 else Free()
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return Pure(self.epsilon * self.changes(neighbours)) if self.epsilon > 0.0 else Free()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApproxSpec(GivenSpec):
+    """Any mechanism known to be (epsilon, delta)-DP."""
+
+    epsilon: Annotated[float, Key("stated epsilon, in nats", NON_NEGATIVE)]
+    delta: Annotated[float, Key("stated delta", OPEN_UNIT)]
+
+    def stated(self) -> Mechanism:
+        return Approx(self.epsilon, self.delta)

@@ -1,0 +1,150 @@
+"""Poisson sampling of any mechanism, from what is known of the mechanism itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.base import Mechanism
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+MAX_ORDER = 256  # largest integer order of the expansions; beyond it, the unsampled bound
+NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
+
+
+def amplify(inner: Mechanism, rate: float, delta: float) -> float:
+    """Epsilon at `delta` of `inner` on a sample: log(1 + q (e^eps - 1)) at q times the delta of eps.
+
+    Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorems 8 (Poisson, add-remove) and 9 (without replacement, replace-one).
+    """
+    if delta >= rate:
+        return 0.0
+    epsilon = inner.approx_dp(min(delta / rate * (1.0 - 1e-15), 1.0))
+    if epsilon > 600.0:
+        return epsilon + math.log(rate) if epsilon + math.log(rate) > 0 else epsilon
+    return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15)
+
+
+def finite_loss(inner: Mechanism) -> float:
+    """The mechanism's pure epsilon, inf where it has none."""
+    try:
+        return inner.approx_dp(0.0)
+    except NotRepresentable:
+        return math.inf
+
+
+def log_binomials(orders: Array, rate: float) -> Array:
+    """log C(a, k) + k log q + (a-k) log(1-q), row a of `orders`, column k = 0 .. max order; -inf for k > a."""
+    top = int(orders[-1])
+    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, top + 1)))))
+    a, k = orders.astype(int)[:, None], np.arange(top + 1)[None, :]
+    rest = np.maximum(a - k, 0)
+    value = log_factorial[a] - log_factorial[k] - log_factorial[rest] + k * math.log(rate) + rest * math.log1p(-rate)
+    return np.where(k <= a, value, -np.inf)
+
+
+def log_expm1_array(x: Array) -> Array:
+    """log(e^x - 1) element by element, without overflow."""
+    with np.errstate(divide="ignore"):
+        return np.where(x > 36.0, x, np.log(np.expm1(np.minimum(x, 36.0)))) + np.where(
+            x > 36.0, np.log1p(-np.exp(-np.maximum(x, 36.0))), 0.0
+        )
+
+
+def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
+    """Upper bound of a convex function through (0, 0) from its values at increasing knots: its chords; `beyond` past the last knot."""
+    inside = np.interp(z, np.concatenate(([0.0], knots)), np.concatenate(([0.0], values)))
+    return np.where(z <= knots[-1], np.minimum(inside, beyond), beyond)
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonSampled(Mechanism):
+    """`inner` on a Poisson sample of rate q in (0, 1], add-remove or zero-out, from the inner mechanism's Renyi curve alone.
+
+    Remove direction, integer order a: with r = dP/dQ, E_Q[((1-q) + q r)^a] = sum_k C(a,k) (1-q)^{a-k} q^k E_Q[r^k], exactly, and
+    E_Q[r^k] = e^{K(k-1)}. Add direction, any real order: Taylor's theorem at r = 1 with E_Q[r] = 1 gives
+    E_Q[(1-q+q r)^{1-a}] <= 1 + q^2 a (a-1)/2 chi^2 (1 - q + q r_min)^{-(a+1)}, chi^2 = e^{K(1)} - 1, and convexity gives
+    <= 1 - q + q e^{K(a-1)}; the smaller is taken. K is convex, so chords bound the orders between integers.
+    """
+
+    inner: Mechanism
+    rate: float
+
+    def approx_dp(self, delta: float) -> float:
+        return amplify(self.inner, self.rate, delta)
+
+    def delta_floor(self) -> float:
+        return self.rate * self.inner.delta_floor()
+
+    def zcdp(self) -> float:
+        if self.rate == 1.0:
+            return self.inner.zcdp()
+        raise NotRepresentable(NO_RHO)
+
+    def rdp(self, orders: Array) -> Array:
+        if self.rate == 1.0:
+            return self.inner.rdp(orders)
+        z, q = orders - 1.0, self.rate
+        integers = np.arange(2.0, MAX_ORDER + 1)
+        inner_integer = (integers - 1.0) * self.inner.rdp(integers)
+        log_moments = np.concatenate(([-np.inf, -np.inf], log_expm1_array(inner_integer)))
+        terms = log_binomials(integers, q) + log_moments[None, :]
+        top = terms.max(axis=1, keepdims=True)
+        remove = np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1)))
+        inner = z * self.inner.rdp(orders)
+        convex = np.logaddexp(0.0, math.log(q) + log_expm1_array(inner))
+        base = 1.0 - q + q * math.exp(-finite_loss(self.inner))
+        log_taylor = np.log(0.5 * q * q * orders * z) - (orders + 1.0) * math.log(base) if base > 0.0 else np.full_like(z, np.inf)
+        chi_squared = float(log_expm1_array(inner_integer[:1])[0])
+        add = np.minimum(np.logaddexp(0.0, log_taylor + chi_squared), convex)
+        return np.maximum(chord(z, integers - 1.0, remove, convex), add) / z * (1.0 + 1e-12)
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonReplaced(Mechanism):
+    """`inner` (resolved under replace-one) on a Poisson sample, replace-one: both versions of the record are sampled together.
+
+    The ternary bound of Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087: it needs the Renyi divergence between the record's two
+    versions and between each and its absence, which is at most the replace-one curve where noise is stated per contribution.
+    """
+
+    inner: Mechanism
+    rate: float
+
+    def approx_dp(self, delta: float) -> float:
+        return amplify(self.inner, self.rate, delta)
+
+    def delta_floor(self) -> float:
+        return self.rate * self.inner.delta_floor()
+
+    def zcdp(self) -> float:
+        if self.rate == 1.0:
+            return self.inner.zcdp()
+        raise NotRepresentable(NO_RHO)
+
+    def rdp(self, orders: Array) -> Array:
+        if self.rate == 1.0:
+            return self.inner.rdp(orders)
+        integers = np.arange(2.0, MAX_ORDER + 1)
+        z, k = orders - 1.0, integers
+        inner = (integers - 1.0) * self.inner.rdp(integers)
+        pure = finite_loss(self.inner)
+        log_range = float(log_expm1_array(np.array([min(pure, 700.0)]))[0]) if pure < math.inf else math.inf
+        cap = np.minimum(math.log(2.0), k * log_range)
+        log_terms = k * math.log(self.rate) + inner + cap
+        second = min(math.log(4.0) + float(log_expm1_array(inner[:1])[0]), float(inner[0] + cap[0]))
+        log_terms[0] = 2.0 * math.log(self.rate) + second
+        counts = log_binomials(integers, 0.5)[:, 2:] + integers[:, None] * math.log(2.0)  # log C(a, k)
+        terms = counts + log_terms[None, :]
+        top = terms.max(axis=1, keepdims=True)
+        bound = np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1)))
+        return chord(z, integers - 1.0, bound, z * self.inner.rdp(orders)) / z * (1.0 + 1e-12)

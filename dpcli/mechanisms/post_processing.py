@@ -1,0 +1,57 @@
+"""Post-processing: free, because it touches no private data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class FreeLoss:
+    """L = 0: K = 0."""
+
+    def cgf(self, z: Array) -> Array:
+        """Exactly zero."""
+        return np.zeros_like(z)
+
+
+@dataclass(frozen=True, slots=True)
+class Free(Mechanism):
+    """A release that does not depend on the record: every divergence is exactly 0."""
+
+    def approx_dp(self, delta: float) -> float:
+        return 0.0
+
+    def zcdp(self) -> float:
+        return 0.0
+
+    def gdp(self) -> float:
+        return 0.0
+
+    def losses(self) -> tuple[FreeLoss]:
+        return (FreeLoss(),)
+
+
+@dataclass(frozen=True, slots=True)
+class PostProcessingSpec(Spec):
+    """Touches released values only, never the private data; costs nothing (Dwork & Roth 2014, Proposition 2.1)."""
+
+    @property
+    def contribution_form(self) -> bool:
+        return True
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return Free()
+
+    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
+        return Free()

@@ -1,0 +1,139 @@
+"""How the records of one step are chosen: the `sampling = { scheme = ... }` table, one class per treatment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, isfinite
+from typing import Annotated
+
+from dpcli.errors import InputError
+from dpcli.fields import COUNT, RATE, RATE_OR_ZERO, Key
+from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """How often an entry runs: `steps`, or `epochs` passes (exactly one is set), over `dataset_size` records where known."""
+
+    steps: int | None
+    epochs: float | None
+    dataset_size: int | None
+
+    def steps_at(self, rate: Fraction | None) -> int:
+        """Whole steps, rounded up: an epoch is 1/rate of them."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        if rate is None:
+            return ceil(self.epochs)
+        return ceil(Fraction(repr(self.epochs)) / rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Base of the sampling schemes."""
+
+    scheme: Annotated[str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted")]
+
+    def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
+        """What is inconsistent, as (key, expected, found)."""
+        return iter(())
+
+    def exact_rate(self, dataset_size: int | None) -> Fraction | None:
+        """The sampling rate without rounding, where the scheme states one."""
+        return None
+
+    def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        """The mechanism of one step as the accountant sees it, and how often it counts."""
+        return spec.resolve(neighbours), runs.steps_at(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsampled(Scheme):
+    """scheme = "none": every step sees every record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batched(Scheme):
+    """Schemes that state a rate, or a batch size over the declared dataset size."""
+
+    rate: Annotated[float | None, Key("probability that a record is in the sample of one step", RATE_OR_ZERO)] = None
+    batch_size: Annotated[int | None, Key("records per step (expected, under Poisson); needs privacy.dataset_size", COUNT)] = None
+
+    def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
+        if self.batch_size is None:
+            if self.rate is None:
+                yield "rate", "rate, or batch_size with privacy.dataset_size", "neither"
+            return
+        if dataset_size is None:
+            yield "batch_size", "privacy.dataset_size beside batch_size", "none"
+        elif self.batch_size > dataset_size:
+            yield "batch_size", f"at most privacy.dataset_size = {dataset_size}", str(self.batch_size)
+        elif self.rate is not None and abs(self.rate * dataset_size - self.batch_size) > 0.5:
+            yield "rate", f"batch_size / dataset_size = {self.batch_size / dataset_size:.7g}, or no rate", repr(self.rate)
+
+    def exact_rate(self, dataset_size: int | None) -> Fraction | None:
+        if self.batch_size is not None and dataset_size is not None:
+            stated = Fraction(self.batch_size, dataset_size)
+            return max(stated, Fraction(self.rate)) if self.rate is not None else stated
+        return Fraction(repr(self.rate)) if self.rate is not None and isfinite(self.rate) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson(Batched):
+    """scheme = "poisson": each record is in each sample independently with probability `rate`."""
+
+    def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        rate = self.exact_rate(runs.dataset_size)
+        if rate == 0:
+            from dpcli.mechanisms.post_processing import Free
+
+            return Free(), 1
+        assert rate is not None
+        return spec.poisson(float(rate), neighbours), runs.steps_at(rate)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSize(Batched):
+    """scheme = "fixed-size": each step draws a sample of one size without replacement, afresh."""
+
+    def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        from dpcli.mechanisms.fixed_size import fixed_size
+
+        rate = self.exact_rate(runs.dataset_size)
+        if not neighbours.replaces:
+            raise InputError(
+                f"fixed-size sampling needs adjacency = replace-one: under {neighbours.adjacency.value} a record's absence changes "
+                "which others are drawn, and Poisson formulas do not cover that"
+            )
+        if rate == 0:
+            raise InputError("fixed-size sampling needs a rate > 0")
+        assert rate is not None
+        return fixed_size(spec.resolve(neighbours), float(rate), neighbours.records), runs.steps_at(rate)
+
+
+@dataclass(frozen=True, slots=True)
+class OncePerEpoch(Batched):
+    """Schemes in which a record takes part once per pass (shuffle, cyclic, balls-in-bins): no amplification is claimed.
+
+    Each pass is counted as one unsampled run, on the assumption that an absent record leaves its place in the order empty.
+    """
+
+    rate: Annotated[float | None, Key("share of the records in one batch", RATE)] = None
+
+    def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
+        if self.rate is not None or self.batch_size is not None:
+            yield from Batched.problems(self, dataset_size)
+
+    def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        rate = self.exact_rate(runs.dataset_size)
+        mechanism = spec.resolve(neighbours)
+        if runs.epochs is not None:
+            return mechanism, ceil(runs.epochs)
+        assert runs.steps is not None
+        if rate is None:
+            return mechanism, runs.steps
+        # Where a short last batch is dropped, a pass takes floor(1/rate) steps: the shortest pass makes the most participations.
+        return mechanism, min(runs.steps, ceil(Fraction(runs.steps) / (1 / rate // 1)))

@@ -1,0 +1,36 @@
+"""Keys shared by the types whose guarantee is stated as an epsilon (or a curve) rather than as noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from dpcli.errors import InputError
+from dpcli.fields import Key
+from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.mechanisms.group import grouped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedSpec(Spec):
+    """A guarantee that somebody states, for a record or for the file's unit of privacy."""
+
+    stated_for: Annotated[
+        Literal["record", "unit"] | None, Key("whom the statement covers; required where a unit may own several records")
+    ] = None
+
+    def stated(self) -> Mechanism:
+        """The mechanism as stated, for one change of whatever `stated_for` names."""
+        raise InputError(f"{type(self).__name__} states nothing")
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return grouped(self.stated(), self.changes(neighbours))
+
+    def changes(self, neighbours: Neighbours) -> int:
+        """How many changes of the stated kind make up one change of the file's kind."""
+        if self.stated_for is None and neighbours.contributions > 1:
+            raise InputError(
+                f'a unit may own {neighbours.contributions} records: say whom the stated guarantee covers, stated_for = "record" '
+                '(the group theorem is then applied) or "unit"'
+            )
+        return neighbours.group if self.stated_for == "unit" else neighbours.records

@@ -1,0 +1,66 @@
+"""Pure epsilon-DP in its worst case: binary randomised response, which dominates every epsilon-DP mechanism."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.mechanisms.base import Mechanism
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+
+def log_cosh(y: Array) -> Array:
+    """log cosh y, relative accuracy at both ends."""
+    y = np.abs(y)
+    return np.where(y < 1.0, np.log1p(2.0 * np.sinh(0.5 * np.minimum(y, 1.0)) ** 2), y + np.log1p(np.exp(-2.0 * y)) - math.log(2.0))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoPointLoss:
+    """L = +e0 with probability e^e0 / (1 + e^e0), else -e0: K(z) = log cosh((z+1/2) e0) - log cosh(e0/2)."""
+
+    epsilon: float
+
+    def cgf(self, z: Array) -> Array:
+        """Product form of the difference of two cosh, so that small z and small e0 keep their digits."""
+        e0 = self.epsilon
+        # cosh(a) - cosh(b) = 2 sinh((a+b)/2) sinh((a-b)/2), a = (z+1/2) e0, b = e0/2
+        up, down = 0.5 * (z + 1.0) * e0, 0.5 * z * e0
+        with np.errstate(over="ignore", invalid="ignore"):
+            small = np.log1p(2.0 * np.sinh(up) * np.sinh(down) / np.cosh(0.5 * e0)) if e0 < 1000.0 else np.full_like(z, np.inf)
+        large = log_cosh((z + 0.5) * e0) - log_cosh(np.asarray(0.5 * e0))
+        return np.where(up < 20.0, small, large) * (1.0 + 1e-14)
+
+
+@dataclass(frozen=True, slots=True)
+class Pure(Mechanism):
+    """epsilon-DP and nothing more is known.
+
+    Source: randomised response dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776). rho = eps tanh(eps/2) is tight: K as a function
+    of s = (z+1/2)^2 is log cosh(eps sqrt s), which is concave, so K(z) <= K'(s=1/4) z (z+1) (sharper than the eps^2/2 of Bun &
+    Steinke 2016, arXiv:1605.02065).
+    """
+
+    epsilon: float
+
+    def approx_dp(self, delta: float) -> float:
+        """Exact for the two-point pair: delta(eps) = (e^e0 - e^eps) / (1 + e^e0)."""
+        e0 = self.epsilon
+        if delta == 0.0:
+            return e0
+        kept = 1.0 - delta * (1.0 + math.exp(-e0)) * (1.0 - 1e-15)
+        return max(0.0, e0 + math.log(kept)) if kept > 0.0 else 0.0
+
+    def zcdp(self) -> float:
+        return self.epsilon * math.tanh(0.5 * self.epsilon) * (1.0 + 1e-15)
+
+    def losses(self) -> tuple[TwoPointLoss]:
+        return (TwoPointLoss(self.epsilon),)

@@ -1,0 +1,46 @@
+"""From a Renyi curve to (epsilon, delta): one formula per published conversion, all upper bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dpcli.numerics.roots import minimise_unimodal
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+
+    Conversion = Callable[[Array, Array, float], Array]
+else:
+    np = lazy("numpy")
+
+
+def balle(orders: Array, rdp: Array, log_delta: float) -> Array:
+    """epsilon = D_a + log(1 - 1/a) - (log delta + log a)/(a - 1).
+
+    Source: Balle, Barthe, Gaboardi, Hsu, Sato 2020, arXiv:1905.09982, Theorem 21; Canonne, Kamath, Steinke 2020, arXiv:2004.00010,
+    Proposition 12.
+    """
+    return np.maximum(rdp + np.log1p(-1.0 / orders) - (log_delta + np.log(orders)) / (orders - 1.0), 0.0)
+
+
+def classic(orders: Array, rdp: Array, log_delta: float) -> Array:
+    """epsilon = D_a + log(1/delta)/(a - 1). Source: Mironov 2017, arXiv:1702.07476, Proposition 3."""
+    return rdp - log_delta / (orders - 1.0)
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """epsilon of rho-zCDP at `delta` in (0, 1): `balle` at the best real order of the line D_a = rho a; an upper bound.
+
+    Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13.
+    """
+    if rho == 0.0:
+        return 0.0
+    log_delta = math.log(delta)
+    start = math.sqrt(max(-log_delta, 1e-3) / rho)  # minimises rho a + log(1/delta)/(a - 1)
+    start = min(max(start, 1e-11), 1e11)
+    return minimise_unimodal(lambda z: balle(1.0 + z, rho * (1.0 + z), log_delta), start)[1]

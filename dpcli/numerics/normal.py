@@ -1,0 +1,74 @@
+"""The analytic Gaussian trade-off between epsilon and delta, in both directions, in logarithms."""
+
+from __future__ import annotations
+
+import math
+
+from dpcli.numerics.logspace import log_ndtr, log_sub
+from dpcli.numerics.roots import bracket_root
+
+
+def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
+    """log delta(epsilon) of a mu-Gaussian, and a bound on the rounding error of that logarithm."""
+    a = log_ndtr(0.5 * mu - epsilon / mu)
+    b = epsilon + log_ndtr(-0.5 * mu - epsilon / mu)
+    value = log_sub(a, b)
+    if value == -math.inf:
+        return value, math.inf
+    # a and b carry a few ulp of themselves and of epsilon; the subtraction magnifies them by e^(a - value).
+    return value, 4e-16 * (2.0 + abs(a) + abs(b) + 2.0 * epsilon) * math.exp(min(a - value, 700.0))
+
+
+def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
+    """delta at which a mu-Gaussian (sensitivity / standard deviation = mu) is (epsilon, delta)-DP.
+
+    Returns:
+        (lower, upper) around Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu); they differ by rounding alone.
+
+    Source: Balle & Wang 2018, arXiv:1805.06530, Theorem 8.
+    """
+    value, error = _log_delta(mu, epsilon)
+    if not math.isfinite(error):
+        return 0.0, math.exp(log_ndtr(0.5 * mu - epsilon / mu))
+    return math.exp(value - error), min(1.0, math.exp(value + error))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> tuple[float, float]:
+    """epsilon at which a mu-Gaussian is (epsilon, delta)-DP.
+
+    Args:
+        mu: sensitivity / standard deviation, > 0.
+        delta: in [0, 1).
+
+    Returns:
+        (lower, upper) in nats, around the exact value; they differ by rounding alone. (inf, inf) at delta = 0; (0, 0) where delta
+        covers the total variation distance.
+
+    Source: Balle & Wang 2018, arXiv:1805.06530, Theorem 8: delta decreases strictly in epsilon, so a bracket is an answer.
+    """
+    return _end(mu, delta, -1.0), gaussian_epsilon_upper(mu, delta)
+
+
+def gaussian_epsilon_upper(mu: float, delta: float) -> float:
+    """The upper end of `gaussian_epsilon` alone, for half the work."""
+    return _end(mu, delta, 1.0)
+
+
+def _end(mu: float, delta: float, sign: float) -> float:
+    """Where log delta(eps) + sign * error meets log delta, from the outside."""
+    if delta <= 0.0:
+        return math.inf
+    if math.erf(mu / math.sqrt(8.0)) * (1.0 + 1e-15) <= delta:  # total variation distance
+        return 0.0
+    target = math.log(delta)
+
+    def excess(epsilon: float) -> float:
+        value, error = _log_delta(mu, epsilon)
+        if not math.isfinite(error):
+            return -math.inf if sign < 0 else log_ndtr(0.5 * mu - epsilon / mu) - target
+        return value + sign * error - target
+
+    if sign < 0 and excess(0.0) <= 0.0:
+        return 0.0
+    high = 0.5 * mu * mu + mu * math.sqrt(-2.0 * target) + 1e-300  # Phi(mu/2 - eps/mu) alone is below delta there
+    return bracket_root(excess, 0.0, high)[sign > 0]

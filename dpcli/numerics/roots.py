@@ -1,0 +1,111 @@
+"""One-dimensional searches that say on which side of the answer they end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+else:
+    np = lazy("numpy")
+
+ITERATIONS = 200
+
+
+def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: float = 1e-13) -> tuple[float, float]:
+    """Shrink [low, high] around the sign change of a decreasing function.
+
+    Args:
+        f: decreasing, with f(low) > 0 >= f(high); may return infinities of the right sign.
+        low, high: the bracket, low < high.
+        rtol: stop once high - low <= rtol * |high|.
+
+    Returns:
+        (low, high) with f(low) > 0 >= f(high): the caller takes the end that is on the private side.
+    """
+    f_low, f_high, side = f(low), f(high), 0
+    for iteration in range(ITERATIONS):
+        if high - low <= rtol * abs(high):
+            break
+        middle = 0.5 * (low + high)
+        if iteration % 3 != 2 and math.isfinite(f_low) and math.isfinite(f_high):
+            secant = high - f_high * (high - low) / (f_high - f_low)  # regula falsi, Illinois weights
+            pad = 0.25 * rtol * abs(high)
+            middle = min(max(secant, low + pad), high - pad)
+        if not low < middle < high:
+            break
+        value = f(middle)
+        if value > 0.0:
+            low, f_low = middle, value
+            f_high, side = (0.5 * f_high if side > 0 else f_high), 1
+        else:
+            high, f_high = middle, value
+            f_low, side = (0.5 * f_low if side < 0 else f_low), -1
+    return low, high
+
+
+def expand_until(holds: Callable[[float], bool], start: float, factor: float, limit: float) -> float:
+    """The first of start, start*factor, start*factor^2, ... at which `holds`; inf when the limit is passed."""
+    x = start
+    while not holds(x):
+        x *= factor
+        if not min(limit, 1 / limit) <= x <= max(limit, 1 / limit):
+            return math.inf
+    return x
+
+
+def minimise_unimodal(f: Callable[[Array], Array], start: float = 4.0, ratio: float = 4.0, rounds: int = 4) -> tuple[float, float]:
+    """Minimise a vectorised function of x > 0: march by factors of `ratio` until the least is inside, then zoom in.
+
+    Args:
+        f: maps an array of abscissae to values, inf or NaN where undefined; called a dozen times, with few points each.
+
+    Returns:
+        (x, f(x)) of the smallest value seen; `inf` as the value where f is nowhere finite on [1e-12, 1e12]. Any x is sound where f
+        bounds at every x, so what the search misses is on the private side.
+    """
+    seen: dict[float, float] = {}
+
+    def look(points: list[float]) -> None:
+        fresh = [x for x in points if x not in seen and 1e-12 <= x <= 1e12]
+        if fresh:
+            values = np.asarray(f(np.array(fresh)), dtype=float)
+            seen.update(zip(fresh, np.where(np.isnan(values), np.inf, values).tolist(), strict=True))
+
+    def least() -> float:
+        return min(seen, key=lambda x: (seen[x], abs(math.log(x / start))))
+
+    look([start / ratio, start, start * ratio])
+    while True:
+        best, count = least(), len(seen)
+        look([best / ratio, best * ratio] if math.isfinite(seen[best]) else [min(seen) / ratio, max(seen) * ratio])
+        if len(seen) == count:
+            break
+    for _ in range(rounds):
+        best, ordered = least(), sorted(seen)
+        at = ordered.index(best)
+        low, high = ordered[max(at - 1, 0)], ordered[min(at + 1, len(ordered) - 1)]
+        look(np.geomspace(low, best, 5).tolist()[1:-1] + np.geomspace(best, high, 5).tolist()[1:-1])
+    look(_vertex(seen))
+    best = least()
+    return best, seen[best]
+
+
+def _vertex(seen: dict[float, float]) -> list[float]:
+    """Abscissa of the parabola (in log x) through the least point and its neighbours, if it has one."""
+    ordered = sorted(seen)
+    at = ordered.index(min(seen, key=lambda x: seen[x]))
+    if not 0 < at < len(ordered) - 1:
+        return []
+    (x0, x1, x2), (y0, y1, y2) = (map(math.log, ordered[at - 1 : at + 2]), (seen[x] for x in ordered[at - 1 : at + 2]))
+    left, right = (y1 - y0) * (x2 - x1), (y2 - y1) * (x1 - x0)
+    if not math.isfinite(left + right) or right - left <= 0.0:
+        return []
+    return [math.exp(0.5 * ((x0 + x1) * right - (x1 + x2) * left) / (right - left))]
