@@ -1,0 +1,1 @@
+"""One composition theorem per file: from [(mechanism, count)] to a privacy profile."""

@@ -1,0 +1,44 @@
+"""Compositions of Gaussians are one Gaussian: exact."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyticProfile(PrivacyProfile):
+    """mu = sqrt(sum of count mu^2): both bounds, a rounding error apart (where every part is a plain Gaussian)."""
+
+    steps: Steps
+
+    def mu(self) -> float:
+        return math.sqrt(math.fsum(count * mechanism.gdp() ** 2 for mechanism, count in merged(self.steps)))
+
+    def epsilon(self, delta: float) -> Bound:
+        mu = self.mu()
+        if mu == 0.0:
+            return Bound(0.0, 0.0, {"mu": 0.0})
+        require_positive(delta, "a Gaussian mechanism")
+        return Bound(gaussian_epsilon(mu * (1.0 + 4e-16), delta)[1], gaussian_epsilon(mu * (1.0 - 4e-16), delta)[0], {"mu": mu})
+
+    def delta(self, epsilon: float) -> Bound:
+        mu = self.mu()
+        if mu == 0.0:
+            return Bound(0.0, 0.0, {"mu": 0.0})
+        return Bound(gaussian_delta(mu * (1.0 + 4e-16), epsilon)[1], gaussian_delta(mu * (1.0 - 4e-16), epsilon)[0], {"mu": mu})
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        return normalised([count * mechanism.gdp() ** 2 for mechanism, count in self.steps])
+
+
+ACCOUNTANT = Accountant(
+    name="analytic",
+    title="analytic Gaussian",
+    source="Balle & Wang 2018, arXiv:1805.06530, Theorem 8; composition Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2",
+    compose=AnalyticProfile,
+    adaptive=True,
+)

@@ -1,0 +1,100 @@
+"""What an accountant is: a function from a composition to its privacy profile, and a few facts about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dpcli.errors import CannotCertify, InternalError, NotRepresentable
+from dpcli.mechanisms.base import Mechanism
+from dpcli.numerics.roots import bracket_root
+
+Steps = tuple[tuple[Mechanism, int], ...]
+
+LOG_TINY = -708.0  # smallest log delta that is searched
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An upper bound, the lower bound where one is certified, and how it came about (shown as detail: the order, the split, ...)."""
+
+    upper: float
+    lower: float | None = None
+    detail: dict[str, float] = field(default_factory=dict)
+
+
+class PrivacyProfile:
+    """epsilon(delta) and delta(epsilon) of one composition; every value is an upper bound."""
+
+    __slots__ = ()
+
+    def epsilon(self, delta: float) -> Bound:
+        """Epsilon in nats at `delta` in [0, 1). Raises NotRepresentable where this accountant says nothing at that delta."""
+        raise InternalError(f"{type(self).__name__} has no epsilon")
+
+    def delta(self, epsilon: float) -> Bound:
+        """The smallest delta found at which epsilon(delta) <= `epsilon`, by bisection on log delta; 1 where there is none."""
+
+        def excess(log_delta: float) -> float:
+            try:
+                return self.epsilon(math.exp(log_delta)).upper - epsilon
+            except NotRepresentable:
+                return math.inf
+
+        if excess(LOG_TINY) <= 0.0:
+            return Bound(math.exp(LOG_TINY))
+        if excess(-1e-9) > 0.0:
+            return Bound(1.0)
+        return Bound(math.exp(bracket_root(excess, LOG_TINY, -1e-9, rtol=1e-12)[1]))
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        """Each step's share of the total in this accountant's own currency; they add up to 1 (all 0 where nothing is spent)."""
+        raise InternalError(f"{type(self).__name__} has no shares")
+
+
+@dataclass(frozen=True, slots=True)
+class Accountant:
+    """One row of the table.
+
+    sound: its number is an upper bound; others may never pass a gate, spend budget or win the headline.
+    adaptive: it stays valid where later mechanisms are chosen from earlier outputs (a privacy filter).
+    """
+
+    name: str
+    title: str
+    source: str
+    compose: Callable[[Steps], PrivacyProfile]
+    sound: bool = True
+    adaptive: bool = False
+
+
+def merged(steps: Steps) -> Steps:
+    """Equal mechanisms joined and their counts added, in an order that does not depend on theirs."""
+    counts: dict[Mechanism, int] = {}
+    for mechanism, count in steps:
+        counts[mechanism] = counts.get(mechanism, 0) + count
+    return tuple(sorted(counts.items(), key=lambda item: (repr(item[0]), item[1])))
+
+
+def normalised(parts: list[float]) -> tuple[float, ...]:
+    """Shares of a total."""
+    total = math.fsum(parts)
+    return tuple(part / total if total > 0.0 else 0.0 for part in parts)
+
+
+def checked(bound: Bound) -> Bound:
+    """The bound, or InternalError where it cannot be one (NaN, negative, below its own lower bound); inf where nothing holds."""
+    values = [bound.upper] if bound.lower is None else [bound.upper, bound.lower, bound.upper - bound.lower]
+    if any(math.isnan(value) or value < 0.0 for value in values if not math.isinf(bound.upper)) or math.isnan(bound.upper):
+        raise InternalError(f"an accountant returned {bound}: this is a bug in dpcli, and no number")
+    return bound
+
+
+def require_positive(delta: float, name: str) -> None:
+    """Refuse delta = 0 for accountants that need some."""
+    if delta <= 0.0:
+        raise NotRepresentable(f"{name} needs delta > 0")
+
+
+__all__ = ["Accountant", "Bound", "CannotCertify", "PrivacyProfile", "Steps", "checked", "merged", "normalised", "require_positive"]

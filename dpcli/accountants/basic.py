@@ -1,0 +1,33 @@
+"""Basic composition: epsilons and deltas add up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised
+from dpcli.mechanisms.composed import Composed, split_delta
+
+
+@dataclass(frozen=True, slots=True)
+class BasicProfile(PrivacyProfile):
+    """Sum of each step's epsilon at its share of delta."""
+
+    steps: Steps
+
+    def epsilon(self, delta: float) -> Bound:
+        return Bound(Composed(merged(self.steps)).approx_dp(delta))  # an exactly rounded sum of upper bounds
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        deltas = split_delta(self.steps, delta)
+        parts = [count * mechanism.approx_dp(d) for (mechanism, count), d in zip(self.steps, deltas, strict=True)]
+        return normalised([0.0 if math.isinf(part) else part for part in parts])
+
+
+ACCOUNTANT = Accountant(
+    name="basic",
+    title="basic composition",
+    source="Dwork & Roth 2014, Theorem 3.16",
+    compose=BasicProfile,
+    adaptive=True,
+)

@@ -1,0 +1,48 @@
+"""The moments accountant as first published: integer moments up to 32 and the classic tail bound."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.accountants.renyi_curve import renyi_curve
+from dpcli.errors import NotRepresentable
+from dpcli.registry import lazy
+
+np = lazy("numpy")
+
+MOMENTS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class MomentsProfile(PrivacyProfile):
+    """min over lambda of (alpha(lambda) + log(1/delta)) / lambda, alpha = the log-moment = K(lambda)."""
+
+    steps: Steps
+
+    def _best(self, delta: float) -> tuple[float, int]:
+        require_positive(delta, "the moments accountant")
+        moments = np.arange(1.0, MOMENTS + 1)
+        log_moments = moments * renyi_curve(merged(self.steps)).at(moments + 1.0)
+        epsilons = (log_moments - math.log(delta)) / moments
+        best = int(np.argmin(epsilons))
+        if math.isinf(epsilons[best]):
+            raise NotRepresentable(f"no moment up to {MOMENTS} is finite")
+        return float(epsilons[best]), best + 1
+
+    def epsilon(self, delta: float) -> Bound:
+        value, moment = self._best(delta)
+        return Bound(value, detail={"moment": moment})
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        order = np.array([self._best(delta)[1] + 1.0])
+        return normalised([count * float(mechanism.rdp(order)[0]) for mechanism, count in self.steps])
+
+
+ACCOUNTANT = Accountant(
+    name="moments",
+    title="moments accountant, 2016",
+    source="Abadi et al. 2016, arXiv:1607.00133, Theorem 2",
+    compose=MomentsProfile,
+)

@@ -1,0 +1,56 @@
+"""Optimal composition of (epsilon, delta) guarantees: the best that can be said from those numbers alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.accountants.advanced import advanced_split, sharp_mean
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised
+from dpcli.accountants.slack import Groups, Split
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.composed import Composed
+from dpcli.numerics.two_point_sum import MAX_COUNT, two_point_epsilon
+
+
+def optimal_epsilon(groups: Groups, slack: float) -> float:
+    """Epsilon of the composed randomised responses at delta' = slack; equal epsilons are joined, zeros dropped."""
+    counts: dict[float, int] = {}
+    for epsilon, _, count in groups:
+        if epsilon > 0.0:
+            counts[epsilon] = counts.get(epsilon, 0) + count
+    if sum(counts.values()) > MAX_COUNT:
+        raise NotRepresentable(f"more than {MAX_COUNT:.0e} steps are too many to sum; advanced composition is close there")
+    if any(math.isinf(epsilon) or epsilon > 300.0 for epsilon in counts):
+        raise NotRepresentable("one step's epsilon is above 300: basic composition is as good")
+    return two_point_epsilon(tuple(sorted(counts.items())), slack)
+
+
+@dataclass(frozen=True, slots=True)
+class OptimalProfile(PrivacyProfile):
+    """Steps that need delta share it as is best for advanced composition, which is close to best here and cheap to find."""
+
+    steps: Steps
+
+    def _split(self, steps: Steps, delta: float) -> Split:
+        return advanced_split(steps, delta, True, sharp_mean)[1]
+
+    def epsilon(self, delta: float) -> Bound:
+        steps = merged(self.steps)
+        if delta <= 0.0:
+            return Bound(Composed(steps).approx_dp(0.0))
+        split = self._split(steps, delta)
+        return Bound(optimal_epsilon(split.groups, split.slack), detail={"slack": split.slack})
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        if delta <= 0.0:
+            return normalised([count * mechanism.approx_dp(0.0) for mechanism, count in self.steps])
+        return normalised([n * e * e for e, _, n in self._split(self.steps, delta).groups])
+
+
+ACCOUNTANT = Accountant(
+    name="optimal",
+    title="optimal composition",
+    source="Kairouz, Oh, Viswanath 2015, arXiv:1311.0776, Theorem 3.3; heterogeneous Murtagh & Vadhan 2016, arXiv:1507.03113",
+    compose=OptimalProfile,
+)

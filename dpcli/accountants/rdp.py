@@ -1,0 +1,60 @@
+"""Renyi differential privacy over real orders, with the conversion chosen by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.accountants.renyi_curve import renyi_curve
+from dpcli.errors import NotRepresentable
+from dpcli.numerics.conversion import balle, classic
+from dpcli.numerics.roots import minimise_unimodal
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.conversion import Conversion
+else:
+    np = lazy("numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class RdpProfile(PrivacyProfile):
+    """The best order over the real line, for one conversion."""
+
+    steps: Steps
+    conversion: Conversion
+
+    def epsilon(self, delta: float) -> Bound:
+        order, value = self.best(delta)
+        return Bound(value, detail={"order": order})
+
+    def best(self, delta: float) -> tuple[float, float]:
+        """(order, epsilon), the smallest found; any order is sound."""
+        require_positive(delta, "RDP")
+        curve, log_delta = renyi_curve(merged(self.steps)), math.log(delta)
+        z, value = minimise_unimodal(lambda z: self.conversion(1.0 + z, curve.at(1.0 + z), log_delta))
+        if math.isinf(value):
+            raise NotRepresentable("the Renyi divergence is infinite at every order")
+        return 1.0 + z, value * (1.0 + 1e-15) + 1e-300
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        order = np.array([self.best(delta)[0]])
+        return normalised([count * float(mechanism.rdp(order)[0]) for mechanism, count in self.steps])
+
+
+ACCOUNTANT = Accountant(
+    name="rdp",
+    title="Renyi DP (balle)",
+    source="Mironov 2017, arXiv:1702.07476; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21",
+    compose=lambda steps: RdpProfile(steps, balle),
+)
+CLASSIC = Accountant(
+    name="rdp-classic",
+    title="Renyi DP (classic)",
+    source="Mironov 2017, arXiv:1702.07476, Propositions 1 and 3",
+    compose=lambda steps: RdpProfile(steps, classic),
+)

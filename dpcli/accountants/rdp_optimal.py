@@ -1,0 +1,47 @@
+"""Renyi differential privacy with the best conversion from each single order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.accountants.rdp import RdpProfile
+from dpcli.accountants.renyi_curve import renyi_curve
+from dpcli.numerics.conversion import balle
+from dpcli.numerics.joint_range import optimal
+from dpcli.registry import lazy
+
+np = lazy("numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class OptimalRdpProfile(PrivacyProfile):
+    """The smaller of `balle` and the joint-range conversion, at the orders that the search for `balle` visited and near its best."""
+
+    steps: Steps
+
+    def _best(self, delta: float) -> tuple[float, float]:
+        require_positive(delta, "RDP")
+        order, value = RdpProfile(self.steps, balle).best(delta)
+        curve = renyi_curve(merged(self.steps))
+        orders = 1.0 + (order - 1.0) * np.geomspace(0.1, 1.5, 13)
+        epsilons = optimal(orders, curve.at(orders), math.log(delta))
+        at = int(np.argmin(epsilons))
+        return (float(orders[at]), float(epsilons[at])) if epsilons[at] < value else (order, value)
+
+    def epsilon(self, delta: float) -> Bound:
+        order, value = self._best(delta)
+        return Bound(value, detail={"order": order})
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        order = np.array([self._best(delta)[0]])
+        return normalised([count * float(mechanism.rdp(order)[0]) for mechanism, count in self.steps])
+
+
+ACCOUNTANT = Accountant(
+    name="rdp-optimal",
+    title="Renyi DP (best)",
+    source="Mironov 2017, arXiv:1702.07476; conversion Asoodeh et al. 2020, arXiv:2001.05990, 2008.06529",
+    compose=OptimalRdpProfile,
+)

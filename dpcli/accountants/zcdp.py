@@ -1,0 +1,37 @@
+"""Zero-concentrated differential privacy: rhos add up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.numerics.conversion import zcdp_epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class ZcdpProfile(PrivacyProfile):
+    """Total rho, converted at the best real order."""
+
+    steps: Steps
+
+    def rho(self) -> float:
+        return math.fsum(count * mechanism.zcdp() for mechanism, count in merged(self.steps)) * (1.0 + 1e-15)
+
+    def epsilon(self, delta: float) -> Bound:
+        rho = self.rho()
+        if rho > 0.0:
+            require_positive(delta, "zCDP")
+        return Bound(zcdp_epsilon(rho, delta) * (1.0 + 1e-13), detail={"rho": rho})
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        return normalised([count * mechanism.zcdp() for mechanism, count in self.steps])
+
+
+ACCOUNTANT = Accountant(
+    name="zcdp",
+    title="zero-concentrated DP",
+    source="Bun & Steinke 2016, arXiv:1605.02065; conversion Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13",
+    compose=ZcdpProfile,
+    adaptive=True,
+)
