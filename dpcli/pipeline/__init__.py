@@ -1,0 +1,1 @@
+"""The pipeline file: typed values, strict reading, diagnostics with positions, JSON Schema."""

@@ -1,0 +1,58 @@
+"""What no key can say alone (rule DP005): checks across the keys of an entry, across entries, and against [privacy]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from dpcli.mechanisms.sampling import Batched
+from dpcli.pipeline.findings import Findings, Path, Problem
+from dpcli.pipeline.model import Entry, Privacy
+from dpcli.pipeline.parts import part_problems
+from dpcli.pipeline.shown import quoted
+
+Entries = Mapping[int, Entry]
+
+
+def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findings) -> None:
+    """Add every inconsistency among what could be read; `tables` is what the file states, `values` what could be made of it."""
+    entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
+    stated = [table if type(table) is dict else {} for table in tables["mechanism"]] if "mechanism" in values else []
+    privacy = values.get("privacy")
+    problems = chain(_privacy(privacy), _stated(stated), _entries(entries, privacy), part_problems(entries, stated))
+    for key, expected, found in problems:
+        findings.add("DP005", key, expected, found)
+
+
+def _privacy(privacy: Privacy | None) -> Iterator[Problem]:
+    if privacy is None or privacy.unit is None:
+        return
+    key = ("privacy", "max_contributions")
+    if privacy.unit == "example":
+        if privacy.max_contributions not in (None, 1):
+            yield key, 'at most 1 where unit = "example"', str(privacy.max_contributions)
+    elif privacy.max_contributions is None:
+        yield key, f"the number of records that one {quoted(privacy.unit)} may own", "nothing"
+
+
+def _stated(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for index, table in enumerate(tables):
+        if "steps" in table and "epochs" in table:
+            yield ("mechanism", index, "epochs"), "either steps or epochs", "both"
+        name = table.get("name")
+        if type(name) is str and first.setdefault(name, index) != index:
+            yield ("mechanism", index, "name"), "a name that no other mechanism has", f"{quoted(name)} again"
+
+
+def _entries(entries: Entries, privacy: Privacy | None) -> Iterator[Problem]:
+    for index, entry in entries.items():
+        here: Path = ("mechanism", index)
+        for key, expected, found in entry.spec.problems():
+            yield (*here, key), expected, found
+        if entry.sampling is not None and privacy is not None:
+            for key, expected, found in entry.sampling.problems(privacy.dataset_size):
+                yield (*here, "sampling", key), expected, found
+        if entry.epochs is not None and not isinstance(entry.sampling, Batched):
+            yield (*here, "epochs"), "steps, or sampling with a rate or batch_size beside epochs", "epochs alone"

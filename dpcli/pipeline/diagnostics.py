@@ -1,0 +1,40 @@
+"""One finding about a file, with the place it was found at, and the error that carries all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dpcli.errors import InputError
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """What a rule says about one key of one file.
+
+    rule: its code in the failure catalogue (DP001...).
+    key: dotted path of the key, e.g. "mechanism[2].sampling.rate".
+    line, column: 1-based; 0 where the finding has no place.
+    source: the source line, as it stands, or "".
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    path: str = "<file>"
+    key: str = ""
+    line: int = 0
+    column: int = 0
+    source: str = ""
+
+
+class InvalidFile(InputError):
+    """A file with at least one error; `str()` is every diagnostic, one after the other, with source line and caret."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        from dpcli.pipeline.render import render_all
+
+        self.diagnostics = diagnostics
+        super().__init__(render_all(diagnostics))

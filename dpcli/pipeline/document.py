@@ -1,0 +1,108 @@
+"""The file as a whole: its top-level keys, and the [[mechanism]] tables whose keys depend on their type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpcli.fields import Rule
+from dpcli.pipeline.annotations import MECHANISMS, kind_of, members_of
+from dpcli.pipeline.compound import Opaque
+from dpcli.pipeline.findings import Findings
+from dpcli.pipeline.kinds import Kind, Place, Refused
+from dpcli.pipeline.member import Member, Members, read_members
+from dpcli.pipeline.model import Budget, Entry, Gate, Pipeline, Privacy
+from dpcli.pipeline.table_schema import selected_schema
+from dpcli.registry import load
+
+FORMAT = Rule("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
+SECTIONS = ("train", "pate", "pmixed", "audit")
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """One [[mechanism]] table: the keys of every entry and those of its type, side by side."""
+
+    text: str = "a table { name = ..., type = ..., ... }"
+
+    def members(self, name: str | None) -> Members:
+        """The keys of an entry of type `name`; None where that cannot be read."""
+        selector = Member("type", MECHANISMS.choice, doc=members_of(Entry)["type"].doc, required=True)
+        own = MECHANISMS.any() if name is None else MECHANISMS.own(name)
+        return {**members_of(Entry), "type": selector, **own}
+
+    def read(self, value: Any, place: Place) -> Entry:
+        if type(value) is not dict:
+            place.wrong_type(self.text, value)
+        before = len(place.findings)
+        name = MECHANISMS.selected(value)
+        values = read_members(self.members(name), value, place)
+        if name is None or len(place.findings) > before:
+            raise Refused
+        return _entry(name, values)
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return selected_schema("type", {name: self.members(name) for name in MECHANISMS.registry})
+
+
+def _entry(name: str, values: Mapping[str, Any]) -> Entry:
+    own = MECHANISMS.own(name)
+    spec = load(MECHANISMS.registry[name])(**{key: value for key, value in values.items() if key in own})
+    return Entry(spec=spec, **{key: value for key, value in values.items() if key not in own})
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanisms:
+    """The [[mechanism]] tables; one that cannot be read leaves None in its place, so that the others are still checked."""
+
+    text: str = "at least one [[mechanism]] table"
+    item: Mechanism = Mechanism()
+
+    def read(self, value: Any, place: Place) -> tuple[Entry | None, ...]:
+        if type(value) is not list:
+            place.wrong_type(self.text, value, "write [[mechanism]], with two brackets" if type(value) is dict else "")
+        if not value:
+            place.out_of_range(self.text, value)
+        return tuple(self.entry(table, replace(place, path=(*place.path, index))) for index, table in enumerate(value))
+
+    def entry(self, table: Any, place: Place) -> Entry | None:
+        try:
+            return self.item.read(table, place)
+        except Refused:
+            return None
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"type": "array", "minItems": 1, "items": self.item.schema(rule)}
+
+
+def _table(name: str, kind: Kind, doc: str, required: bool = False) -> Member:
+    return Member(name, kind, doc=doc, required=required)
+
+
+TOP: Members = {
+    "format": Member("format", kind_of(int), FORMAT, "version of the file format", required=True),
+    "name": members_of(Pipeline)["name"],
+    "privacy": _table("privacy", kind_of(Privacy), "what is protected, and against which change of the data", required=True),
+    "budget": _table("budget", kind_of(Budget), "the most that the pipeline may spend"),
+    "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism", required=True),
+    "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
+    **{name: _table(name, Opaque(), f"read by dpcli {name}") for name in SECTIONS},
+}
+
+
+def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
+    """The top-level values that could be read, by key."""
+    stated = tables.get("format")
+    if type(stated) is int and stated != 1:
+        # Of another version nothing else can be said.
+        tables = {"format": stated}
+        return read_members({"format": TOP["format"]}, tables, Place((), findings))
+    return read_members(TOP, tables, Place((), findings))
+
+
+def pipeline_of(values: Mapping[str, Any]) -> Pipeline:
+    """The pipeline of a document without findings."""
+    sections = tuple((name, values[name]) for name in SECTIONS if name in values)
+    stated = {key: values[key] for key in ("name", "budget", "gate") if key in values}
+    return Pipeline(privacy=values["privacy"], mechanisms=values["mechanism"], sections=sections, **stated)

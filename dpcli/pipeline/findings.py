@@ -1,0 +1,46 @@
+"""What reading has found wrong so far, by key; positions are looked up only once there is something to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Path = tuple[str | int, ...]
+Problem = tuple[Path, str, str]  # key, expected, found
+
+MAX_FINDINGS = 100
+
+
+class TooMany(Exception):
+    """More findings than anyone reads; those collected so far are reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem: the rule it breaks, the key it is about, and the message in its parts."""
+
+    rule: str
+    key: Path
+    expected: str
+    found: str
+    hint: str = ""
+
+    @property
+    def message(self) -> str:
+        return f"expected {self.expected}, found {self.found}" + (f"; {self.hint}" if self.hint else "")
+
+
+@dataclass(slots=True)
+class Findings:
+    """A list that refuses to grow past `MAX_FINDINGS`: then it raises TooMany."""
+
+    items: list[Finding] = field(default_factory=list)
+    more: bool = False
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def add(self, rule: str, key: Path, expected: str, found: str, hint: str = "") -> None:
+        if len(self.items) >= MAX_FINDINGS:
+            self.more = True
+            raise TooMany
+        self.items.append(Finding(rule, key, expected, found, hint))

@@ -1,0 +1,53 @@
+"""Where every key of the format belongs, to help with one that stands elsewhere."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+
+from dpcli.pipeline.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.pipeline.model import Budget, Entry, Gate, Privacy
+from dpcli.pipeline.suggest import SYNONYMS, closest
+
+ANY_TYPE = "a mechanism"
+
+
+def advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
+    """What to do about an unknown key: the known key that was meant, if that is the advice, and the advice in words or ""."""
+    here = list(known)
+    meant = closest(key, here, cutoff=0.9)
+    if not meant and (places := _places(key)):
+        return None, f"it belongs in {places}"
+    meant = meant or closest(key, here)
+    for synonym in SYNONYMS.get(key, ()):
+        if synonym not in here:
+            return None, f"did you mean '{synonym}' in {_places(synonym)}"
+    if meant:
+        return meant, f"did you mean '{meant}'"
+    far = closest(key, [name for names in homes().values() for name in names])
+    return None, f"did you mean '{far}' in {_places(far)}" if far else ""
+
+
+def _places(key: str) -> str:
+    """The tables that have the key, and the mechanism types: `[budget] or a mechanism of type zcdp`."""
+    types = [name for name in MECHANISMS.registry if key in MECHANISMS.own(name)]
+    tables = [home for home, keys in homes().items() if key in keys and home != ANY_TYPE]
+    some = ", ".join(types[:3]) + (", ..." if len(types) > 3 else "")
+    return " or ".join(tables + [f"a mechanism of type {some}"] * bool(types))
+
+
+@functools.cache
+def homes() -> Mapping[str, frozenset[str]]:
+    """The keys of every table of the format, by how the table is called."""
+    from dpcli.pipeline.document import TOP
+
+    tables = {
+        "[privacy]": members_of(Privacy),
+        "[budget]": members_of(Budget),
+        "[gate]": members_of(Gate),
+        "sampling = { ... }": SAMPLING.any(),
+        "[[mechanism]]": members_of(Entry),
+        ANY_TYPE: MECHANISMS.any(),
+        "the top of the file": TOP,
+    }
+    return {home: frozenset(keys) for home, keys in tables.items()}

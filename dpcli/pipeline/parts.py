@@ -1,0 +1,72 @@
+"""Entries that run others as their parts: each name must stand for something that can be a part, and none may go in circles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dpcli.mechanisms.base import Spec
+from dpcli.pipeline.findings import Problem
+from dpcli.pipeline.model import Entry
+from dpcli.pipeline.shown import quoted
+from dpcli.pipeline.suggest import did_you_mean
+
+
+def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    """Names of parts that are not there, cannot be parts, or lead back to where they came from."""
+    places = {table["name"]: index for index, table in enumerate(tables) if type(table.get("name")) is str}
+    edges: dict[str, list[str]] = {}
+    for index, entry in entries.items():
+        for position, name in enumerate(named(entry.spec)):
+            problem = _part(entry.name, name, entries.get(places.get(name, -1)), places)
+            if problem:
+                yield ("mechanism", index, "mechanisms", position), "the name of another mechanism", problem
+            else:
+                edges.setdefault(entry.name, []).append(name)
+    for cycle in _cycles(edges):
+        start = min(places[name] for name in cycle)
+        yield ("mechanism", start, "mechanisms"), "parts that do not lead back here", " -> ".join(map(quoted, cycle))
+
+
+def named(spec: Spec) -> list[str]:
+    """The names of other entries that a spec binds."""
+    names: list[str] = []
+
+    def note(name: str) -> tuple[Spec, int]:
+        names.append(name)
+        return Spec(), 1
+
+    spec.bind(note)
+    return names
+
+
+def _part(owner: str, name: str, part: Entry | None, known: Mapping[str, int]) -> str | None:
+    """What is wrong with naming `name` as a part of `owner`, if anything is."""
+    if name == owner:
+        return "its own"
+    if name not in known:
+        hint = did_you_mean(name, known)
+        return f"{quoted(name)}, which no mechanism has" + (f"; {hint}" if hint else "")
+    if part is not None and part.sampling is not None:
+        return f"{quoted(name)}, which has sampling of its own; state it on the composed entry"
+    if part is not None and part.partition is not None:
+        return f"{quoted(name)}, which has a partition of its own; state it on the composed entry"
+    return None
+
+
+def _cycles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    """One closed walk per edge that leads back into the walk it ends, by depth-first search without recursion."""
+    finished: set[str] = set()
+    for start in edges:
+        walk = {} if start in finished else {start: iter(edges[start])}
+        while walk:
+            last = next(reversed(walk))
+            part = next(walk[last], None)
+            if part is None:
+                finished.add(last)
+                walk.popitem()
+            elif part in walk:
+                names = list(walk)
+                yield [*names[names.index(part) :], part]
+            elif part not in finished:
+                walk[part] = iter(edges.get(part, ()))

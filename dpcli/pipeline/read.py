@@ -1,0 +1,113 @@
+"""Reading a pipeline file: strict about what it takes, kind about what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dpcli.pipeline import syntax
+from dpcli.pipeline.consistency import check
+from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
+from dpcli.pipeline.document import pipeline_of, read_document
+from dpcli.pipeline.findings import Finding, Findings, TooMany
+from dpcli.pipeline.limits import read_bytes
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.placeholders import find_calibrate, substituted
+from dpcli.pipeline.shown import key_text
+
+
+def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipeline:
+    """The pipeline in the file at `path`, or on standard input for "-".
+
+    Args:
+        substitute: the number to put where the file says "calibrate"; without it such a file is refused.
+
+    Raises:
+        InputError: there is no such file, or it is not a regular, readable one.
+        InvalidFile: with every problem found (at most 100), in the order of their positions.
+    """
+    return parse(read_bytes(path), os.fspath(path), substitute)
+
+
+def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
+    """The pipeline in the bytes of a file; `path` is what messages call it. Raises InvalidFile as `load` does."""
+    content, tables = _document(text, path)
+    if substitute is not None:
+        tables = substituted(tables, substitute)
+    findings = Findings()
+    values = _collect(tables, findings)
+    if findings.items:
+        raise InvalidFile((*_diagnostics(findings.items, tables, content, path), *_rest(findings, path)))
+    return replace(pipeline_of(values), path=path, sha256=hashlib.sha256(text).hexdigest())
+
+
+def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:
+    """The keys that say "calibrate", as (name of the mechanism, key). Raises as `load` does for what is not TOML."""
+    return targets(read_bytes(path), os.fspath(path))
+
+
+def targets(text: bytes, path: str) -> tuple[tuple[str, str], ...]:
+    """`calibrate_targets` of the bytes of a file, for input that can be read only once."""
+    _, tables = _document(text, path)
+    return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
+
+
+def _name(table: Mapping[str, Any], index: int) -> str:
+    return table["name"] if type(table.get("name")) is str else f"mechanism[{index + 1}]"
+
+
+def _document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
+    try:
+        text = syntax.text_of(data)
+        return text, syntax.tables_of(text)
+    except syntax.NotToml as fault:
+        source = _line(data.decode(errors="replace"), fault.line)
+        raise InvalidFile((Diagnostic("DP001", "error", str(fault), _title(path), "", fault.line, fault.column, source),)) from None
+
+
+def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]:
+    """What could be read, with a finding for everything else."""
+    try:
+        values = read_document(tables, findings)
+        check(tables, values, findings)
+    except TooMany:
+        return {}
+    return values
+
+
+def _diagnostics(findings: list[Finding], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
+    """The findings with their places in the text, in the order of these."""
+    from dpcli.pipeline.positions import locate
+
+    places = locate(text, [finding.key for finding in findings])
+    names, lines = _names(tables), text.split("\n")
+    found = []
+    for finding in sorted(findings, key=lambda finding: places[finding.key]):
+        line, column = places[finding.key]
+        key = key_text(finding.key, names)
+        found.append(Diagnostic(finding.rule, "error", finding.message, _title(path), key, line, column, lines[line - 1]))
+    return tuple(found)
+
+
+def _rest(findings: Findings, path: str) -> tuple[Diagnostic, ...]:
+    words = f"expected at most {len(findings)} problems, found more; the others are not listed"
+    return (Diagnostic("DP001", "error", words, _title(path)),) if findings.more else ()
+
+
+def _names(tables: Mapping[str, Any]) -> dict[int, str]:
+    """The names of the mechanisms that have one, by position."""
+    mechanisms = tables.get("mechanism")
+    stated = enumerate(mechanisms if type(mechanisms) is list else ())
+    names = {index: table.get("name") for index, table in stated if type(table) is dict}
+    return {index: name for index, name in names.items() if type(name) is str and name}
+
+
+def _line(text: str, line: int) -> str:
+    return text.replace("\r\n", "\n").split("\n")[line - 1] if line else ""
+
+
+def _title(path: str) -> str:
+    return "<stdin>" if path == "-" else path

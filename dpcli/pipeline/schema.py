@@ -1,0 +1,35 @@
+"""JSON Schema of the pipeline file, for editors; made from the dataclasses that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpcli.pipeline.document import TOP
+from dpcli.pipeline.kinds import CALIBRATE
+from dpcli.pipeline.table_schema import table_schema
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, object]:
+    """Format 1 as JSON Schema, draft 2020-12.
+
+    It says what one key may hold, and which keys go with which mechanism type and sampling scheme; what keys must agree on among
+    each other (rule DP005) only the reader checks. A number of a mechanism may be "calibrate".
+    """
+    schema = table_schema(TOP)
+    schema["properties"]["mechanism"] = _calibratable(schema["properties"]["mechanism"])
+    return {"$schema": DIALECT, "title": "dpcli pipeline, format 1", **schema}
+
+
+def _calibratable(schema: Any) -> Any:
+    """The same schema with every number also allowed to be left open."""
+    if isinstance(schema, list):
+        return [_calibratable(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if schema.get("type") in ("number", "integer"):
+        doc = {"description": schema["description"]} if "description" in schema else {}
+        return {**doc, "anyOf": [{key: value for key, value in schema.items() if key != "description"}, {"const": CALIBRATE}]}
+    return {key: _calibratable(value) for key, value in schema.items()}

@@ -1,0 +1,77 @@
+"""Text in a file: free text, names, and words out of a fixed set."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.fields import Rule
+from dpcli.pipeline.kinds import Place
+from dpcli.pipeline.shown import listed, shown
+
+LONGEST_NAME = 200
+LONGEST_LIST = 6
+PROSE = frozenset({"description", "reason"})
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A name: one line, printable throughout, as it goes into tables, terminals and logs; prose may have several."""
+
+    text: str = "text in quotes"
+
+    def read(self, value: Any, place: Place) -> str:
+        if type(value) is not str:
+            place.wrong_type(self.text, value, f'write "{shown(value)}"' if type(value) in (int, float, bool) else "")
+        prose = place.path[-1] in PROSE
+        if not (value.translate(_BREAKS) if prose else value).isprintable():
+            place.out_of_range("text without control or invisible characters", value)
+        if prose:
+            return value
+        if not value.strip():
+            place.out_of_range("text that is not empty", value)
+        if len(value) > LONGEST_NAME:
+            place.out_of_range(f"at most {LONGEST_NAME} characters", value)
+        return value
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+_BREAKS = str.maketrans("\n\t", "  ")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One word out of a fixed set, and the value that each stands for."""
+
+    values: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        return listed(tuple(self.values))
+
+    def read(self, value: Any, place: Place) -> Any:
+        if type(value) is not str:
+            place.wrong_type(self.text, value)
+        if value not in self.values:
+            from dpcli.pipeline.suggest import did_you_mean
+
+            hint = did_you_mean(value, self.values)
+            place.out_of_range(f"a known {place.path[-1]}" if hint and len(self.values) > LONGEST_LIST else self.text, value, hint)
+        return self.values[value]
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"enum": list(self.values)}
+
+
+def words(values: Iterable[str]) -> Choice:
+    """A choice among words that stand for themselves."""
+    return Choice({value: value for value in values})
+
+
+def members(values: type[enum.Enum]) -> Choice:
+    """A choice among the members of an enumeration, by value."""
+    return Choice({member.value: member for member in values})

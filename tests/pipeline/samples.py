@@ -1,0 +1,84 @@
+"""A good file to start from, and what the reader says about a bad one."""
+
+from __future__ import annotations
+
+from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
+from dpcli.pipeline.read import parse
+
+GOOD = """\
+format = 1
+name = "ads-ctr"
+
+[privacy]
+unit = "user"
+adjacency = "add-remove"
+max_contributions = 5
+dataset_size = 60_000
+delta = 1e-6
+releases = "all-checkpoints"
+
+[budget]
+epsilon = 3.0
+
+[[mechanism]]
+name = "vocabulary"
+type = "laplace"
+scale = 20.0
+sensitivity = 5.0
+description = \"\"\"two
+lines\"\"\"
+
+[[mechanism]]
+name = "train"
+type = "gaussian"
+noise_multiplier = 1.12
+steps = 14_063
+sampling = { scheme = "poisson", batch_size = 256 }
+
+[[mechanism]]
+name = "north"
+type = "gaussian"
+sigma = 12
+sensitivity = 2.236
+partition = { of = "region", part = "north" }
+
+[[mechanism]]
+name = "curve"
+type = "rdp"
+orders = [2, 4.0]
+values = [0.1, 0.2]
+
+[[mechanism]]
+name = "both"
+type = "composed"
+mechanisms = ["curve", "vocabulary"]
+
+[train]
+layers = [[1, 2], { width = 3 }]
+"""
+
+
+def changed(old: str, new: str, text: str = GOOD) -> str:
+    """`text` with the first `old` made `new`; fails where there is none."""
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+def refused(text: str | bytes) -> tuple[Diagnostic, ...]:
+    """Every diagnostic of a file that must not be accepted."""
+    try:
+        parse(text if isinstance(text, bytes) else text.encode(), "train.toml")
+    except InvalidFile as error:
+        return error.diagnostics
+    raise AssertionError("the file was accepted")
+
+
+def said(text: str | bytes) -> list[str]:
+    """The diagnostics of a bad file as `rule line:column key: message`."""
+    return [in_words(diagnostic) for diagnostic in refused(text)]
+
+
+def in_words(diagnostic: Diagnostic) -> str:
+    """`rule line:column key: message`."""
+    key = f"{diagnostic.key}: " if diagnostic.key else ""
+    return f"{diagnostic.rule} {diagnostic.line}:{diagnostic.column} {key}{diagnostic.message}"

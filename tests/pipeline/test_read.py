@@ -1,0 +1,152 @@
+"""A good file: its values, its cost, and what reading it imports."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.composed import ComposedSpec
+from dpcli.mechanisms.gaussian import GaussianSpec
+from dpcli.mechanisms.given_renyi import RdpSpec
+from dpcli.mechanisms.laplace import LaplaceSpec
+from dpcli.mechanisms.sampling import Poisson
+from dpcli.pipeline.model import Budget, Gate, PartitionKey, Privacy
+from dpcli.pipeline.read import calibrate_targets, load, parse, targets
+
+from .samples import GOOD, changed, said
+
+
+def test_reads_every_table() -> None:
+    pipeline = parse(GOOD.encode(), "train.toml")
+    assert pipeline.name == "ads-ctr"
+    assert pipeline.privacy == Privacy(Adjacency.ADD_REMOVE, "user", 5, 60_000, 1e-6, "all-checkpoints", adaptive=False)
+    assert pipeline.budget == Budget(3.0)
+    assert pipeline.gate == Gate()
+    assert pipeline.sections == (("train", {"layers": [[1, 2], {"width": 3}]}),)
+    assert pipeline.path == "train.toml"
+    assert pipeline.sha256 == hashlib.sha256(GOOD.encode()).hexdigest()
+
+
+def test_reads_every_mechanism() -> None:
+    vocabulary, train, north, curve, both = parse(GOOD.encode(), "train.toml").mechanisms
+    assert vocabulary.spec == LaplaceSpec(scale=20.0, sensitivity=5.0)
+    assert vocabulary.description == "two\nlines"
+    assert (train.name, train.type, train.steps, train.epochs) == ("train", "gaussian", 14_063, None)
+    assert train.spec == GaussianSpec(noise_multiplier=1.12)
+    assert train.sampling == Poisson("poisson", batch_size=256)
+    assert north.partition == PartitionKey("region", "north")
+    assert curve.spec == RdpSpec(orders=(2.0, 4.0), values=(0.1, 0.2))
+    assert both.spec == ComposedSpec(mechanisms=("curve", "vocabulary"))
+
+
+def test_whole_numbers_are_numbers() -> None:
+    spec = parse(GOOD.encode(), "x").mechanisms[2].spec
+    assert isinstance(spec, GaussianSpec)
+    assert isinstance(spec.sigma, float)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        'sampling.scheme = "poisson"\nsampling.batch_size = 256',
+        '[mechanism.sampling]\nscheme = "poisson"\nbatch_size = 256',
+        '"sampling" = {"scheme" = \'poisson\', batch_size = 0x100}',
+    ],
+)
+def test_spelling_does_not_matter(spelling: str) -> None:
+    other = changed('sampling = { scheme = "poisson", batch_size = 256 }', spelling)
+    assert parse(other.encode(), "x").mechanisms == parse(GOOD.encode(), "x").mechanisms
+
+
+def test_crlf_reads_the_same() -> None:
+    windows = parse(GOOD.replace("\n", "\r\n").encode(), "x")
+    assert windows.privacy == parse(GOOD.encode(), "x").privacy
+
+
+def test_once_per_epoch_needs_no_rate() -> None:
+    text = changed("steps = 14_063\n", "epochs = 3\n")
+    text = changed('{ scheme = "poisson", batch_size = 256 }', '{ scheme = "shuffle" }', text)
+    assert parse(text.encode(), "x").mechanisms[1].epochs == 3.0
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
+    assert load("-").path == "-"
+
+
+def test_path_objects(tmp_path: Path) -> None:
+    (tmp_path / "train.toml").write_text(GOOD)
+    assert load(tmp_path / "train.toml").path == str(tmp_path / "train.toml")
+
+
+OPEN = changed("noise_multiplier = 1.12\nsteps = 14_063", 'noise_multiplier = "calibrate"\nsteps = "calibrate"')
+
+
+def test_calibrate_is_refused_by_name() -> None:
+    hint = 'found "calibrate"; run dpcli calibrate-sigma, or state a number'
+    assert said(OPEN) == [
+        f'DP003 26:1 mechanism["train"].noise_multiplier: expected a number > 0, {hint}',
+        f'DP003 27:1 mechanism["train"].steps: expected a whole number from 1 to 10^18, {hint}',
+    ]
+
+
+def test_calibrate_takes_a_substitute() -> None:
+    train = parse(OPEN.encode(), "x", substitute=2.0).mechanisms[1]
+    assert train.spec == GaussianSpec(noise_multiplier=2.0)
+    assert train.steps == 2
+    assert isinstance(train.steps, int)
+
+
+def test_calibrate_targets(tmp_path: Path) -> None:
+    (tmp_path / "open.toml").write_text(changed("batch_size = 256", 'rate = "calibrate"', OPEN))
+    found = (("train", "noise_multiplier"), ("train", "steps"), ("train", "sampling.rate"))
+    assert calibrate_targets(tmp_path / "open.toml") == found
+
+
+def test_calibrate_in_words_is_a_word() -> None:
+    text = changed('name = "train"', 'name = "calibrate"')
+    text = changed("scale = 20.0", 'scale = 20.0\npartition = "calibrate"', text)
+    text = changed(', "vocabulary"', "", text)
+    assert targets(text.encode(), "x") == ()
+    assert parse(text.encode(), "x").mechanisms[1].name == "calibrate"
+
+
+def test_targets_of_an_unfinished_file() -> None:
+    assert targets(b"", "x") == ()
+    assert targets(b'mechanism = [3, { type = "gaussian", sigma = "calibrate" }, { type = 4, sigma = "calibrate" }]', "x") == (
+        ("mechanism[2]", "sigma"),
+    )
+
+
+def test_a_thousand_mechanisms_in_no_time() -> None:
+    entry = '[[mechanism]]\nname = "m-{}"\ntype = "gaussian"\nsigma = 1\nsensitivity = 1\nsampling = {{ scheme = "poisson", rate = 0.1 }}\n'
+    text = "".join([GOOD.split("[train]")[0], *(entry.format(index) for index in range(1000))]).encode()
+    parse(GOOD.encode(), "warm.toml")
+    start = time.process_time()
+    parse(text, "large.toml")
+    # 0.08 s when measured alone; the bound leaves room for a slow and busy machine.
+    assert time.process_time() - start < 0.3
+
+
+def test_reading_imports_no_numbers(tmp_path: Path) -> None:
+    (tmp_path / "train.toml").write_text(GOOD)
+    (tmp_path / "bad.toml").write_text(changed("steps", "stesp"))
+    code = (
+        "import sys; from dpcli.pipeline.read import load; from dpcli.errors import InputError\n"
+        "load(sys.argv[1])\n"
+        "try: load(sys.argv[2])\n"
+        "except InputError: pass\n"
+        # A lazy module is listed before it is loaded; its parts are not.
+        "heavy = [name for name in sys.modules if name.startswith(('numpy.', 'scipy.', 'rich.', 'torch.', 'click.'))]\n"
+        "assert not heavy, heavy"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "train.toml"), str(tmp_path / "bad.toml")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,65 @@
+"""Did you mean: what a mistyped, misplaced or foreign word turns into."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcli.pipeline.homes import advice, homes
+from dpcli.pipeline.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mean
+
+MECHANISM = ["name", "type", "steps", "epochs", "sampling", "partition", "description", "noise_multiplier", "sigma", "sensitivity"]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("noise_multiplyer", "noise_multiplier"),
+        ("noise-multiplier", "noise_multiplier"),
+        ("noiseMultiplier", "noise_multiplier"),
+        ("NOISE_MULTIPLIER", "noise_multiplier"),
+        ("n\u043eise_multiplier", "noise_multiplier"),
+        ("st\u001beps", "steps"),
+        ("z", "noise_multiplier"),
+        ("l2-sensitivity", "sensitivity"),
+        ("nmae", "name"),
+        ("colour", None),
+        ("", None),
+        ("x" * 10_000, None),
+    ],
+)
+def test_closest(word: str, meant: str | None) -> None:
+    assert closest(word, MECHANISM) == meant
+
+
+def test_too_many_to_compare() -> None:
+    assert closest("word1", [f"word{index}" for index in range(MOST_CHOICES + 1)]) is None
+
+
+def test_did_you_mean() -> None:
+    assert did_you_mean("gausian", ["gaussian", "laplace"]) == "did you mean 'gaussian'"
+    assert did_you_mean("colour", ["gaussian", "laplace"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "meant", "words"),
+    [
+        ("stesp", "steps", "did you mean 'steps'"),
+        ("rate", None, "it belongs in sampling = { ... }"),
+        ("unit", None, "it belongs in [privacy]"),
+        ("delta", None, "it belongs in [privacy] or [budget] or a mechanism of type approx-dp"),
+        ("rho", None, "it belongs in a mechanism of type zcdp"),
+        ("format", None, "it belongs in the top of the file"),
+        ("sampling_rate", None, "did you mean 'rate' in sampling = { ... }"),
+        ("max_contribution", None, "did you mean 'max_contributions' in [privacy]"),
+        ("colour", None, ""),
+    ],
+)
+def test_advice(key: str, meant: str | None, words: str) -> None:
+    assert advice(key, MECHANISM) == (meant, words)
+
+
+def test_synonyms_lead_to_keys_and_words_that_exist() -> None:
+    known = {key for keys in homes().values() for key in keys}
+    words = {"replace-one", "add-remove", "fixed-size", "shuffle"}
+    assert {meant for meanings in SYNONYMS.values() for meant in meanings} <= known | words
+    assert not set(SYNONYMS) & known
