@@ -1,0 +1,96 @@
+"""Rules about what is added up, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
+from dpcli.mechanisms.base import Adjacency
+from dpcli.pipeline.model import Pipeline
+
+SEARCHES = ("sweep", "grid", "tuning")
+
+
+def _tuning(pipeline: Pipeline) -> Iterator[Finding]:
+    train = dict(pipeline.sections).get("train", {})
+    covers = train.get("covers")
+    if isinstance(covers, Mapping) and covers.get("tuning"):
+        return
+    for key in SEARCHES:
+        if train.get(key):
+            message = "every run of the search is a release: count them all in the file and say so in train.covers.tuning"
+            yield Finding(("train", key), message)
+
+
+def _adaptive(pipeline: Pipeline) -> Iterator[Finding]:
+    if pipeline.privacy.adaptive:
+        yield Finding(
+            ("privacy", "adaptive"),
+            "where later parameters depend on earlier outputs, only valid filters may add up: basic, zCDP and Gaussian accountants",
+        )
+
+
+def _partition(pipeline: Pipeline) -> Iterator[Finding]:
+    for path, entry in entries(pipeline):
+        if entry.partition is None:
+            continue
+        if pipeline.privacy.adjacency is Adjacency.REPLACE_ONE:
+            message = "parallel composition needs add-remove or zero-out: a record that is replaced may move to another part"
+            yield Finding((*path, "partition"), message, "error")
+        else:
+            message = "counted once for all parts: they must be disjoint, and each record's part must not depend on other records"
+            yield Finding((*path, "partition"), message)
+
+
+TUNING = RuleInfo(
+    code="DP110",
+    severity="warning",
+    waivable=True,
+    title="hyperparameter search that is not accounted for",
+    what="[train] has a sweep, grid or tuning table, and train.covers.tuning does not say that the file counts its runs.",
+    why="The choice of the best run depends on every run's data. Counting the chosen run alone understates epsilon, in "
+    "the worst case by a factor that grows with the number of runs.",
+    fix="Count every run of the search as a mechanism of the file and set train.covers.tuning to a note that says "
+    "where, or search on public data.",
+    source="Papernot & Steinke 2022, arXiv:2110.03620",
+    bad=HEAD + TRAIN + "\n[train]\nsweep = { learning_rate = [0.1, 0.3, 1.0] }\n",
+    good=HEAD
+    + edited(TRAIN, "steps = 1000", "steps = 3000")
+    + '\n[train]\nsweep = { learning_rate = [0.1, 0.3, 1.0] }\ncovers = { tuning = "steps counts all three runs" }\n',
+    check=_tuning,
+)
+
+ADAPTIVE = RuleInfo(
+    code="DP112",
+    severity="warning",
+    waivable=False,
+    title="parameters chosen from earlier outputs",
+    what="privacy.adaptive is true. dpcli then adds up with the basic, zCDP and Gaussian accountants only, which are "
+    "valid privacy filters, and leaves the others out; epsilon may be larger than without adaptivity.",
+    why="Most composition theorems fix every mechanism's parameters in advance. Where an earlier output decides a "
+    "later noise scale or the number of steps, their bound need not hold.",
+    fix="Fix all parameters before the first release and set adaptive = false; or keep true and accept the accountants "
+    "that remain.",
+    source="Rogers et al. 2016, arXiv:1605.08294; arXiv:2602.06756",
+    bad=HEAD + "adaptive = true\n" + TRAIN,
+    good=HEAD + "adaptive = false\n" + TRAIN,
+    check=_adaptive,
+)
+
+PARTITION = RuleInfo(
+    code="DP119",
+    severity="warning",
+    waivable=True,
+    title="parallel composition",
+    what="A mechanism states a partition, so that it is counted once for all parts (a warning). Under replace-one this "
+    "is an error.",
+    why="One cost for all parts holds only where each record is in one part and its part depends on itself alone. "
+    "Parts that overlap, or that are drawn by looking at the data (quantiles, clusters), let one record change "
+    "several results. A replaced record can leave one part and enter another, which changes two.",
+    fix="Split by an attribute of the record itself, check disjointness where the data is read, and use add-remove or "
+    "zero-out; or drop the key and state every part's run as steps.",
+    source="McSherry 2009, Privacy Integrated Queries, SIGMOD, theorem 4",
+    bad=HEAD + edited(TRAIN, "steps = 1000", 'steps = 1000\npartition = "region"'),
+    good=HEAD + TRAIN,
+    check=_partition,
+)

@@ -1,0 +1,68 @@
+"""All rules over one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dpcli.lint.catalogue import codes, rule
+from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
+from dpcli.pipeline.limits import read_bytes
+from dpcli.pipeline.read import parse, targets
+
+if TYPE_CHECKING:
+    from dpcli.lint.rule import Finding, RuleInfo
+    from dpcli.pipeline.model import Pipeline
+
+
+def lint(path: str) -> tuple[Diagnostic, ...]:
+    """Everything the failure catalogue has to say about a pipeline file ("-": standard input), in the order of the file.
+
+    Returns an empty tuple where there is nothing to say. A file that cannot be read as a pipeline gives the reader's own
+    findings (DP001 to DP005) and no others; keys that say "calibrate" are taken as 1. Raises InputError where there is no such file.
+    """
+    data = read_bytes(path)  # once: standard input cannot be read again for the positions
+    try:
+        pipeline = parse(data, path, 1.0 if targets(data, path) else None)
+    except InvalidFile as invalid:
+        return invalid.diagnostics
+    return judge(pipeline, data)
+
+
+def checked_load(path: str) -> tuple[Pipeline, tuple[Diagnostic, ...]]:
+    """The pipeline in a file, and what the rules say about it. Raises InvalidFile, InputError as `dpcli.load` does."""
+    data = read_bytes(path)
+    pipeline = parse(data, path)
+    return pipeline, judge(pipeline, data)
+
+
+def judge(pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
+    """The rules' findings about a pipeline, placed in the bytes it was read from."""
+    found = tuple(findings(pipeline))
+    return _placed(found, pipeline, data) if found else ()
+
+
+def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, Finding]]:
+    """What each rule finds in a pipeline that was read, in the order of the codes."""
+    for info in map(rule, codes()):
+        if info.check is not None:
+            for finding in info.check(pipeline):
+                yield info, finding
+
+
+def _placed(found: tuple[tuple[RuleInfo, Finding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
+    """The findings with line, column and source line."""
+    from dpcli.pipeline.positions import locate
+    from dpcli.pipeline.shown import key_text
+    from dpcli.pipeline.syntax import text_of
+
+    text = text_of(data)
+    lines, names = text.split("\n"), {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
+    places = locate(text, [finding.path for _, finding in found])
+    title = "<stdin>" if pipeline.path in (None, "-") else str(pipeline.path)
+    placed = []
+    for info, finding in sorted(found, key=lambda pair: (places[pair[1].path], pair[0].code)):
+        line, column = places[finding.path]
+        severity, key = finding.severity or info.severity, key_text(finding.path, names)
+        placed.append(Diagnostic(info.code, severity, finding.message, title, key, line, column, lines[line - 1]))
+    return tuple(placed)

@@ -1,0 +1,120 @@
+"""Rules about how the records of a step are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
+from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.sampling import FixedSize, OncePerEpoch, Poisson, Runs
+from dpcli.pipeline.model import Entry, Pipeline
+
+
+def _not_amplified(pipeline: Pipeline) -> Iterator[Finding]:
+    for path, entry in entries(pipeline):
+        if isinstance(entry.sampling, OncePerEpoch):
+            yield Finding(
+                (*path, "sampling", "scheme"),
+                f'scheme = "{entry.sampling.scheme}" earns no amplification: each pass counts as one run on all of the data; '
+                'sample with scheme = "poisson" to be counted at its rate',
+            )
+
+
+def _fixed_size(pipeline: Pipeline) -> Iterator[Finding]:
+    adjacency = pipeline.privacy.adjacency
+    for path, entry in entries(pipeline):
+        if isinstance(entry.sampling, FixedSize) and adjacency is not Adjacency.REPLACE_ONE:
+            yield Finding(
+                (*path, "sampling", "scheme"),
+                f'expected adjacency = "replace-one" beside scheme = "fixed-size", found "{adjacency.value}"',
+            )
+
+
+def _rounded_steps(pipeline: Pipeline) -> Iterator[Finding]:
+    for path, entry in entries(pipeline):
+        if entry.epochs is None:
+            continue
+        rate = _epoch_share(entry, pipeline.privacy.dataset_size)
+        if rate != 0 and (Fraction(repr(entry.epochs)) / (rate or 1)).denominator != 1:
+            steps = Runs(None, entry.epochs, pipeline.privacy.dataset_size).steps_at(rate)
+            unit = "steps" if rate else "passes"
+            message = f"{entry.epochs:.12g} epochs are no whole number of {unit}: rounded up to {steps} {unit}"
+            yield Finding((*path, "epochs"), message)
+
+
+def _epoch_share(entry: Entry, dataset_size: int | None) -> Fraction | None:
+    """The share of an epoch that one counted run covers; None where runs are counted in whole passes."""
+    if entry.sampling is None or isinstance(entry.sampling, OncePerEpoch):
+        return None
+    return entry.sampling.exact_rate(dataset_size)
+
+
+def _never_sampled(pipeline: Pipeline) -> Iterator[Finding]:
+    for path, entry in entries(pipeline):
+        scheme = entry.sampling
+        if isinstance(scheme, Poisson) and scheme.exact_rate(pipeline.privacy.dataset_size) == 0:
+            yield Finding((*path, "sampling", "rate"), "a rate of 0 never samples a record: it costs and learns nothing")
+
+
+NOT_AMPLIFIED = RuleInfo(
+    code="DP101",
+    severity="warning",
+    waivable=True,
+    title="batches that are not Poisson samples",
+    what="A mechanism takes its batches by shuffle, cyclic order or balls-in-bins. dpcli then claims no amplification "
+    "by sampling: each pass counts as one run on all of the data. That is sound where an absent record leaves its "
+    "place in the order empty, hence a warning; counting such batches as Poisson samples would be an error.",
+    why="The noise that suffices for Poisson samples does not suffice for shuffled batches: the same run may leak "
+    "several times the epsilon that a Poisson formula prints. Training programs often shuffle and report the "
+    "Poisson number.",
+    fix='Draw each batch with an independent coin per record and state scheme = "poisson"; or accept the larger epsilon.',
+    source="Chua et al. 2024, arXiv:2403.17673 and arXiv:2411.04205",
+    bad=HEAD + edited(TRAIN, "poisson", "shuffle"),
+    good=HEAD + TRAIN,
+    check=_not_amplified,
+)
+
+FIXED_SIZE = RuleInfo(
+    code="DP102",
+    severity="error",
+    waivable=True,
+    title="samples of fixed size under an adjacency that changes the size",
+    what='A mechanism samples with scheme = "fixed-size" while the adjacency is add-remove or zero-out.',
+    why="Where the sample has a fixed size, the absence of one record draws another one in. Poisson formulas do not "
+    "cover that; in a worked example epsilon is above 10 where the Poisson formula prints about 1.",
+    fix='State adjacency = "replace-one", or sample with scheme = "poisson".',
+    source="Lebeda et al. 2024, arXiv:2405.20769",
+    bad=HEAD + edited(TRAIN, "poisson", "fixed-size"),
+    good=edited(HEAD, "add-remove", "replace-one") + edited(TRAIN, "poisson", "fixed-size"),
+    check=_fixed_size,
+)
+
+ROUNDED_STEPS = RuleInfo(
+    code="DP117",
+    severity="warning",
+    waivable=True,
+    title="steps rounded up from epochs",
+    what="epochs divided by the sampling rate is no whole number of steps; dpcli counts the next whole number.",
+    why="A program that rounds in another way runs another number of steps than the accountant counts.",
+    fix="State steps, with the number that the program will run.",
+    source="Opacus issue 813, https://github.com/pytorch/opacus/issues/813",
+    bad=HEAD + edited(TRAIN, "steps = 1000", "epochs = 2.5"),
+    good=HEAD + edited(TRAIN, "steps = 1000", "steps = 586"),
+    check=_rounded_steps,
+)
+
+NEVER_SAMPLED = RuleInfo(
+    code="DP305",
+    severity="warning",
+    waivable=True,
+    title="a sampling rate of 0",
+    what='A mechanism samples with scheme = "poisson" at rate 0.',
+    why="No record ever takes part, so its epsilon is 0. That is true, and seldom what was meant: a rate computed as a "
+    "whole-number division gives the same.",
+    fix="State the rate or the batch_size that the program uses, or remove the mechanism.",
+    source="Balle, Barthe & Gaboardi 2018, Privacy Amplification by Subsampling, arXiv:1807.01647",
+    bad=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.0"),
+    good=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.004"),
+    check=_never_sampled,
+)

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpcli.lint.rule import HEAD, TRAIN, edited
+from dpcli.lint.run import lint
+from dpcli.pipeline.diagnostics import Diagnostic
+
+SURVEY = '\n[[mechanism]]\nname = "survey"\ntype = "pure-dp"\nepsilon = 0.5\n'
+
+
+def linted(text: str, folder: Path) -> tuple[Diagnostic, ...]:
+    file = folder / "pipeline.toml"
+    file.write_text(text, encoding="utf-8")
+    return lint(str(file))
+
+
+def only(text: str, folder: Path) -> Diagnostic:
+    (diagnostic,) = linted(text, folder)
+    return diagnostic
+
+
+@pytest.mark.parametrize("scheme", ["shuffle", "cyclic", "balls-in-bins"])
+def test_every_scheme_without_amplification_is_named(scheme: str, tmp_path: Path) -> None:
+    assert only(HEAD + edited(TRAIN, "poisson", scheme), tmp_path).rule == "DP101"
+
+
+@pytest.mark.parametrize(
+    ("size", "delta", "severity"),
+    [(1000, "1e-3", "error"), (1000, "0.99e-3", "warning"), (1000, "1.01e-4", "warning"), (1000, "1e-4", None), (3, "0.0", None)],
+)
+def test_delta_is_compared_with_the_dataset_exactly(size: int, delta: str, severity: str | None, tmp_path: Path) -> None:
+    head = edited(edited(HEAD, "60_000", str(size)), "1e-6", delta)
+    assert [d.severity for d in linted(head + SURVEY, tmp_path)] == ([severity] if severity else [])
+
+
+def test_the_delta_of_the_budget_is_checked_too(tmp_path: Path) -> None:
+    diagnostic = only(HEAD + "\n[budget]\nepsilon = 1.0\ndelta = 0.01\n" + SURVEY, tmp_path)
+    assert (diagnostic.rule, diagnostic.key, diagnostic.severity) == ("DP105", "budget.delta", "error")
+    assert diagnostic.message == "expected a delta below 1/dataset_size = 1.666667e-05, found 0.01"
+
+
+@pytest.mark.parametrize(
+    ("stated", "wanted", "severity"),
+    [
+        ("replace-one", "add-remove", "error"),
+        ("replace-one", "zero-out", "error"),
+        ("zero-out", "add-remove", "error"),
+        ("add-remove", "replace-one", "warning"),
+        ("zero-out", "replace-one", "warning"),
+        ("replace-one", "replace-one", None),
+    ],
+)
+def test_adjacencies_are_converted_or_refused(stated: str, wanted: str, severity: str | None, tmp_path: Path) -> None:
+    text = edited(HEAD, "add-remove", wanted) + SURVEY + f'adjacency = "{stated}"\n'
+    assert [(d.rule, d.severity) for d in linted(text, tmp_path)] == ([("DP103", severity)] if severity else [])
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        'type = "randomized-response"\nepsilon = 1.0',
+        'type = "exponential"\nepsilon = 1.0',
+        'type = "report-noisy-max"\nepsilon = 1.0',
+        'type = "permute-and-flip"\nepsilon = 1.0',
+        'type = "sparse-vector"\nepsilon = 1.0\nanswers = 3',
+        'type = "pure-dp"\nepsilon = 1.0',
+        'type = "approx-dp"\nepsilon = 1.0\ndelta = 1e-7',
+        'type = "zcdp"\nrho = 0.1',
+        'type = "rdp"\norders = [2.0, 4.0]\nvalues = [0.1, 0.2]',
+    ],
+)
+def test_every_stated_guarantee_says_whom_it_covers(keys: str, tmp_path: Path) -> None:
+    head = edited(HEAD, 'unit = "example"', 'unit = "user"\nmax_contributions = 5')
+    mechanism = f'\n[[mechanism]]\nname = "stated"\n{keys}\n'
+    assert only(head + mechanism, tmp_path).rule == "DP104"
+    assert linted(head + mechanism + 'stated_for = "unit"\n', tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            'epochs = 2.5\nsampling = { scheme = "poisson", batch_size = 256 }',
+            "2.5 epochs are no whole number of steps: rounded up to 586 steps",
+        ),
+        ('epochs = 3\nsampling = { scheme = "poisson", batch_size = 240 }', None),
+        # 0.7 / 0.1 is 6.999... in floating point and 7 as written.
+        ('epochs = 0.7\nsampling = { scheme = "poisson", rate = 0.1 }', None),
+        ('steps = 7\nsampling = { scheme = "poisson", rate = 0.3 }', None),
+    ],
+)
+def test_rounding_is_decided_on_the_decimals_as_written(keys: str, message: str | None, tmp_path: Path) -> None:
+    text = HEAD + f'\n[[mechanism]]\nname = "train"\ntype = "gaussian"\nnoise_multiplier = 1.0\n{keys}\n'
+    assert [d.message for d in linted(text, tmp_path)] == ([message] if message else [])
+
+
+def test_passes_are_rounded_where_passes_are_counted(tmp_path: Path) -> None:
+    text = HEAD + edited(edited(TRAIN, "poisson", "shuffle"), "steps = 1000", "epochs = 2.5")
+    messages = {d.rule: d.message for d in linted(text, tmp_path)}
+    assert messages["DP117"] == "2.5 epochs are no whole number of passes: rounded up to 3 passes"
+
+
+def test_parts_may_not_exchange_records(tmp_path: Path) -> None:
+    text = edited(HEAD, "add-remove", "replace-one") + SURVEY + 'partition = { of = "region", part = "north" }\n'
+    diagnostic = only(text, tmp_path)
+    assert (diagnostic.rule, diagnostic.severity, diagnostic.key) == ("DP119", "error", 'mechanism["survey"].partition')
+
+
+def test_a_large_budget_is_put_in_terms_of_an_attack(tmp_path: Path) -> None:
+    assert only(HEAD + "\n[budget]\nepsilon = 12.0\n" + SURVEY, tmp_path).message == (
+        "epsilon = 12 does not limit the true-positive rate of an attack at a false-positive rate of 1 %: "
+        "it keeps that below 50 % only at false-positive rates under 3.1e-06"
+    )
+
+
+def test_both_silences_are_reported(tmp_path: Path) -> None:
+    head = edited(edited(HEAD, 'unit = "example"\n', ""), 'releases = "final-model"\n', "")
+    assert [(d.rule, d.key) for d in linted(head + SURVEY, tmp_path)] == [("DP301", "privacy.unit"), ("DP301", "privacy.releases")]
