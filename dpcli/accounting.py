@@ -1,0 +1,226 @@
+"""The main use case: what a pipeline costs under each accountant, the headline, and the budget's verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
+from dpcli.errors import InputError, NotRepresentable
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.resolve import Charge, resolve
+from dpcli.registry import ACCOUNTANTS, load
+
+Quantity = Literal["epsilon", "delta"]
+Verdict = Literal["pass", "warn", "fail", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one accountant says: a bound, or the reason why it says nothing."""
+
+    accountant: Accountant
+    bound: Bound | None
+    reason: str | None = None
+
+    @property
+    def upper(self) -> float:
+        """The bound, inf where there is none."""
+        return math.inf if self.bound is None else self.bound.upper
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetVerdict:
+    """The headline against the file's cap."""
+
+    epsilon: float
+    delta: float
+    spent: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The privacy of one pipeline.
+
+    quantity: what was asked for, given the other: epsilon at `delta`, or delta at `epsilon`.
+    winner: the row with the smallest bound among the sound accountants that apply, None where there is none.
+    upper, lower: the headline; `lower` is None where no accountant certifies one.
+    shares: of each charge, in the winner's currency.
+    """
+
+    pipeline: Pipeline
+    charges: tuple[Charge, ...]
+    quantity: Quantity
+    delta: float | None
+    epsilon: float | None
+    rows: tuple[Row, ...]
+    winner: Row | None
+    lower: float | None
+    shares: tuple[float, ...]
+    budget: BudgetVerdict | None
+    group_size: int = 1
+
+    @property
+    def upper(self) -> float:
+        """The headline: an upper bound, inf where nothing can be certified."""
+        return math.inf if self.winner is None else self.winner.upper
+
+    @property
+    def exit_code(self) -> int:
+        """3 where no finite guarantee can be given, 1 where the budget says no, else 0."""
+        if math.isinf(self.upper) or (self.budget is not None and self.budget.verdict == "unknown"):
+            return 3
+        return 1 if self.budget is not None and self.budget.verdict == "fail" else 0
+
+
+def account(
+    pipeline: Pipeline,
+    accountants: Sequence[str] | None = None,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    group_size: int = 1,
+) -> Account:
+    """Compose a pipeline through each accountant.
+
+    Args:
+        pipeline: as returned by `dpcli.load`.
+        accountants: names to use; all where None.
+        delta: at which epsilon is asked for; the file's privacy.delta, else its budget.delta, where None.
+        epsilon: ask for delta at this epsilon (nats) instead.
+        group_size: units of privacy that change together.
+
+    Returns:
+        Every row's value is an upper bound; the headline is the smallest of the sound ones that apply.
+
+    Raises:
+        InputError: an unknown accountant, no delta to report at, a value out of range, or a pipeline that makes no sense.
+    """
+    chosen = [_accountant(name) for name in (accountants or ACCOUNTANTS)]
+    quantity: Quantity = "delta" if epsilon is not None else "epsilon"
+    at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
+    charges = resolve(pipeline, _checked_group(group_size))
+    steps = tuple((charge.mechanism, charge.count) for charge in charges)
+    profiles = [_profile(accountant, steps, pipeline.privacy.adaptive) for accountant in chosen]
+    rows = tuple(_row(a, p, quantity, at) for a, p in zip(chosen, profiles, strict=True))
+    winner = _smallest(rows)
+    lowers = [row.bound.lower for row in rows if row.bound is not None and row.bound.lower is not None and row.accountant.sound]
+    lower = max(lowers, default=None)
+    profile = profiles[rows.index(winner)] if winner is not None else None
+    return Account(
+        pipeline,
+        charges,
+        quantity,
+        None if quantity == "delta" else at,
+        at if quantity == "delta" else None,
+        rows,
+        winner,
+        None if lower is None or winner is None else min(lower, winner.upper),
+        _shares(profile, quantity, at, winner, len(steps)),
+        _budget(pipeline, chosen, profiles, quantity, at, winner),
+        group_size,
+    )
+
+
+def _accountant(name: str) -> Accountant:
+    if name not in ACCOUNTANTS:
+        import difflib
+
+        close = difflib.get_close_matches(name, ACCOUNTANTS, 1)
+        hint = f"; did you mean '{close[0]}'" if close else ""
+        raise InputError(f"expected accountants among {', '.join(ACCOUNTANTS)}, found '{name}'{hint}")
+    found: Accountant = load(ACCOUNTANTS[name])
+    return found
+
+
+def _chosen_delta(pipeline: Pipeline, delta: float | None) -> float:
+    for candidate in (delta, pipeline.privacy.delta, pipeline.budget.delta if pipeline.budget else None):
+        if candidate is not None:
+            if not 0.0 <= candidate < 1.0:
+                raise InputError(f"expected a delta in [0, 1), found {candidate!r}")
+            return candidate
+    raise InputError(f"{pipeline.path or '<pipeline>'}: privacy.delta: expected a delta in the file or by --delta, found none")
+
+
+def _checked_epsilon(epsilon: float) -> float:
+    if not 0.0 <= epsilon < math.inf:
+        raise InputError(f"expected a finite epsilon >= 0, found {epsilon!r}")
+    return epsilon
+
+
+def _checked_group(group_size: int) -> int:
+    if not 1 <= group_size <= 10**6:
+        raise InputError(f"expected a group size from 1 to 10^6, found {group_size!r}")
+    return group_size
+
+
+def _profile(accountant: Accountant, steps: Steps, adaptive: bool) -> PrivacyProfile | str:
+    if adaptive and not accountant.adaptive:
+        return "it is not a privacy filter, and the pipeline is adaptive: its parameters depend on earlier outputs"
+    return accountant.compose(steps)
+
+
+def _row(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quantity, at: float) -> Row:
+    if isinstance(profile, str):
+        return Row(accountant, None, profile)
+    try:
+        bound = checked(profile.delta(at) if quantity == "delta" else profile.epsilon(at))
+    except NotRepresentable as error:
+        return Row(accountant, None, str(error))
+    if math.isinf(bound.upper) or (quantity == "delta" and bound.upper >= 1.0):
+        return Row(
+            accountant,
+            None,
+            f"it finds no finite epsilon at delta = {at:g}" if quantity == "epsilon" else "it finds no delta below 1",
+        )
+    return Row(accountant, bound)
+
+
+def _smallest(rows: tuple[Row, ...]) -> Row | None:
+    eligible = [row for row in rows if row.accountant.sound and row.bound is not None]
+    return min(eligible, key=lambda row: row.upper, default=None)
+
+
+def _shares(
+    profile: PrivacyProfile | str | None, quantity: Quantity, at: float, winner: Row | None, count: int
+) -> tuple[float, ...]:
+    if winner is None or profile is None or isinstance(profile, str):
+        return (math.nan,) * count
+    delta = winner.upper if quantity == "delta" else at
+    try:
+        return profile.shares(delta)
+    except NotRepresentable:
+        return (math.nan,) * count
+
+
+def _budget(
+    pipeline: Pipeline,
+    chosen: list[Accountant],
+    profiles: list[PrivacyProfile | str],
+    quantity: Quantity,
+    at: float,
+    winner: Row | None,
+) -> BudgetVerdict | None:
+    cap = pipeline.budget
+    if cap is None:
+        return None
+    delta = cap.delta if cap.delta is not None else pipeline.privacy.delta if pipeline.privacy.delta is not None else at
+    if quantity == "delta" and cap.delta is None and pipeline.privacy.delta is None:
+        return None
+    if quantity == "epsilon" and delta == at:
+        spent = math.inf if winner is None else winner.upper
+    else:
+        best = _smallest(tuple(_row(a, p, "epsilon", delta) for a, p in zip(chosen, profiles, strict=True)))
+        spent = math.inf if best is None else best.upper
+    verdict: Verdict = (
+        "unknown"
+        if math.isinf(spent)
+        else "fail"
+        if spent > cap.epsilon
+        else "warn"
+        if spent > cap.warn_at * cap.epsilon
+        else "pass"
+    )
+    return BudgetVerdict(cap.epsilon, delta, spent, verdict)

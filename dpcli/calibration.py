@@ -1,0 +1,220 @@
+"""The question turned round: which value of one parameter meets a target epsilon, always on the private side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from dpcli.accounting import account
+from dpcli.errors import CannotCertify, InputError
+from dpcli.pipeline.model import Entry, Pipeline
+
+Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale"]
+DIGITS = 7  # answers are decimal numbers of this many significant digits
+NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The answer and its neighbour.
+
+    value, upper: the cheapest value on a grid of seven significant digits (whole numbers for steps and batch size) whose certified
+    epsilon meets the target, and that epsilon.
+    cheaper, cheaper_upper: the next value on the grid, which fails, and its epsilon; None where the grid ends (a rate of 1, say).
+    """
+
+    parameter: Parameter
+    targets: tuple[tuple[str, str], ...]
+    target: float
+    delta: float
+    value: float
+    upper: float
+    accountant: str
+    cheaper: float | None
+    cheaper_upper: float | None
+    pipeline: Pipeline
+
+
+def calibrate(
+    pipeline: Pipeline,
+    target_epsilon: float,
+    delta: float | None = None,
+    solve: Parameter = "noise",
+    targets: Sequence[tuple[str, str]] | None = None,
+    accountants: Sequence[str] | None = None,
+    group_size: int = 1,
+) -> Calibration:
+    """Find the least noise, or the most steps, epochs, batch size or rate, that keeps epsilon at most `target_epsilon`.
+
+    Args:
+        pipeline: every parameter but the one to be solved for stays as it is.
+        target_epsilon: in nats, > 0.
+        delta: at which epsilon is measured; as for `account` where None.
+        solve: the parameter; "noise" and "scale" are lowered, the others raised.
+        targets: (mechanism name, key) pairs that get the value; found in the pipeline where None and there is just one candidate.
+
+    Returns:
+        A value on the private side: its certified epsilon is at most the target, and the next cheaper one's is not.
+
+    Raises:
+        InputError: no or several candidates. CannotCertify: no value meets the target.
+    """
+    if not 0.0 < target_epsilon < math.inf:
+        raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
+    chosen = tuple(targets) if targets is not None else _find_targets(pipeline, solve)
+    best: dict[float, tuple[float, str, float]] = {}
+
+    def upper(value: float) -> float:
+        if value not in best:
+            result = account(substitute(pipeline, chosen, value), accountants, delta, group_size=group_size)
+            assert result.delta is not None
+            best[value] = (result.upper, "" if result.winner is None else result.winner.accountant.name, result.delta)
+        return best[value][0]
+
+    value, cheaper = _search(upper, target_epsilon, solve, _limit(pipeline, chosen, solve))
+    epsilon, accountant, used = best[value]
+    return Calibration(
+        solve,
+        chosen,
+        target_epsilon,
+        used,
+        value,
+        epsilon,
+        accountant,
+        cheaper,
+        None if cheaper is None else upper(cheaper),
+        substitute(pipeline, chosen, value),
+    )
+
+
+def _search(upper: Callable[[float], float], target: float, solve: Parameter, limit: float) -> tuple[float, float | None]:
+    """(value, next cheaper value or None). Values are positions on a grid, so that both are exactly what is printed."""
+    lowers = solve in ("noise", "scale")
+    whole = solve in ("steps", "batch-size")
+    place: Callable[[int], float] = _whole if whole else _decimal
+    index: Callable[[float], int] = _whole_index if whole else _decimal_index
+    sign = 1 if lowers else -1  # along the grid, `sign` times the index makes epsilon smaller
+
+    def fits(i: int) -> bool:
+        return upper(place(i)) <= target
+
+    last = index(limit) if math.isfinite(limit) else (10**18 if whole else _decimal_index(1e12))
+    first = 1 if whole else _decimal_index(1e-9)
+    start = min(max(1 if whole else _decimal_index(1.0 if lowers else 1e-3), first), last)
+    stride = 1 if whole else 9 * 10 ** (DIGITS - 1) // 4
+    good, bad = _bracket(fits, start, stride, sign, first, last, whole)
+    if good is None:
+        raise CannotCertify(
+            f"no {solve} between {place(first):g} and {place(last):g} brings epsilon to {target:g}: the rest of the pipeline costs more"
+        )
+    if bad is None:
+        return place(good), None
+    while abs(good - bad) > 1:
+        middle = _guess(upper, place, target, good, bad)
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    return place(good), place(bad)
+
+
+def _bracket(
+    fits: Callable[[int], bool], start: int, stride: int, sign: int, first: int, last: int, whole: bool
+) -> tuple[int | None, int | None]:
+    """Indices (good, bad) around the boundary, with growing strides from `start`; None for an end that the grid does not reach."""
+    ok, at, other = fits(start), start, None
+    direction = -sign if ok else sign
+    while (ok and direction == -sign) or (not ok and direction == sign):
+        at_end = at == (last if direction > 0 else first)
+        if at_end:
+            return (at, None) if ok else (None, at)
+        other = at
+        at = min(max(at + direction * stride, first), last)
+        stride = stride * 2 if not whole else max(stride * 4, 1)
+        ok = fits(at)
+    assert other is not None
+    return (at, other) if ok else (other, at)
+
+
+def _guess(upper: Callable[[float], float], place: Callable[[int], float], target: float, good: int, bad: int) -> int:
+    """An index strictly between: by interpolating log epsilon along the grid, kept off the ends; the middle on every failure."""
+    middle = (good + bad) // 2
+    e_good, e_bad = upper(place(good)), upper(place(bad))
+    if not (math.isfinite(e_bad) and 0.0 < e_good < e_bad) or abs(good - bad) < 4:
+        return middle
+    share = (math.log(target) - math.log(e_good)) / (math.log(e_bad) - math.log(e_good))
+    # A step past the interpolated point, towards whichever end is nearer, closes the bracket from both sides.
+    nudge = 0.02 if share < 0.5 else -0.02
+    at = good + round((bad - good) * min(max(share + nudge * min(share, 1.0 - share), 0.001), 0.999))
+    low, high = min(good, bad) + 1, max(good, bad) - 1
+    return min(max(at, low), high)
+
+
+def _whole(i: int) -> float:
+    return i
+
+
+def _whole_index(x: float) -> int:
+    return int(x)
+
+
+def _decimal(i: int) -> float:
+    """The i-th decimal of DIGITS significant digits, counted from 1e-20 upwards."""
+    exponent, mantissa = divmod(i, 9 * 10 ** (DIGITS - 1))
+    return float(f"{mantissa + 10 ** (DIGITS - 1)}e{exponent - 20 - DIGITS + 1}")
+
+
+def _decimal_index(x: float) -> int:
+    """Index of the largest such decimal that is at most x."""
+    digits, exponent = f"{x:.{DIGITS + 10}e}".split("e")
+    mantissa = int(digits.replace(".", "")[:DIGITS])
+    decade: int = 9 * 10 ** (DIGITS - 1)
+    return (int(exponent) + 20) * decade + mantissa - decade // 9
+
+
+def substitute(pipeline: Pipeline, targets: Sequence[tuple[str, str]], value: float) -> Pipeline:
+    """The pipeline with `value` in place of each target's key."""
+    keys = dict(targets)
+    return replace(pipeline, mechanisms=tuple(_with(e, keys[e.name], value) if e.name in keys else e for e in pipeline.mechanisms))
+
+
+def _with(entry: Entry, key: str, value: float) -> Entry:
+    sampling: Any = entry.sampling
+    changes: dict[str, Callable[[], dict[str, Any]]] = {
+        "steps": lambda: {"steps": int(value), "epochs": None},
+        "epochs": lambda: {"epochs": value},
+        "rate": lambda: {"sampling": replace(sampling, rate=value, batch_size=None)},
+        "batch_size": lambda: {"sampling": replace(sampling, rate=None, batch_size=int(value))},
+    }
+    if key in changes:
+        return replace(entry, **changes[key]())
+    spec: Any = entry.spec
+    return replace(entry, spec=replace(spec, **{key: value}))
+
+
+def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str], ...]:
+    """The one entry whose parameter can be solved for."""
+    found = [(entry.name, key) for entry in pipeline.mechanisms if (key := parameter_key(entry, solve)) is not None]
+    if len(found) != 1:
+        names = ", ".join(name for name, _ in found) or "none"
+        raise InputError(f"expected one mechanism whose {solve} can be solved for, found {names}: name one")
+    return tuple(found)
+
+
+def parameter_key(entry: Entry, solve: Parameter) -> str | None:
+    """The key of an entry that `solve` would change, None where it has none."""
+    if solve in ("noise", "scale"):
+        keys = NOISE_KEYS if solve == "noise" else ("scale",)
+        stated = [f.name for f in fields(entry.spec) if f.name in keys and getattr(entry.spec, f.name) is not None]  # type: ignore[arg-type]
+        return stated[0] if stated else None
+    if solve == "steps":
+        return "steps" if entry.type != "post-processing" else None
+    batched = entry.sampling is not None and hasattr(entry.sampling, "rate")
+    return {"epochs": "epochs", "rate": "rate", "batch-size": "batch_size"}[solve] if batched else None
+
+
+def _limit(pipeline: Pipeline, targets: Sequence[tuple[str, str]], solve: Parameter) -> float:
+    if solve == "batch-size":
+        if pipeline.privacy.dataset_size is None:
+            raise InputError("expected privacy.dataset_size to solve for the batch size, found none")
+        return pipeline.privacy.dataset_size
+    return 1.0 if solve == "rate" else math.inf

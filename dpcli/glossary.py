@@ -1,0 +1,97 @@
+"""What a word means: `dpcli explain NAME` for rules, accountants, mechanism types, sampling schemes and terms."""
+
+from __future__ import annotations
+
+import difflib
+import textwrap
+
+from dpcli.errors import InputError
+from dpcli.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, load
+
+WIDTH = 100
+
+TERMS: dict[str, str] = {
+    "adjacency": (
+        "Which datasets count as neighbours, that is, what one change is. add-remove: one unit more or less. replace-one: one unit's data "
+        "swapped for another's; the number of units is public. zero-out: one unit's data blanked; its place stays. A replacement is a "
+        "removal and an addition, so replace-one costs more for the same noise: never compare epsilons across adjacencies."
+    ),
+    "delta": (
+        "The probability mass that the epsilon bound may miss. Report it well below 1 over the number of units: at delta = 1/n a "
+        "mechanism may publish a random record outright and still comply."
+    ),
+    "epsilon": (
+        "The guarantee: whatever is released, an observer's odds that a given unit is in the data move by a factor of at most e^epsilon, "
+        "up to delta. At epsilon 1 odds move by at most 2.7, at 3 by 20, at 10 by 22,026. dpcli prints upper bounds, rounded up."
+    ),
+    "unit": (
+        "What one individual is: an example, a user, a household. A guarantee per example says nothing per user who owns several; "
+        "max_contributions bounds how many, and the cost of all of them together is what is then reported."
+    ),
+    "noise_multiplier": (
+        "Noise standard deviation (Gaussian) or scale (Laplace) over C, the bound on ONE RECORD'S contribution. The adjacency decides the "
+        "sensitivity: C under add-remove and zero-out, 2C under replace-one."
+    ),
+    "sensitivity": (
+        "How far one change, under the file's adjacency and for its unit, can move the query: L1 for laplace, L2 for gaussian. Taken as "
+        "stated; dpcli never doubles it."
+    ),
+    "sampling_rate": (
+        "The probability that a given record is in the sample of one step. Amplification by sampling holds for how the records were "
+        "really drawn: shuffled batches are not Poisson samples."
+    ),
+    "rho": "The parameter of zero-concentrated DP: the Renyi divergence of every order a is at most rho times a. Rhos add up.",
+    "order": "The order a > 1 of a Renyi divergence. dpcli searches all real orders, not a grid, and shows the best one.",
+    "privacy_loss": (
+        "L = log P(x)/Q(x) at x drawn from P, P and Q being the output with and without the record. Its cumulant generating function "
+        "K(z) = log E exp(zL) is the one thing dpcli knows of a mechanism; every accountant is a view of it."
+    ),
+}
+
+
+def explain(name: str) -> str:
+    """The text for one word. Raises InputError, with the nearest words, where there is none."""
+    key = name.strip()
+    if key.upper().startswith("DP") and key[2:].isdigit():
+        from dpcli.lint.explain import explain as explain_rule
+
+        return explain_rule(key.upper())
+    tables = ((ACCOUNTANTS, _accountant), (MECHANISMS, _mechanism), (SAMPLING, _scheme), (TERMS, _term))
+    for table, text in tables:
+        for candidate in (key, key.lower(), key.lower().replace(" ", "_"), key.lower().replace("_", "-").replace(" ", "-")):
+            if candidate in table:
+                return text(candidate)
+    known = [word for table, _ in tables for word in table]
+    close = difflib.get_close_matches(key.lower(), known, 3)
+    hint = f"did you mean {' or '.join(close)}" if close else f"known: {', '.join(known)}, and rules such as DP101"
+    raise InputError(f"nothing to explain under '{key}'; {hint}")
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), WIDTH)
+
+
+def _term(name: str) -> str:
+    return f"{name}\n\n{_filled(TERMS[name])}"
+
+
+def _accountant(name: str) -> str:
+    found = load(ACCOUNTANTS[name])
+    module = __import__(ACCOUNTANTS[name].partition(":")[0], fromlist=["__doc__"])
+    facts = [f"source: {found.source}", f"sound upper bound: {'yes' if found.sound else 'NO: never passes a gate'}"]
+    facts.append(f"valid where later parameters depend on earlier outputs: {'yes' if found.adaptive else 'no'}")
+    return "\n".join([f"{name}: {found.title}", "", _filled(module.__doc__ or ""), "", *facts])
+
+
+def _mechanism(name: str) -> str:
+    from dpcli.pipeline.keys import describe_keys
+
+    found = load(MECHANISMS[name])
+    return "\n".join([f'type = "{name}"', "", _filled(found.__doc__ or ""), "", "keys:", *describe_keys(found)])
+
+
+def _scheme(name: str) -> str:
+    from dpcli.pipeline.keys import describe_keys
+
+    found = load(SAMPLING[name])
+    return "\n".join([f'scheme = "{name}"', "", _filled(found.__doc__ or ""), "", "keys:", *describe_keys(found)])

@@ -1,0 +1,180 @@
+"""An account as a document: the headline sentence, the table of accountants, each mechanism's share, the budget."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dpcli.accounting import Account, Row
+from dpcli.mechanisms.sampling import OncePerEpoch
+from dpcli.pipeline.diagnostics import Diagnostic
+from dpcli.pipeline.model import Entry
+from dpcli.report.diagnostics import diagnostic_data, finding
+from dpcli.report.document import Check, Document, Table
+from dpcli.report.rounding import down, percent, up
+
+
+def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4) -> Document:
+    """Everything that `dpcli account` says about one pipeline."""
+    budget = account.budget
+    verdict = "unknown" if account.exit_code == 3 else budget.verdict if budget else ""
+    return Document(
+        headline=headline(account, decimals),
+        data=data(account, diagnostics),
+        verdict=verdict,
+        tables=(_accountants(account, decimals), _mechanisms(account)),
+        notes=(*_budget_notes(account, decimals), *_notes(account, diagnostics)),
+        findings=tuple(finding(d) for d in diagnostics),
+        checks=_checks(account, decimals),
+        total=repr(account.upper) if math.isfinite(account.upper) else "inf",
+        exit_code=account.exit_code,
+        records=[_row_data(row) for row in account.rows],
+    )
+
+
+def headline(account: Account, decimals: int = 4) -> str:
+    """The guarantee in one sentence, with everything that it depends on."""
+    privacy = account.pipeline.privacy
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {_schemes(account.pipeline.mechanisms)}"
+    if account.group_size > 1:
+        setting = f"groups of {account.group_size:,}, " + setting
+    if account.winner is None:
+        return f"no finite guarantee can be certified ({setting})"
+    name = account.winner.accountant.name
+    if account.quantity == "delta":
+        assert account.epsilon is not None
+        return f"delta <= {up(account.upper, decimals)} at epsilon = {account.epsilon:g} ({setting}; accountant: {name})"
+    return f"epsilon <= {up(account.upper, decimals)} at delta = {account.delta:g} ({setting}; accountant: {name})"
+
+
+def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str, Any]:
+    """The machine form dpcli/account/v1; numbers unrounded."""
+    privacy, budget, q = account.pipeline.privacy, account.budget, account.quantity
+    found: dict[str, Any] = {
+        "schema": "dpcli/account/v1",
+        "pipeline": {"name": account.pipeline.name, "path": account.pipeline.path, "sha256": account.pipeline.sha256},
+        "statement": {
+            "unit": privacy.unit,
+            "adjacency": privacy.adjacency.value,
+            "releases": privacy.releases,
+            "adaptive": privacy.adaptive,
+            "max_contributions": privacy.max_contributions,
+            "group_size": account.group_size,
+        },
+        "delta" if q == "epsilon" else "epsilon": account.delta if q == "epsilon" else account.epsilon,
+        "result": {
+            f"{q}_upper": account.upper,
+            f"{q}_lower": account.lower,
+            "accountant": account.winner.accountant.name if account.winner else None,
+        },
+        "accountants": [_row_data(row, q) for row in account.rows],
+        "mechanisms": [
+            {"name": charge.name, "type": charge.entries[0].type, "count": charge.count, "share": share}
+            for charge, share in zip(account.charges, account.shares, strict=True)
+        ],
+        "budget": None,
+        "diagnostics": [diagnostic_data(d) for d in diagnostics],
+        "exit_code": account.exit_code,
+    }
+    if budget:
+        found["budget"] = {"epsilon": budget.epsilon, "delta": budget.delta, "spent": budget.spent, "verdict": budget.verdict}
+    return found
+
+
+def _row_data(row: Row, quantity: str = "epsilon") -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": row.accountant.name,
+        "sound": row.accountant.sound,
+        f"{quantity}_upper": None,
+        f"{quantity}_lower": None,
+    }
+    if row.bound is None:
+        return {**found, "reason": row.reason}
+    return {**found, f"{quantity}_upper": row.bound.upper, f"{quantity}_lower": row.bound.lower, "detail": row.bound.detail}
+
+
+def _accountants(account: Account, decimals: int) -> Table:
+    notes: dict[str, int] = {}
+    rows = []
+    for row in account.rows:
+        if row.bound is None:
+            mark = notes.setdefault(row.reason or "", len(notes) + 1)
+            rows.append(("", row.accountant.name, "-", f"[{mark}]", row.accountant.title))
+        else:
+            star = ">" if row is account.winner else ""
+            rows.append((star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, decimals), row.accountant.title))
+    at = f"at delta = {account.delta:g}" if account.quantity == "epsilon" else f"at epsilon = {account.epsilon:g}"
+    return Table(
+        f"{account.quantity} {at}, by accountant (upper bounds, rounded up)",
+        ("", "accountant", account.quantity, "detail", "theorem"),
+        tuple(rows),
+        frozenset({2}),
+        tuple(f"[{number}] {reason}" for reason, number in notes.items()),
+    )
+
+
+def _detail(row: Row, decimals: int) -> str:
+    assert row.bound is not None
+    parts = [f"{key} {value:.4g}" for key, value in row.bound.detail.items()]
+    if row.bound.lower is not None:
+        parts.append(f"at least {down(row.bound.lower, decimals)}")
+    return ", ".join(parts)
+
+
+def _mechanisms(account: Account) -> Table:
+    rows = tuple(
+        (charge.name, charge.entries[0].type, f"{charge.count:,}", describe(charge.entries[0], account), percent(share))
+        for charge, share in zip(account.charges, account.shares, strict=True)
+    )
+    winner = account.winner.accountant.name if account.winner else "none"
+    return Table(
+        f"mechanisms (share of the total, as {winner} adds it up)",
+        ("mechanism", "type", "steps", "sampling", "share"),
+        rows,
+        frozenset({2, 4}),
+    )
+
+
+def describe(entry: Entry, account: Account) -> str:
+    """How an entry samples, as it is accounted."""
+    if entry.sampling is None:
+        return "none"
+    rate = entry.sampling.exact_rate(account.pipeline.privacy.dataset_size)
+    scheme = entry.sampling.scheme
+    return (
+        f"{scheme}, no amplification"
+        if isinstance(entry.sampling, OncePerEpoch)
+        else f"{scheme}, rate {float(rate):.6g}"
+        if rate
+        else scheme
+    )
+
+
+def _schemes(entries: tuple[Entry, ...]) -> str:
+    found = sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries if entry.type != "post-processing"})
+    return " and ".join(found) or "none"
+
+
+def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
+    budget = account.budget
+    if budget is None:
+        return ()
+    words = {
+        "pass": "within budget",
+        "warn": "within budget, but above its warning level",
+        "fail": "OVER BUDGET",
+        "unknown": "budget: not certified",
+    }
+    return (f"{words[budget.verdict]}: epsilon {up(budget.spent, decimals)} of {budget.epsilon:g} at delta = {budget.delta:g}",)
+
+
+def _notes(account: Account, diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
+    notes = [f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics]
+    return tuple(notes)
+
+
+def _checks(account: Account, decimals: int) -> tuple[Check, ...]:
+    if account.budget is None:
+        return ()
+    note = _budget_notes(account, decimals)[0]
+    return (Check(f"{account.pipeline.path or account.pipeline.name}: budget", account.budget.verdict in ("pass", "warn"), note),)

@@ -1,0 +1,27 @@
+"""github: workflow commands, which GitHub Actions shows as annotations on the lines of a pull request."""
+
+from __future__ import annotations
+
+from dpcli.report.document import Document, Finding
+
+
+def render(document: Document) -> str:
+    """One `::level file=...,line=...::message` per finding, then the headline as a notice."""
+    level = {"fail": "error", "unknown": "error", "warn": "warning"}.get(document.verdict, "notice")
+    return "".join(map(_command, document.findings)) + f"::{level} title=dpcli::{_data(document.headline)}\n"
+
+
+def _command(finding: Finding) -> str:
+    place = f"file={_property(finding.path)}"
+    if finding.line:
+        place += f",line={finding.line},col={max(finding.column, 1)}"
+    level = "notice" if finding.level == "note" else finding.level
+    return f"::{level} {place},title={_property(finding.title or finding.rule)}::{_data(finding.message)}\n"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

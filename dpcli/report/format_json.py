@@ -1,0 +1,12 @@
+"""json: the machine form, indented."""
+
+from __future__ import annotations
+
+import json
+
+from dpcli.report.document import Document, jsonable
+
+
+def render(document: Document) -> str:
+    """One object; infinities are strings."""
+    return json.dumps(jsonable(document.data), indent=2, ensure_ascii=False) + "\n"

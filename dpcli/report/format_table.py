@@ -1,0 +1,52 @@
+"""table: for people, in a terminal or a log."""
+
+from __future__ import annotations
+
+from dpcli.report.document import Document, Table, visible
+
+STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
+
+
+def render(document: Document, width: int = 100, color: bool = False) -> str:
+    """Rich tables in at most `width` columns; no escape codes unless `color`."""
+    import io
+
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=color,
+        no_color=not color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        color_system="standard" if color else None,
+    )
+
+    def show(table: Table) -> None:
+        grid = RichTable(box=box.SIMPLE_HEAD, title=visible(table.title), title_justify="left", title_style="bold", pad_edge=False)
+        for i, column in enumerate(table.columns):
+            grid.add_column(
+                column, justify="right" if i in table.numeric else "left", no_wrap=i < len(table.columns) - 1, overflow="fold"
+            )
+        for row in table.rows:
+            grid.add_row(*(Text(visible(cell)) for cell in row))
+        console.print(grid)
+        for note in table.footnotes:
+            console.print(Text("  " + visible(note)), style="dim")
+
+    console.print(Text(visible(document.headline)), style=STYLE[document.verdict])
+    for table in document.tables:
+        console.print()
+        show(table)
+    if document.notes:
+        console.print()
+    for note in document.notes:
+        console.print(Text(visible(note)))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

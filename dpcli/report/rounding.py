@@ -1,0 +1,39 @@
+"""Numbers as they are printed: upper bounds up, lower bounds down, never to nearest."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+DECIMALS = 4
+SIGNIFICANT = 5
+
+
+def _rounded(x: float, direction: str, decimals: int) -> str:
+    if math.isinf(x):
+        return "inf" if x > 0 else "-inf"
+    if math.isnan(x):
+        return "nan"
+    if x == 0.0:
+        return "0"
+    exact = Decimal(x)
+    size = exact.adjusted()
+    if -5 <= size < 15:
+        places = max(decimals, SIGNIFICANT - 1 - size if size < 0 else 0)
+        return format(exact.quantize(Decimal(1).scaleb(-places), rounding=direction, context=Context(prec=60)), "f")
+    return format(Context(prec=SIGNIFICANT, rounding=direction).plus(exact), "e")
+
+
+def up(x: float, decimals: int = DECIMALS) -> str:
+    """An upper bound, rounded up: `decimals` places, more where the number is small (five significant digits), e-notation at the ends."""
+    return _rounded(x, ROUND_CEILING, decimals)
+
+
+def down(x: float, decimals: int = DECIMALS) -> str:
+    """A lower bound, rounded down, in the same form."""
+    return _rounded(x, ROUND_FLOOR, decimals)
+
+
+def percent(x: float) -> str:
+    """A share."""
+    return "-" if math.isnan(x) else f"{100.0 * x:.1f} %"
