@@ -1,0 +1,36 @@
+"""dpcli account."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import accounting_options, emit, output_options
+
+
+@click.command(short_help="What a pipeline costs, by every accountant.")
+@click.argument("file")
+@accounting_options
+@click.option("--epsilon", type=float, help="Report delta at this epsilon instead.")
+@click.option("--digits", type=click.IntRange(0, 15), default=4, show_default=True, help="Decimals in the table.")
+@output_options("table", "json", "jsonl", "markdown", "csv", "github", "junit", "sarif", "total")
+def command(
+    file: str,
+    accountants: tuple[str, ...],
+    delta: float | None,
+    group_size: int,
+    epsilon: float | None,
+    digits: int,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """What the pipeline in FILE ("-" for standard input) costs: epsilon at its delta, by every accountant.
+
+    Each row is an upper bound, rounded up; the headline is the smallest sound one. Exit code 1 where the file's budget is overspent,
+    3 where nothing can be certified.
+    """
+    from dpcli.accounting import account
+    from dpcli.lint.run import checked_load
+    from dpcli.report.account_report import document
+
+    pipeline, diagnostics = checked_load(file)
+    return emit(document(account(pipeline, accountants or None, delta, epsilon, group_size), diagnostics, digits), format_, outputs)

@@ -1,0 +1,43 @@
+"""dpcli calibrate."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import accounting_options, emit, output_options
+
+
+@click.command(short_help="Solve for steps, epochs, batch size, rate, scale or noise.")
+@click.argument("file")
+@click.option(
+    "--solve",
+    type=click.Choice(["steps", "epochs", "batch-size", "rate", "scale", "noise"]),
+    required=True,
+    help="The parameter to solve for.",
+)
+@click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
+@click.option(
+    "-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism that is to change, where several could."
+)
+@accounting_options
+@output_options("table", "json", "jsonl", "markdown", "csv", "total")
+def command(
+    file: str,
+    solve: str,
+    target_epsilon: float | None,
+    mechanisms: tuple[str, ...],
+    accountants: tuple[str, ...],
+    delta: float | None,
+    group_size: int,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """Solve for one parameter of FILE: the most steps, epochs, batch size or rate, or the least noise or scale, that meets a target.
+
+    The answer is on the private side; the next cheaper value, which fails, is shown beside it.
+    """
+    from dpcli.calibration_file import calibrate_file
+    from dpcli.report.calibration_report import document
+
+    found = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size)
+    return emit(document(found), format_, outputs)

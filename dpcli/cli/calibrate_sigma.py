@@ -1,0 +1,48 @@
+"""dpcli calibrate-sigma."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import accounting_options, emit, output_options
+
+
+@click.command("calibrate-sigma", short_help="The smallest noise multiplier for a target epsilon.")
+@click.argument("file", required=False)
+@click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
+@click.option("--sampling-rate", type=float, default=1.0, show_default=True, help="Poisson sampling rate (without FILE).")
+@click.option("--steps", type=int, help="Number of steps (without FILE).")
+@click.option(
+    "--adjacency",
+    type=click.Choice(["add-remove", "replace-one", "zero-out"]),
+    default="add-remove",
+    show_default=True,
+    help="Neighbouring relation (without FILE).",
+)
+@accounting_options
+@output_options("table", "json", "jsonl", "markdown", "csv", "total")
+def command(
+    file: str | None,
+    target_epsilon: float | None,
+    sampling_rate: float,
+    steps: int | None,
+    adjacency: str,
+    accountants: tuple[str, ...],
+    delta: float | None,
+    group_size: int,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """The smallest noise multiplier that keeps epsilon at most the target.
+
+    With FILE: solves for every key that says "calibrate", or for the one mechanism that has noise. Without FILE: DP-SGD from
+    --target-epsilon, --delta, --sampling-rate and --steps.
+    """
+    from dpcli.calibration_file import calibrate_dp_sgd, calibrate_file
+    from dpcli.report.calibration_report import document
+
+    if file is not None:
+        found = calibrate_file(file, "noise", target_epsilon, delta, (), accountants or None, group_size)
+    else:
+        found = calibrate_dp_sgd(target_epsilon, delta, sampling_rate, steps, adjacency, accountants or None, group_size)
+    return emit(document(found), format_, outputs)

@@ -1,0 +1,20 @@
+"""dpcli init."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(short_help="Write a pipeline file to start from.")
+@click.argument("template", type=click.Choice(["dp-sgd", "query", "pate"]), default="dp-sgd")
+@click.option("-o", "--output", metavar="PATH", help="Write to PATH, which must not exist; standard output where absent.")
+def command(template: str, output: str | None) -> None:
+    """Print a commented pipeline file: dp-sgd (private training), query (noisy statistics) or pate (teacher votes)."""
+    from dpcli.templates import read_template, write_new
+
+    text = read_template(template)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_new(output, text)
+        click.echo(f"wrote {output}; next: dpcli account {output}", err=True)

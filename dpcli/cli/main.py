@@ -1,0 +1,112 @@
+"""The entry point: commands loaded when they are called, every error one clear message with its exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from dpcli import __version__
+from dpcli.cli.options import Settings
+from dpcli.errors import DpcliError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "account": ("dpcli.cli.account:command", "What a pipeline costs, by every accountant."),
+    "calibrate": ("dpcli.cli.calibrate:command", "Solve for steps, epochs, batch size, rate, scale or noise."),
+    "calibrate-sigma": ("dpcli.cli.calibrate_sigma:command", "The smallest noise multiplier for a target epsilon."),
+    "completion": ("dpcli.cli.completion:command", "Shell completion for bash, zsh or fish."),
+    "explain": ("dpcli.cli.explain:command", "What a rule, a term, an accountant or a mechanism means."),
+    "gate": ("dpcli.cli.gate:command", "Stop a change that overspends: verdict by exit code."),
+    "init": ("dpcli.cli.init:command", "Write a pipeline file to start from."),
+    "lint": ("dpcli.cli.lint:command", "Check files against the catalogue of known failures."),
+    "man": ("dpcli.cli.man:command", "Write the manual pages."),
+    "schema": ("dpcli.cli.schema:command", "The JSON Schema of the pipeline file, for editors."),
+    "version": ("dpcli.cli.version:command", "Versions of dpcli and of what it computes with."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is called, and prints its help from the table alone."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        from dpcli.registry import load
+
+        command: click.Command = load(COMMANDS[cmd_name][0])
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f" did you mean '{close[0]}'?" if close else f" commands: {', '.join(sorted(COMMANDS))}"
+            ctx.fail(f"no such command '{args[0]}';{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with: dpcli init > pipeline.toml; dpcli account pipeline.toml",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print results only, no notes.")
+@click.option("-v", "--verbose", count=True, help="Say more; twice: show the trace of an internal error.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Color the table [default: auto].")
+@click.version_option(__version__, "-V", "--version", prog_name="dpcli", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, quiet: bool, verbose: int, color: str) -> None:
+    """Account for the privacy loss of a differentially private pipeline, calibrate its noise, and gate its budget.
+
+    Exit codes: 0 pass, 1 a gate or budget said no, 2 input error, 3 cannot certify, 70 a bug of ours, 130 interrupted.
+    """
+    ctx.obj = Settings(quiet, verbose, color)
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave the process with its exit code."""
+    sys.exit(main(sys.argv[1:] if arguments is None else arguments))
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command line. Returns the exit code; messages go to standard error, results to standard output."""
+    try:
+        result: Any = cli.main(arguments, prog_name="dpcli", standalone_mode=False)
+        sys.stdout.flush()
+    except DpcliError as error:
+        click.echo(f"dpcli: {error}", err=True)
+        return error.exit_code
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("dpcli: interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read our output has left: nothing more to say
+        return 0
+    except (Exception, RecursionError) as error:
+        return _internal(error, arguments)
+    return result if isinstance(result, int) else 0
+
+
+def _internal(error: BaseException, arguments: list[str]) -> int:
+    click.echo(
+        f"dpcli: internal error ({type(error).__name__}: {error}): no number was printed; please report it (trace: dpcli -vv ...)",
+        err=True,
+    )
+    if "-vv" in arguments:
+        raise error
+    return 70

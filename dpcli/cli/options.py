@@ -1,0 +1,107 @@
+"""Options that several commands share, and how a document leaves the process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpcli.errors import InputError
+from dpcli.registry import ACCOUNTANTS, FORMATS, load
+
+if TYPE_CHECKING:
+    from dpcli.report.document import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The global options."""
+
+    quiet: bool
+    verbose: int
+    color: str
+
+
+def _composed(*options: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def output_options(*formats: str) -> Callable[..., Any]:
+    """-f FORMAT and -o FORMAT=PATH, for the formats that a command has."""
+    return _composed(
+        click.option(
+            "-f", "--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True, help="What to print."
+        ),
+        click.option(
+            "-o", "--output", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write FORMAT to PATH; repeatable."
+        ),
+    )
+
+
+accounting_options = _composed(
+    click.option(
+        "-a",
+        "--accountant",
+        "accountants",
+        multiple=True,
+        metavar="NAME",
+        help=f"Use only this one; repeatable: {', '.join(ACCOUNTANTS)}.",
+    ),
+    click.option("--delta", type=float, help="Report at this delta instead of the file's."),
+    click.option("--group-size", type=int, default=1, show_default=True, help="Units of privacy that change together."),
+)
+
+
+def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
+    """Print a document, write the other formats asked for, and return its exit code (which no format changes)."""
+    writes = [_split(output) for output in outputs]
+    texts = [(path, _render(document, name, None)) for name, path in writes]
+    click.echo(_render(document, format_, click.get_current_context().obj), nl=False, color=True)
+    for path, text in texts:
+        write(path, text)
+    return document.exit_code
+
+
+def write(path: str, text: str) -> None:
+    """Write a file in one piece, or say in one line why not."""
+    try:
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _split(output: str) -> tuple[str, str]:
+    name, equals, path = output.partition("=")
+    if not equals or not path or name not in FORMATS:
+        raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(FORMATS)}, found {output!r}")
+    return name, path
+
+
+def _render(document: Document, name: str, settings: Settings | None) -> str:
+    render: Callable[..., str] = load(FORMATS[name])
+    if name != "table":
+        return render(document)
+    color = settings is not None and wants_color(settings.color)
+    return render(document, width=max(60, shutil.get_terminal_size((110, 24)).columns) if sys.stdout.isatty() else 110, color=color)
+
+
+def wants_color(choice: str) -> bool:
+    """--color, then NO_COLOR, FORCE_COLOR, TERM=dumb, then whether standard output is a terminal."""
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
