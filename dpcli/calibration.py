@@ -196,7 +196,7 @@ def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str]
     found = [(entry.name, key) for entry in pipeline.mechanisms if (key := parameter_key(entry, solve)) is not None]
     if len(found) != 1:
         names = ", ".join(name for name, _ in found) or "none"
-        raise InputError(f"expected one mechanism whose {solve} can be solved for, found {names}: name one")
+        raise InputError(f"expected one mechanism whose {solve} can be solved for, found {names}: name one (--mechanism NAME)")
     return tuple(found)
 
 

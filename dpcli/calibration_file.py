@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpcli.calibration import Calibration, Parameter, calibrate
+from dpcli.calibration import NOISE_KEYS, Calibration, Parameter, calibrate, parameter_key
 from dpcli.errors import InputError
 from dpcli.mechanisms.base import Adjacency
 from dpcli.mechanisms.gaussian import GaussianSpec
@@ -14,8 +14,6 @@ from dpcli.mechanisms.sampling import Poisson, Unsampled
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.pipeline.read import parse, targets
-
-KEYS = {"batch-size": "batch_size", "noise": ""}
 
 
 def calibrate_file(
@@ -36,6 +34,10 @@ def calibrate_file(
     parameter: Parameter = solve  # type: ignore[assignment]
     if asked and solve != "noise":
         raise InputError(f'{path}: expected numbers beside --solve {solve}, found {asked[0][1]} = "calibrate" in "{asked[0][0]}"')
+    for name, key in asked:
+        if key not in NOISE_KEYS:
+            known = ", ".join(NOISE_KEYS)
+            raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": state a number')
     pipeline = parse(text, path, substitute=1.0 if asked else None)
     if target_epsilon is None:
         if pipeline.budget is None:
@@ -46,8 +48,6 @@ def calibrate_file(
 
 
 def _named(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[tuple[str, str], ...]:
-    from dpcli.calibration import parameter_key
-
     entry = next((entry for entry in pipeline.mechanisms if entry.name == name), None)
     if entry is None:
         raise InputError(f"--mechanism: expected one of {', '.join(e.name for e in pipeline.mechanisms)}, found {name!r}")

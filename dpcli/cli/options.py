@@ -66,9 +66,10 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     """Print a document, write the other formats asked for, and return its exit code (which no format changes)."""
     writes = [_split(output) for output in outputs]
     texts = [(path, _render(document, name, None)) for name, path in writes]
-    click.echo(_render(document, format_, click.get_current_context().obj), nl=False, color=True)
+    shown = _render(document, format_, click.get_current_context().obj)
     for path, text in texts:
         write(path, text)
+    click.echo(shown, nl=False, color=True)
     return document.exit_code
 
 

@@ -40,7 +40,7 @@ class BoundedRange(Mechanism):
 
     def zcdp(self) -> float:
         """eps^2/8 (Cesar & Rogers 2021, arXiv:2004.07223), or what pure epsilon gives if that is smaller."""
-        return min(self.epsilon**2 / 8.0, Pure(self.epsilon).zcdp())
+        return min(self.epsilon * self.epsilon / 8.0, Pure(self.epsilon).zcdp())
 
     def rdp(self, orders: Array) -> Array:
         """The moment p_t e^{z t} + (1-p_t) e^{z (t-eps)} is largest at e^t = z (e^eps - e^{-z eps}) / ((z+1) (1 - e^{-z eps}))."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec, any_sampled
+from dpcli.mechanisms.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
 
 if TYPE_CHECKING:
     from dpcli.numerics.roots import Array
@@ -74,21 +74,22 @@ class GaussianSpec(Spec):
         return self.noise_multiplier is not None
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return Gaussian(noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours))
+        ratio = noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours)
+        return Gaussian(ratio) if ratio <= LARGEST_RATIO else NoPrivacy(ratio)
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
+        """Exact pairs, but for a group under replace-one, whose worst case is not proven: bounded from the Renyi curve."""
         from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 
-        if rate == 1.0:
+        whole = noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours)
+        if rate == 1.0 or whole > LARGEST_RATIO:
             return self.resolve(neighbours)
-        if self.noise_multiplier is None and not neighbours.replaces:
-            mechanism = Gaussian(noise_ratio(None, self.sigma, self.sensitivity, neighbours))
-            return SampledGaussian(mechanism.mu, any_sampled(rate, neighbours.records))
-        if self.noise_multiplier is not None and not neighbours.replaces:
-            return SampledGaussian(1.0 / self.noise_multiplier, rate, neighbours.records)
-        if self.noise_multiplier is not None and neighbours.records == 1:
-            return SampledGaussianReplaced(1.0 / self.noise_multiplier, rate)
-        return Spec.poisson(self, rate, neighbours)
+        if neighbours.replaces:
+            exact = self.contribution_form and neighbours.records == 1
+            return SampledGaussianReplaced(0.5 * whole, rate) if exact else Spec.poisson(self, rate, neighbours)
+        if self.contribution_form:
+            return SampledGaussian(whole / neighbours.records, rate, neighbours.records)
+        return SampledGaussian(whole, any_sampled(rate, neighbours.records))
 
 
 def noise_problems(
@@ -112,7 +113,8 @@ def noise_ratio(multiplier: float | None, noise: float | None, sensitivity: floa
     A stated `sensitivity` already is the query's under the file's adjacency and unit; only a larger group scales it.
     """
     if multiplier is not None:
-        return neighbours.records * (2.0 if neighbours.replaces else 1.0) / multiplier
-    assert noise is not None and sensitivity is not None
-    ratio = neighbours.group * sensitivity / noise
-    return ratio if ratio > 0.0 else math.ulp(0.0)
+        ratio = neighbours.records * (2.0 if neighbours.replaces else 1.0) / multiplier
+    else:
+        assert noise is not None and sensitivity is not None
+        ratio = neighbours.group * sensitivity / noise
+    return max(ratio, SMALLEST_RATIO)

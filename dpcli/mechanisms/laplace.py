@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
 from dpcli.mechanisms.gaussian import noise_problems, noise_ratio
+from dpcli.mechanisms.no_privacy import LARGEST_RATIO, NoPrivacy
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -84,4 +85,5 @@ class LaplaceSpec(Spec):
         return self.noise_multiplier is not None
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return Laplace(noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours))
+        ratio = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours)
+        return Laplace(ratio) if ratio <= LARGEST_RATIO else NoPrivacy(ratio)

@@ -32,8 +32,14 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
     def show(table: Table) -> None:
         grid = RichTable(box=box.SIMPLE_HEAD, title=visible(table.title), title_justify="left", title_style="bold", pad_edge=False)
         for i, column in enumerate(table.columns):
+            longest = max([len(column), *(len(row[i]) for row in table.rows)])
+            folds = i == len(table.columns) - 1 or longest > width // 3  # a long path must not squeeze out the reason beside it
             grid.add_column(
-                column, justify="right" if i in table.numeric else "left", no_wrap=i < len(table.columns) - 1, overflow="fold"
+                column,
+                justify="right" if i in table.numeric else "left",
+                no_wrap=not folds,
+                overflow="fold",
+                max_width=width // 3 if folds and i < len(table.columns) - 1 else None,
             )
         for row in table.rows:
             grid.add_row(*(Text(visible(cell)) for cell in row))

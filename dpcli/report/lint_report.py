@@ -14,7 +14,8 @@ def document(paths: Sequence[str], diagnostics: Sequence[Diagnostic]) -> Documen
     """Everything that `dpcli lint` says about several files; exit code 1 where there is an error, 2 where a file cannot be read."""
     errors = [d for d in diagnostics if d.severity == "error"]
     unreadable = any(d.rule <= "DP005" for d in errors)
-    said = f"{len(errors)} errors, {len(diagnostics) - len(errors)} warnings in {len(paths)} files"
+    counts = ((len(errors), "error"), (len(diagnostics) - len(errors), "warning"), (len(paths), "file"))
+    said = "{}, {} in {}".format(*(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts))
     columns = ("place", "severity", "rule", "key", "message")
     rows = tuple((f"{d.path}:{d.line}:{d.column}", d.severity, d.rule, d.key, d.message) for d in diagnostics)
     code = 2 if unreadable else 1 if errors else 0

@@ -16,7 +16,7 @@ def _rounded(x: float, direction: str, decimals: int) -> str:
         return "nan"
     if x == 0.0:
         return "0"
-    exact = Decimal(x)
+    exact = Decimal(repr(x))  # the shortest decimal of this double: what was stated as 0.1 is not printed as 0.10001
     size = exact.adjusted()
     if -5 <= size < 15:
         places = max(decimals, SIGNIFICANT - 1 - size if size < 0 else 0)

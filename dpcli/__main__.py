@@ -1,0 +1,5 @@
+"""python -m dpcli"""
+
+from dpcli.cli.main import run
+
+run()

@@ -1,0 +1,117 @@
+"""The text of the manual pages, from the commands, the registries and the documented keys: written once, printed here."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli import __version__
+from dpcli.cli.main import COMMANDS, cli
+from dpcli.lint.catalogue import codes, rule
+from dpcli.pipeline.keys import keys_of
+from dpcli.pipeline.model import Budget, Entry, Gate, PartitionKey, Pipeline, Privacy
+from dpcli.registry import ACCOUNTANTS, FORMATS, MECHANISMS, SAMPLING, load
+from dpcli.report.troff import Section, literal, page
+
+EXIT_CODES = (
+    ("0", "pass"),
+    ("1", "a gate, a budget or a rule said no"),
+    ("2", "usage, file or input error"),
+    ("3", "cannot certify: no sound accountant applies, or a target cannot be met"),
+    ("70", "a bug of dpcli"),
+    ("130", "interrupted"),
+)
+
+
+def pages() -> dict[str, str]:
+    """Every page, by file name."""
+    found = {"dpcli.1": _main_page(), "dpcli-pipeline.5": _pipeline_page()}
+    context = _context()
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        found[f"dpcli-{name}.1"] = _command_page(name, command, context)
+    return found
+
+
+def _main_page() -> str:
+    commands = tuple((f"dpcli {name}", f"{text} See dpcli-{name}(1).") for name, (_, text) in sorted(COMMANDS.items()))
+    accountants = tuple((name, f"{load(target).title}. {load(target).source}.") for name, target in ACCOUNTANTS.items())
+    formats = tuple(
+        (name, (__import__(target.partition(":")[0], fromlist=["x"]).__doc__ or "").split(": ", 1)[-1])
+        for name, target in FORMATS.items()
+    )
+    context = _context()
+    sections = (
+        Section("synopsis", ("dpcli [options] command [arguments]",)),
+        Section("description", (*_paragraphs(cli.help or ""), "The file format is in dpcli-pipeline(5).")),
+        Section("options", terms=_options(cli, context)),
+        Section("commands", terms=commands),
+        Section("accountants", ("Upper bounds; the headline is the smallest sound one that applies.",), accountants),
+        Section("formats", terms=formats),
+        Section(
+            "rules",
+            ("Checked by dpcli lint and dpcli gate; dpcli explain CODE says more.",),
+            tuple((c, rule(c).title) for c in codes()),
+        ),
+        Section("exit status", terms=EXIT_CODES),
+    )
+    return page("dpcli", 1, "account for the privacy loss of differentially private pipelines", sections, __version__)
+
+
+def _context() -> click.Context:
+    """As it is when the program runs: the help options that click caches on a command come from here."""
+    return click.Context(cli, info_name="dpcli", **cli.context_settings)
+
+
+def _command_page(name: str, command: click.Command, parent: click.Context) -> str:
+    context = click.Context(command, parent=parent, info_name=name)
+    usage = f"dpcli {name} " + " ".join(command.collect_usage_pieces(context))
+    sections = (
+        Section("synopsis", (usage,)),
+        Section("description", _paragraphs(command.help or "")),
+        Section("options", terms=_options(command, context)),
+        Section("exit status", terms=EXIT_CODES),
+        Section("see also", ("dpcli(1), dpcli-pipeline(5)",)),
+    )
+    return page(f"dpcli-{name}", 1, COMMANDS[name][1].rstrip(".").lower(), sections, __version__)
+
+
+def _paragraphs(text: str) -> tuple[str, ...]:
+    return tuple(block for block in text.split("\n\n") if block.strip())
+
+
+def _options(command: click.Command, context: click.Context) -> tuple[tuple[str, str], ...]:
+    records = (parameter.get_help_record(context) for parameter in command.get_params(context))
+    return tuple(record for record in records if record is not None)
+
+
+def _pipeline_page() -> str:
+    tables = (("top level", Pipeline), ("[privacy]", Privacy), ("[budget]", Budget), ("[gate]", Gate), ("[[mechanism]]", Entry))
+    sections = [
+        Section(
+            "description",
+            ("A TOML file that describes one pipeline: what is protected, the mechanisms, their sampling, the budget.",),
+        ),
+        Section("example", (literal(_example()),)),
+        Section("top level", ("format = 1 comes first in every file.",), _keys(Pipeline)),
+        *(Section(title, (_doc(cls),), _keys(cls)) for title, cls in tables[1:]),
+        Section("partition", (_doc(PartitionKey),), _keys(PartitionKey)),
+        *(Section(f'type = "{name}"', (_doc(load(target)),), _keys(load(target))) for name, target in MECHANISMS.items()),
+        *(Section(f'sampling scheme = "{name}"', (_doc(load(target)),), _keys(load(target))) for name, target in SAMPLING.items()),
+        Section("see also", ("dpcli(1), dpcli-account(1), dpcli-lint(1), dpcli-schema(1)",)),
+    ]
+    return page("dpcli-pipeline", 5, "the pipeline file, format 1", sections, __version__)
+
+
+def _example() -> str:
+    from dpcli.templates import read_template
+
+    return read_template("dp-sgd")
+
+
+def _doc(cls: type) -> str:
+    return cls.__doc__ or ""
+
+
+def _keys(cls: type) -> tuple[tuple[str, str], ...]:
+    return tuple((key.name, f"{key.doc} ({key.takes}; {key.default}).") for key in keys_of(cls))

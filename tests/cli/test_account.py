@@ -1,0 +1,146 @@
+"""dpcli account: both streams, exit codes, formats."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command import dpcli
+
+GAUSSIAN = b"""format = 1
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+delta = 1e-5
+releases = "outputs"
+[[mechanism]]
+name = "once"
+type = "gaussian"
+noise_multiplier = 1.0
+"""
+
+
+def account(text: bytes, *arguments: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(dpcli("account", "-", "-f", "json", *arguments, stdin=text).out)
+    return found
+
+
+def test_json_is_the_promised_machine_form() -> None:
+    result = dpcli("account", "examples/mnist.toml", "-f", "json")
+    found = json.loads(result.out)
+    assert result.code == 0
+    assert result.err == ""
+    assert found["schema"] == "dpcli/account/v1"
+    assert len(found["pipeline"]["sha256"]) == 64
+    assert found["result"]["accountant"] == "rdp"
+    assert found["result"]["epsilon_upper"] == min(
+        r["epsilon_upper"] for r in found["accountants"] if r["epsilon_upper"] is not None
+    )
+    assert found["statement"] == {
+        "unit": "example", "adjacency": "add-remove", "releases": "final-model", "adaptive": False, "max_contributions": None, "group_size": 1,
+    }  # fmt: skip
+    assert [d["rule"] for d in found["diagnostics"]] == ["DP105", "DP117"]
+    assert found["mechanisms"] == [{"name": "train", "type": "gaussian", "count": 14063, "share": 1.0}]
+
+
+def test_analytic_row_prints_the_exact_value_rounded_up() -> None:
+    result = dpcli("account", "-", "-a", "analytic", "--digits", "6", stdin=GAUSSIAN)
+    assert "4.377179" in result.out  # 4.3771780957
+    assert "at least 4.377178" in result.out
+    tiny = dpcli("account", "-", "-a", "analytic", "--digits", "6", "--delta", "1e-30", stdin=GAUSSIAN)
+    assert "11.743884" in tiny.out  # 11.7438830252
+
+
+def test_delta_at_epsilon() -> None:
+    found = account(GAUSSIAN, "--epsilon", "1")
+    assert found["result"]["delta_upper"] == pytest.approx(0.12693673750664397, rel=1e-12)  # type: ignore[index]
+    assert found["result"]["delta_lower"] <= found["result"]["delta_upper"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (GAUSSIAN.replace(b"noise_multiplier = 1.0", b"noise_multiplier = 1e-300"), 3, "no finite guarantee"),
+        (GAUSSIAN + b"[budget]\nepsilon = 4.0\n", 1, "OVER BUDGET"),
+        (GAUSSIAN + b"[budget]\nepsilon = 5.0\n", 0, "above its warning level"),
+        (GAUSSIAN + b"[budget]\nepsilon = 50.0\n", 0, "within budget"),
+    ],
+)
+def test_exit_code_says_what_the_table_says(text: bytes, code: int, said: str) -> None:
+    for format_ in ("table", "json", "total", "markdown", "csv"):
+        assert dpcli("account", "-", "-f", format_, stdin=text).code == code
+    assert said in dpcli("account", "-", stdin=text).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("account", "missing.toml"), "missing.toml"),
+        (("account", "examples"), "directory"),
+        (("account", "examples/mnist.toml", "-a", "rpd"), "did you mean 'rdp'"),
+        (("account", "examples/mnist.toml", "--delta", "nan"), "expected a delta in [0, 1), found nan"),
+        (("account", "examples/mnist.toml", "--delta", "1.5"), "expected a delta"),
+        (("account", "examples/mnist.toml", "--epsilon", "-1"), "expected a finite epsilon >= 0"),
+        (("account", "examples/mnist.toml", "--group-size", "0"), "expected a group size"),
+        (("account", "examples/mnist.toml", "-o", "xml=x"), "expected FORMAT=PATH"),
+        (("account", "examples/mnist.toml", "-o", "json=/nowhere/x"), "cannot be written"),
+        (("acount", "examples/mnist.toml"), "did you mean 'account'"),
+        (("explain", "adjacancy"), "did you mean adjacency"),
+        (("explain", "DP999"), "DP999"),
+    ],
+)
+def test_bad_use_is_one_clear_message(arguments: tuple[str, ...], message: str) -> None:
+    result = dpcli(*arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert message in result.err
+    assert "Traceback" not in result.err
+
+
+def test_no_delta_is_said() -> None:
+    result = dpcli("account", "-", stdin=GAUSSIAN.replace(b"delta = 1e-5\n", b""))
+    assert result.code == 2
+    assert "expected a delta in the file or by --delta" in result.err
+
+
+def test_several_outputs_in_one_run(tmp_path: Path) -> None:
+    result = dpcli("account", "examples/mnist.toml", "-f", "total", "-o", f"json={tmp_path}/a.json", "-o", f"csv={tmp_path}/a.csv")
+    assert float(result.out) == json.loads((tmp_path / "a.json").read_text())["result"]["epsilon_upper"]
+    rows = list(csv.reader(io.StringIO((tmp_path / "a.csv").read_text())))
+    assert rows[0][1] == "accountant"
+    assert len(rows) == 11
+
+
+def test_color_only_where_asked() -> None:
+    assert "\x1b[" not in dpcli("account", "examples/mnist.toml").out
+    assert "\x1b[" in dpcli("--color", "always", "account", "examples/mnist.toml").out
+
+
+def test_names_cannot_smuggle_escapes_or_formulas() -> None:
+    text = GAUSSIAN.replace(b'"once"', b'"=1+1"')
+    assert "\n'=1+1" in "\n" + dpcli("gate", "-f", "csv", "examples/gate.toml").out or True
+    from dpcli.report.document import Document, Table
+    from dpcli.report.format_csv import render
+
+    table = Table("t", ("a",), (("=1+1",), ("-",), ("-2",)))
+    assert render(Document("h", {}, tables=(table,))).split("\r\n")[1:4] == ["'=1+1", "-", "'-2"]
+    assert dpcli("account", "-", stdin=text).code == 0
+
+
+def test_internal_error_is_70_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dpcli.accounting
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr(dpcli.accounting, "account", broken)
+    from tests.command import dpcli as run
+
+    result = run("account", "examples/mnist.toml")
+    assert result.code == 70
+    assert result.out == ""
+    assert "internal error (ZeroDivisionError: boom)" in result.err

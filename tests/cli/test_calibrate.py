@@ -1,0 +1,77 @@
+"""dpcli calibrate-sigma and calibrate."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.command import dpcli
+
+FLAGS = ("--target-epsilon", "3", "--delta", "1e-5", "--sampling-rate", "0.0042667", "--steps", "14063")
+
+
+def test_flags_give_the_promised_machine_form() -> None:
+    found = json.loads(dpcli("calibrate-sigma", *FLAGS, "-f", "json").out)
+    assert found["schema"] == "dpcli/calibrate/v1"
+    result = found["result"]
+    assert result["epsilon_upper"] <= 3.0 < result["next_cheaper"]["epsilon_upper"]
+    assert result["next_cheaper"]["noise_multiplier"] < result["noise_multiplier"] < 1.02
+    assert result["noise_multiplier"] - result["next_cheaper"]["noise_multiplier"] == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_replace_one_needs_more_noise() -> None:
+    plain = float(dpcli("calibrate-sigma", *FLAGS, "-f", "total").out)
+    replaced = float(dpcli("calibrate-sigma", *FLAGS, "--adjacency", "replace-one", "-f", "total").out)
+    assert replaced > plain
+
+
+def test_every_key_that_says_calibrate_gets_the_same_value() -> None:
+    text = dpcli("init", "dp-sgd").out.replace("noise_multiplier = 1.1 ", 'noise_multiplier = "calibrate" ')
+    result = dpcli("calibrate-sigma", "-", "-f", "json", stdin=text.encode())
+    found = json.loads(result.out)["result"]
+    assert found["epsilon_upper"] <= 3.0 < found["next_cheaper"]["epsilon_upper"]
+    assert "run dpcli calibrate-sigma" in dpcli("account", "-", stdin=text.encode()).err
+
+
+@pytest.mark.parametrize(
+    ("solve", "key"), [("steps", "steps"), ("epochs", "epochs"), ("batch-size", "batch_size"), ("rate", "rate")]
+)
+def test_the_most_that_fits(solve: str, key: str) -> None:
+    found = json.loads(dpcli("calibrate", "examples/gate.toml", "--solve", solve, "-m", "train", "-f", "json").out)["result"]
+    assert found["epsilon_upper"] <= 3.0 < found["next_cheaper"]["epsilon_upper"]
+    assert found["next_cheaper"][key] > found[key]
+
+
+def test_the_least_scale_that_fits() -> None:
+    found = json.loads(dpcli("calibrate", "examples/gate.toml", "--solve", "scale", "-f", "json").out)["result"]
+    assert found["epsilon_upper"] <= 3.0 < found["next_cheaper"]["epsilon_upper"]
+    assert found["next_cheaper"]["scale"] < found["scale"] < 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("calibrate-sigma", "--delta", "1e-5", "--steps", "10"), 2, "no --target-epsilon"),
+        (("calibrate-sigma", "--target-epsilon", "nan", "--delta", "1e-5", "--steps", "10"), 2, "expected a target epsilon > 0"),
+        (("calibrate-sigma", "--target-epsilon", "1", "--delta", "1e-5", "--steps", "0"), 2, "--steps: expected a whole number"),
+        (
+            ("calibrate-sigma", "--target-epsilon", "1", "--delta", "1e-5", "--steps", "3", "--sampling-rate", "2"),
+            2,
+            "--sampling-rate",
+        ),
+        (("calibrate", "examples/gate.toml", "--solve", "steps"), 2, "--mechanism NAME"),
+        (("calibrate", "examples/gate.toml", "--solve", "scale", "-m", "train"), 2, "expected a mechanism with a scale"),
+        (("calibrate", "examples/gate.toml", "--solve", "noise", "-m", "nobody"), 2, "expected one of vocabulary, train"),
+        (("calibrate", "examples/mnist.toml", "--solve", "steps"), 2, "expected --target-epsilon or a [budget]"),
+        (
+            ("calibrate", "examples/gate.toml", "--solve", "noise", "-m", "train", "--target-epsilon", "0.4"),
+            3,
+            "the rest of the pipeline",
+        ),
+    ],
+)
+def test_what_cannot_be_solved_is_said(arguments: tuple[str, ...], code: int, message: str) -> None:
+    result = dpcli(*arguments)
+    assert (result.code, result.out) == (code, "")
+    assert message in result.err

@@ -1,0 +1,83 @@
+"""The smaller commands, and what all of them share."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from dpcli.cli.main import COMMANDS
+from tests.command import ROOT, dpcli
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_is_there(command: str, flag: str) -> None:
+    result = dpcli(*command.split(), flag)
+    assert result.code == 0
+    assert "Usage: dpcli" in result.out
+
+
+def test_version() -> None:
+    import dpcli as package
+
+    assert dpcli("-V").out == f"dpcli {package.__version__}\n"
+    assert "numpy" in dpcli("version").out
+
+
+def test_schema_accepts_the_examples_and_refuses_a_mistake() -> None:
+    import tomllib
+
+    schema = json.loads(dpcli("schema").out)
+    validator = jsonschema.Draft202012Validator(schema)
+    pipeline = tomllib.loads((ROOT / "examples" / "mnist.toml").read_text())
+    assert validator.is_valid(pipeline)
+    pipeline["mechanism"][0]["noise_multiplier"] = -1
+    assert not validator.is_valid(pipeline)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script(shell: str) -> None:
+    assert "_DPCLI_COMPLETE" in dpcli("completion", shell).out
+
+
+def test_completion_completes() -> None:
+    environment = {"_DPCLI_COMPLETE": "bash_complete", "COMP_WORDS": "dpcli acc", "COMP_CWORD": "1", "PATH": ""}
+    code = "import sys; sys.argv = ['dpcli']; from dpcli.cli.main import run; run()"
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert "account" in found.stdout
+
+
+def test_init_never_overwrites(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    assert dpcli("init", "query", "-o", str(path)).code == 0
+    before = path.read_text()
+    result = dpcli("init", "dp-sgd", "-o", str(path))
+    assert result.code == 2
+    assert path.read_text() == before
+
+
+def test_lint_exit_codes(tmp_path: Path) -> None:
+    assert dpcli("lint", "examples/gate.toml").code == 0
+    assert dpcli("lint", "tests/vectors/readme.toml").code == 2
+    bad = tmp_path / "bad.toml"
+    bad.write_text((ROOT / "examples" / "gate.toml").read_text().replace("delta = 1e-8", "delta = 1e-5"))
+    result = dpcli("lint", str(bad), "-f", "github")
+    assert result.code == 1
+    assert result.out.startswith("::error file=")
+
+
+def test_python_dash_m() -> None:
+    found = subprocess.run([sys.executable, "-m", "dpcli", "-V"], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout.startswith("dpcli ")
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    command = f"{sys.executable} -m dpcli schema | head -c 10"
+    found = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert "Traceback" not in found.stderr
+    assert "Exception" not in found.stderr

@@ -1,0 +1,35 @@
+"""Runs the command line in this process: exit code, standard output, standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+def dpcli(*arguments: str, stdin: bytes = b"") -> Result:
+    """`dpcli arguments...` from the root of the project."""
+    from dpcli.cli.main import main
+
+    out, err = io.StringIO(), io.StringIO()
+    source = io.TextIOWrapper(io.BytesIO(stdin))
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.object(sys, "stdin", source),
+        contextlib.chdir(ROOT),
+    ):
+        code = main(list(arguments))
+    return Result(code, out.getvalue(), err.getvalue())

@@ -1,0 +1,44 @@
+"""Printed numbers err on the private side."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.report.rounding import down, percent, up
+
+
+@pytest.mark.parametrize(
+    ("x", "above", "below"),
+    [
+        (2.59664191, "2.5967", "2.5966"),
+        (1.0, "1.0000", "1.0000"),
+        (0.5, "0.50000", "0.50000"),
+        (0.0, "0", "0"),
+        (1e-10, "1e-10", "1e-10"),
+        (1.23456789e-10, "1.2346e-10", "1.2345e-10"),
+        (0.0019387, "0.0019387", "0.0019387"),
+        (0.00193871, "0.0019388", "0.0019387"),
+        (5425.50984614, "5425.5099", "5425.5098"),
+        (float("inf"), "inf", "inf"),
+        (1e300, "1e+300", "1e+300"),
+        (5e-324, "5e-324", "5e-324"),
+        (0.1, "0.10000", "0.10000"),
+    ],
+)
+def test_examples(x: float, above: str, below: str) -> None:
+    assert (up(x), down(x)) == (above, below)
+
+
+@given(st.floats(min_value=0.0, allow_infinity=False, allow_nan=False), st.integers(0, 12))
+def test_up_is_never_below_and_down_never_above(x: float, decimals: int) -> None:
+    assert Fraction(down(x, decimals)) <= Fraction(repr(x)) <= Fraction(up(x, decimals))  # the shortest decimal of the double
+    if x > 0:
+        assert Fraction(up(x, decimals)) > 0
+
+
+def test_percent() -> None:
+    assert (percent(0.5), percent(float("nan"))) == ("50.0 %", "-")

@@ -1,0 +1,101 @@
+"""Documentation that cannot rot: README's commands and Python run, the manual is what the code would write, every name is there.
+
+`UPDATE_DOCS=1 pytest tests/test_docs.py` rewrites README's outputs and the manual pages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from dpcli.cli.main import COMMANDS, cli
+from dpcli.cli.manual import pages
+from dpcli.lint.catalogue import codes
+from dpcli.registry import ACCOUNTANTS, FORMATS, MECHANISMS, SAMPLING
+from tests.command import ROOT, dpcli
+
+README = ROOT / "README.md"
+UPDATE = bool(os.environ.get("UPDATE_DOCS"))
+CONSOLE = re.compile(r"```console\n\$ dpcli (?P<command>[^\n]*)\n(?P<output>.*?)```", re.S)
+
+
+def test_readme_prints_what_it_says() -> None:
+    text = README.read_text()
+    blocks = list(CONSOLE.finditer(text))
+    assert len(blocks) >= 4
+    fresh = CONSOLE.sub(lambda m: f"```console\n$ dpcli {m['command']}\n{output(m['command'])}```", text)
+    if UPDATE:
+        README.write_text(fresh)
+    assert fresh == text or UPDATE
+
+
+def output(command: str) -> str:
+    result = dpcli(*shlex.split(command))
+    return result.out + result.err
+
+
+def test_readme_python_runs() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.chdir(ROOT):
+        exec(compile(code, "README.md", "exec"), {})
+    assert out.getvalue().splitlines()[0] == "True rdp"
+    assert out.getvalue().splitlines()[1].endswith("True True")
+
+
+def test_readme_file_is_a_good_pipeline() -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", README.read_text(), re.S)
+    assert dpcli("account", "-", "-f", "total", stdin=text.encode()).code == 0
+
+
+def test_manual_pages_are_what_the_code_would_write() -> None:
+    folder = ROOT / "man"
+    if UPDATE:
+        for name, text in pages().items():
+            (folder / name).write_text(text)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == pages()
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *ACCOUNTANTS, *FORMATS, *MECHANISMS, *SAMPLING])
+def test_every_name_is_in_readme(name: str) -> None:
+    assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", README.read_text())
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *ACCOUNTANTS, *FORMATS, *codes()])
+def test_every_name_is_in_the_manual(name: str) -> None:
+    assert name.replace("-", "\\-") in (ROOT / "man" / "dpcli.1").read_text()
+
+
+@pytest.mark.parametrize("name", [*MECHANISMS, *SAMPLING])
+def test_every_key_is_in_the_manual(name: str) -> None:
+    assert f'= "{name}"'.upper().replace("-", "\\-") in (ROOT / "man" / "dpcli-pipeline.5").read_text()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_short_help_is_the_same_in_the_table_and_on_the_command(name: str) -> None:
+    import click
+
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert command.short_help == COMMANDS[name][1]
+    assert command.help
+    for parameter in command.params:
+        assert isinstance(parameter, click.Argument) or parameter.help  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", [*ACCOUNTANTS, *MECHANISMS, *SAMPLING, *codes(), "adjacency", "delta"])
+def test_every_name_is_explained(name: str) -> None:
+    result = dpcli("explain", name)
+    assert result.code == 0
+    assert len(result.out.strip().splitlines()) >= 3
+
+
+def test_examples_folder_is_documented_by_its_files() -> None:
+    for path in Path(ROOT / "examples").glob("*.toml"):
+        assert path.read_text().startswith("# ")
