@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -139,17 +140,19 @@ def _cap(result: Account) -> Condition:
 
 
 def _remedy(result: Account) -> str:
-    """What would fit, where the budget is overspent and one mechanism's noise can be raised."""
-    from dpcli.calibration import calibrate
+    """What would fit: the least noise, in the mechanism that runs most often and can be brought to the cap by its noise alone."""
+    from dpcli.calibration import calibrate, parameter_key
 
     cap = result.budget
     if cap is None or cap.spent <= cap.epsilon:
         return ""
-    try:
-        fit = calibrate(result.pipeline, cap.epsilon, cap.delta)
-    except (InputError, CannotCertify):
-        return ""
-    return f"; {fit.targets[0][1]} = {fit.value:g} in {fit.targets[0][0]} would fit"
+    for charge in sorted(result.charges, key=lambda charge: -charge.count):
+        key = parameter_key(charge.entries[0], "noise")
+        if key is not None and len(charge.entries) == 1:
+            with suppress(InputError, CannotCertify):
+                fit = calibrate(result.pipeline, cap.epsilon, cap.delta, targets=((charge.name, key),))
+                return f"; {key} = {fit.value:g} in {charge.name} would fit"
+    return ""
 
 
 def _findings(diagnostics: tuple[Diagnostic, ...]) -> list[Condition]:

@@ -16,7 +16,9 @@ class BasicProfile(PrivacyProfile):
     steps: Steps
 
     def epsilon(self, delta: float) -> Bound:
-        return Bound(Composed(merged(self.steps)).approx_dp(delta))  # an exactly rounded sum of upper bounds
+        steps = merged(self.steps)
+        split_delta(steps, delta)  # says why, where delta cannot cover the steps' own
+        return Bound(Composed(steps).approx_dp(delta))  # an exactly rounded sum of upper bounds
 
     def shares(self, delta: float) -> tuple[float, ...]:
         deltas = split_delta(self.steps, delta)

@@ -39,7 +39,7 @@ class RdpProfile(PrivacyProfile):
         z, value = minimise_unimodal(lambda z: self.conversion(1.0 + z, curve.at(1.0 + z), log_delta))
         if math.isinf(value):
             raise NotRepresentable("the Renyi divergence is infinite at every order")
-        return 1.0 + z, value * (1.0 + 1e-15) + 1e-300
+        return 1.0 + z, value * (1.0 + 1e-15)
 
     def shares(self, delta: float) -> tuple[float, ...]:
         order = np.array([self.best(delta)[0]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,16 +66,11 @@ class Composed(Mechanism):
     parts: Parts
 
     def approx_dp(self, delta: float) -> float:
-        best, reason = math.inf, None
+        best = math.inf
         for by_step in (True, False):
-            try:
+            with suppress(NotRepresentable):  # delta is too small for the parts' own: no finite epsilon
                 deltas = split_delta(self.parts, delta, by_step)
-            except NotRepresentable as error:
-                reason = error
-                continue
-            best = min(best, math.fsum(n * m.approx_dp(d) for (m, n), d in zip(self.parts, deltas, strict=True)))
-        if math.isinf(best) and reason is not None and delta > 0.0:
-            raise reason
+                best = min(best, math.fsum(n * m.approx_dp(d) for (m, n), d in zip(self.parts, deltas, strict=True)))
         return best
 
     def delta_floor(self) -> float:

@@ -128,12 +128,19 @@ class OncePerEpoch(Batched):
             yield from Batched.problems(self, dataset_size)
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        count = self._passes(runs)
+        if not spec.contribution_form:
+            # A bare sensitivity bounds one release; a unit's records may fall into as many batches of a pass.
+            count *= neighbours.contributions
+        return spec.resolve(neighbours), count
+
+    def _passes(self, runs: Runs) -> int:
+        """How often one record takes part, at most."""
         rate = self.exact_rate(runs.dataset_size)
-        mechanism = spec.resolve(neighbours)
         if runs.epochs is not None:
-            return mechanism, ceil(runs.epochs)
+            return ceil(runs.epochs)
         assert runs.steps is not None
         if rate is None:
-            return mechanism, runs.steps
+            return runs.steps
         # Where a short last batch is dropped, a pass takes floor(1/rate) steps: the shortest pass makes the most participations.
-        return mechanism, min(runs.steps, ceil(Fraction(runs.steps) / (1 / rate // 1)))
+        return min(runs.steps, ceil(Fraction(runs.steps) / (1 / rate // 1)))

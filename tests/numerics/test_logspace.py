@@ -1,0 +1,65 @@
+"""Log-space helpers against forty-digit arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import mpmath as mp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.numerics.logspace import log1mexp, log_add, log_expm1, log_ndtr, log_sub
+
+ROUNDING = 1e-15  # a handful of double roundings
+
+
+def close(found: float, exact: mp.mpf, rtol: float = ROUNDING, atol: float = 0.0) -> bool:
+    return bool(abs(mp.mpf(found) - exact) <= rtol * abs(exact) + atol)
+
+
+def precisely(f: Callable[[mp.mpf], mp.mpf], x: float) -> mp.mpf:
+    with mp.workdps(400 if abs(x) > 30.0 else 60):
+        return f(mp.mpf(x))
+
+
+@given(st.floats(-700.0, -1e-300))
+def test_log1mexp(x: float) -> None:
+    assert close(log1mexp(x), precisely(lambda v: mp.log(-mp.expm1(v)), x))
+
+
+@given(st.floats(1e-300, 700.0))
+def test_log_expm1(x: float) -> None:
+    assert close(log_expm1(x), precisely(lambda v: mp.log(mp.expm1(v)), x), atol=ROUNDING)
+
+
+@given(st.floats(-700.0, 700.0), st.floats(-700.0, 700.0))
+def test_log_add_and_sub(a: float, b: float) -> None:
+    with mp.workdps(700):
+        total = mp.log(mp.exp(mp.mpf(a)) + mp.exp(mp.mpf(b)))
+        assert close(log_add(a, b), total, atol=ROUNDING)
+        if a > b:
+            rest = mp.log(mp.exp(mp.mpf(a)) - mp.exp(mp.mpf(b)))
+            assert close(log_sub(a, b), rest, atol=ROUNDING * (1.0 + abs(a)))
+
+
+@pytest.mark.parametrize("x", [-1e8, -1e4, -300.0, -38.5, -20.001, -20.0, -19.999, -8.0, -1.0, -1e-9, 0.0, 1e-9, 1.0, 5.0, 8.2, 30.0])
+def test_log_ndtr(x: float) -> None:
+    with mp.workdps(60):
+        v = mp.mpf(x)
+        exact = -mp.exp(-v * v / 2) / (v * mp.sqrt(2 * mp.pi)) if v > 15 else mp.log(mp.ncdf(v)) if v > -1000 else None
+        if exact is None:
+            exact = -v * v / 2 - mp.log(-v * mp.sqrt(2 * mp.pi)) - 1 / (v * v)
+    assert close(log_ndtr(x), exact, rtol=1e-13, atol=1e-300)  # erfc carries the rounding of x times x^2
+
+
+def test_edges() -> None:
+    assert log1mexp(0.0) == -math.inf
+    assert log_sub(1.0, 1.0) == -math.inf
+    assert log_sub(-math.inf, -math.inf) == -math.inf
+    assert log_add(-math.inf, -math.inf) == -math.inf
+    assert log_add(math.inf, 0.0) == math.inf
+    assert log_expm1(0.0) == -math.inf
+    assert log_expm1(1e308) == 1e308
+    assert log_ndtr(-math.inf) == -math.inf

@@ -1,0 +1,74 @@
+"""The analytic Gaussian against the published table and sixty-digit arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath as mp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon, gaussian_epsilon_upper
+from tests import oracles
+
+# (sigma, delta, epsilon to the digits shown), Balle & Wang 2018, Theorem 8
+TABLE = [
+    (1.0, 1e-5, 4.377178),
+    (1.0, 1e-8, 5.776098),
+    (1.0, 1e-10, 6.547924),
+    (1.0, 1e-12, 7.238494),
+    (1.0, 1e-14, 7.868736),
+    (1.0, 1e-20, 9.510936),
+    (1.0, 1e-30, 11.743883),
+    (0.1, 1e-5, 91.81729),
+    (0.05, 1e-5, 284.39185),
+    (0.01, 1e-5, 5425.5098),
+    (10.0, 1e-5, 0.34066936),
+    (100.0, 1e-5, 0.02721942),
+    (1000.0, 1e-5, 0.001938725),
+]
+
+
+@pytest.mark.parametrize(("sigma", "delta", "epsilon"), TABLE)
+def test_published_table(sigma: float, delta: float, epsilon: float) -> None:
+    lower, upper = gaussian_epsilon(1.0 / sigma, delta)
+    assert lower <= upper <= lower * (1.0 + 1e-9)
+    assert float(f"{upper:.{len(str(epsilon).replace('.', '').lstrip('0'))}g}") == pytest.approx(epsilon, rel=2e-7)
+
+
+def test_zero_exactly_where_delta_covers_the_total_variation() -> None:
+    assert gaussian_epsilon(1e-5, 1e-5) == (0.0, 0.0)
+    variation = float(mp.erf(1 / mp.sqrt(8)))
+    assert gaussian_epsilon_upper(1.0, variation * (1.0 + 1e-12)) == 0.0
+    assert gaussian_epsilon_upper(1.0, variation * (1.0 - 1e-9)) > 0.0
+
+
+def test_delta_zero_is_no_guarantee() -> None:
+    assert gaussian_epsilon(1.0, 0.0) == (math.inf, math.inf)
+
+
+@given(st.floats(-5.0, 4.0), st.floats(-300.0, -0.5))
+def test_epsilon_is_bracketed(log10_mu: float, log10_delta: float) -> None:
+    mu, delta = 10.0**log10_mu, 10.0**log10_delta
+    lower, upper = gaussian_epsilon(mu, delta)
+    assert 0.0 <= lower <= upper and upper == gaussian_epsilon_upper(mu, delta)
+    if upper > 0.0:
+        assert oracles.gaussian_delta(mu, upper) <= mp.mpf(delta)
+    if lower > 0.0:
+        assert oracles.gaussian_delta(mu, lower) >= mp.mpf(delta)
+
+
+@given(st.floats(-3.0, 2.5), st.floats(0.0, 3.0))
+def test_delta_is_bracketed(log10_mu: float, position: float) -> None:
+    mu = 10.0**log10_mu
+    epsilon = position * (0.5 * mu * mu + 4.0 * mu)
+    lower, upper = gaussian_delta(mu, epsilon)
+    exact = oracles.gaussian_delta(mu, epsilon)
+    assert lower <= exact <= upper
+
+
+@pytest.mark.parametrize(("mu", "epsilon"), [(1.0, 1.0), (0.1, 0.3), (20.0, 220.0), (0.01, 0.3)])
+def test_delta_is_tight(mu: float, epsilon: float) -> None:
+    lower, upper = gaussian_delta(mu, epsilon)
+    assert upper - lower <= 1e-9 * upper

@@ -1,0 +1,83 @@
+"""The searches end on the side that they promise."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.numerics.roots import bracket_root, expand_until, minimise_unimodal
+from tests.oracles import Array
+
+
+@given(st.floats(1e-9, 1e9), st.sampled_from([0.2, 1.0, 3.0]), st.floats(1.5, 1e6))
+def test_bracket_ends_on_both_sides_of_the_root(root: float, power: float, factor: float) -> None:
+    def f(x: float) -> float:
+        return 1.0 - (x / root) ** power
+
+    low, high = bracket_root(f, 0.0, root * factor)
+    assert f(low) > 0.0 >= f(high)
+    assert high - low <= 1.01e-13 * high
+    assert abs(high / root - 1.0) <= 1e-12  # the function's own rounding moves its sign change by a few ulp
+
+
+def test_bracket_with_infinities_and_a_step() -> None:
+    low, high = bracket_root(lambda x: math.inf if x < 3.0 else -math.inf, 0.0, 10.0)
+    assert low < 3.0 <= high and high - low < 1e-12
+
+
+def test_bracket_of_negative_abscissae() -> None:
+    low, high = bracket_root(lambda x: -5.0 - x, -700.0, -1e-9)
+    assert low <= -5.0 <= high and high - low < 1e-11
+
+
+def test_bracket_of_a_noisy_function_still_keeps_its_promise() -> None:
+    noise = random.Random(1)
+
+    def f(x: float) -> float:
+        return 2.0 - x + 1e-6 * noise.uniform(-1.0, 1.0)
+
+    seen: dict[float, float] = {}
+    low, high = bracket_root(lambda x: seen.setdefault(x, f(x)), 0.0, 9.0)
+    assert seen[low] > 0.0 >= seen[high]
+
+
+def test_expand_until() -> None:
+    assert expand_until(lambda x: x > 100.0, 1.0, 2.0, 1e6) == 128.0
+    assert expand_until(lambda x: x < 0.01, 1.0, 0.5, 1e6) == 0.5**7
+    assert expand_until(lambda x: False, 1.0, 2.0, 1e6) == math.inf
+
+
+@given(st.floats(-8.0, 8.0), st.floats(0.3, 3.0), st.floats(1e-3, 1e3))
+def test_minimum_is_seen_and_near(centre: float, width: float, start: float) -> None:
+    calls: dict[float, float] = {}
+
+    def f(x: Array) -> Array:
+        values = np.asarray(3.0 + ((np.log(x) - centre) / width) ** 2)
+        calls.update(zip(x.tolist(), values.tolist(), strict=True))
+        return values
+
+    x, value = minimise_unimodal(f, start)
+    assert calls[x] == value == min(calls.values())
+    assert 3.0 <= value <= 3.0 + 1e-4 / width**2
+
+
+@pytest.mark.parametrize("top", [3.0, 1e5])
+def test_minimum_beside_a_cliff(top: float) -> None:
+    """Renyi curves are finite up to some order and then infinite, or NaN where arithmetic gave up."""
+
+    def f(x: Array) -> Array:
+        with np.errstate(invalid="ignore"):
+            return np.where(x < top, 10.0 / x + x, np.where(x < 10.0 * top, np.inf, np.nan))
+
+    x, value = minimise_unimodal(f)
+    exact = 10.0 / min(top, math.sqrt(10.0)) + min(top, math.sqrt(10.0))
+    assert x < top and exact <= value * (1 + 1e-12) <= exact * 1.05
+
+
+def test_minimum_of_nothing_is_infinite() -> None:
+    assert minimise_unimodal(lambda x: np.full_like(x, np.nan))[1] == math.inf

@@ -1,0 +1,218 @@
+"""Independent answers: thirty-digit quadrature, closed sums and plain enumeration; nothing here uses dpcli's numerics."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import mpmath as mp
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcli.mechanisms.base import Mechanism
+
+Array = NDArray[np.float64]
+Distribution = Sequence[float]
+DIGITS = 30
+
+
+def _expect(f: Callable[[mp.mpf], mp.mpf], low: float, high: float) -> mp.mpf:
+    """Integral of f under the standard normal density, in pieces of two standard deviations."""
+    pieces = max(2, math.ceil((high - low) / 2.0))
+    points = [mp.mpf(low) + (mp.mpf(high) - mp.mpf(low)) * i / pieces for i in range(pieces + 1)]
+    return mp.quad(lambda x: mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi) * f(x), points)
+
+
+def _excess(d: mp.mpf, p: mp.mpf) -> mp.mpf:
+    """(1+d)^p - 1 - p d: what is left of the moment once the part that integrates to 1 is taken away."""
+    return mp.expm1(p * mp.log1p(d)) - p * d
+
+
+@lru_cache(maxsize=None)
+def sampled_gaussian_cgf(mu: float, rate: float, z: float, direction: str, records: int = 1) -> mp.mpf:
+    """K(z) of Gaussian noise on a Poisson sample, for a group of `records`: remove is (mixture, N(0,1)), add the reverse."""
+    with mp.workdps(DIGITS):
+        m, q, order = mp.mpf(mu), mp.mpf(rate), mp.mpf(z)
+        weights = [mp.binomial(records, j) * q**j * (1 - q) ** (records - j) for j in range(records + 1)]
+
+        def change(x: mp.mpf) -> mp.mpf:
+            return mp.fsum(weights[j] * mp.expm1(j * m * x - (j * m) ** 2 / 2) for j in range(1, records + 1))
+
+        p = order + 1 if direction == "remove" else -order
+        reach = (float(max(p, 1)) + 1.0) * mu * records
+        low, high = (-14.0, reach + 14.0) if direction == "remove" else (-14.0, 2.0 * mu * records + 14.0)
+        return mp.log1p(_expect(lambda x: _excess(change(x), p), low, high))
+
+
+@lru_cache(maxsize=None)
+def replaced_gaussian_cgf(mu: float, rate: float, z: float) -> mp.mpf:
+    """K(z) of ((1-q) N(0) + q N(mu), (1-q) N(0) + q N(-mu))."""
+    with mp.workdps(DIGITS):
+        m, q, p = mp.mpf(mu), mp.mpf(rate), mp.mpf(z) + 1
+
+        def mixture(x: mp.mpf) -> mp.mpf:
+            return 1 + q * mp.expm1(m * x - m * m / 2)
+
+        reach = (float(p) + 1.0) * mu
+        return mp.log1p(
+            _expect(lambda x: mixture(-x) * _excess(mixture(x) / mixture(-x) - 1, p), -2.0 * mu - 14.0, reach + 14.0)
+        )
+
+
+def laplace_cgf(epsilon: float, z: float) -> mp.mpf:
+    """K(z) of (Lap(e0, 1), Lap(0, 1)), by quadrature of the densities."""
+    with mp.workdps(DIGITS):
+        e0, order = mp.mpf(epsilon), mp.mpf(z)
+
+        def integrand(x: mp.mpf) -> mp.mpf:
+            return mp.exp(-abs(x - e0) + order * (abs(x) - abs(x - e0))) / 2
+
+        ends = [-mp.inf, mp.mpf(0), e0 / 2, e0, mp.inf]
+        return mp.log(mp.quad(integrand, ends))
+
+
+def finite_cgf(p: Distribution, q: Distribution, z: float) -> mp.mpf:
+    """K(z) = log sum p (p/q)^z of two finite distributions."""
+    with mp.workdps(DIGITS):
+        order = mp.mpf(z)
+        return mp.log(mp.fsum(mp.mpf(a) * (mp.mpf(a) / mp.mpf(b)) ** order for a, b in zip(p, q, strict=True) if a > 0))
+
+
+def finite_delta(p: Distribution, q: Distribution, epsilon: float) -> mp.mpf:
+    """Hockey-stick divergence sum (p - e^eps q)+."""
+    with mp.workdps(DIGITS):
+        e = mp.exp(mp.mpf(epsilon))
+        return mp.fsum(max(mp.mpf(a) - e * mp.mpf(b), mp.mpf(0)) for a, b in zip(p, q, strict=True))
+
+
+def discrete_gaussian_pair(sigma: float, sensitivity: int) -> tuple[list[mp.mpf], list[mp.mpf]]:
+    """Discrete Gaussians centred at `sensitivity` and at 0, on all integers that matter at thirty digits."""
+    with mp.workdps(DIGITS):
+        reach = math.ceil(14 * sigma) + 4
+        norm = mp.fsum(mp.exp(-mp.mpf(x) ** 2 / (2 * mp.mpf(sigma) ** 2)) for x in range(-reach, reach + 1))
+        window = range(-reach, sensitivity + reach + 1)
+        p, q = ([mp.exp(-mp.mpf(x - c) ** 2 / (2 * mp.mpf(sigma) ** 2)) / norm for x in window] for c in (sensitivity, 0))
+        return p, q
+
+
+def discrete_laplace_pair(scale: float, sensitivity: int) -> tuple[list[mp.mpf], list[mp.mpf]]:
+    """Two-sided geometric distributions centred at `sensitivity` and at 0."""
+    with mp.workdps(DIGITS):
+        reach, r = math.ceil(80 * scale) + 4, mp.exp(-1 / mp.mpf(scale))
+        window = range(-reach, sensitivity + reach + 1)
+        p, q = ([(1 - r) / (1 + r) * r ** abs(x - c) for x in window] for c in (sensitivity, 0))
+        return p, q
+
+
+def response_pair(epsilon: float, categories: int) -> tuple[list[mp.mpf], list[mp.mpf]]:
+    """k-ary randomised response to two different categories."""
+    with mp.workdps(DIGITS):
+        other = 1 / (mp.exp(mp.mpf(epsilon)) + categories - 1)
+        kept = 1 - (categories - 1) * other
+        rest = [other] * (categories - 2)
+        return [kept, other, *rest], [other, kept, *rest]
+
+
+def bounded_range_pair(epsilon: float, t: float) -> tuple[list[mp.mpf], list[mp.mpf]]:
+    """The two outcomes whose losses are t and t - epsilon."""
+    with mp.workdps(DIGITS):
+        e0, high = mp.mpf(epsilon), mp.mpf(t)
+        p = (mp.exp(e0) - mp.exp(high)) / mp.expm1(e0)
+        return [p, 1 - p], [p * mp.exp(-high), (1 - p) * mp.exp(e0 - high)]
+
+
+def gaussian_delta(mu: float, epsilon: float) -> mp.mpf:
+    """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), with digits enough for the subtraction."""
+    with mp.workdps(60):
+        m, e = mp.mpf(mu), mp.mpf(epsilon)
+        return mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> mp.mpf:
+    """The epsilon at which `gaussian_delta` is delta, by bisection; 0 where delta covers the total variation."""
+    with mp.workdps(40):
+        if gaussian_delta(mu, 0.0) <= delta:
+            return mp.mpf(0)
+        m = mp.mpf(mu)
+        low, high = mp.mpf(0), m * m / 2 + m * mp.sqrt(-2 * mp.log(mp.mpf(delta)))
+        for _ in range(80):
+            middle = (low + high) / 2
+            low, high = (middle, high) if gaussian_delta(mu, middle) > delta else (low, middle)
+        return (low + high) / 2
+
+
+def sampled_gaussian_delta(mu: float, rate: float, epsilon: float, direction: str) -> mp.mpf:
+    """Hockey-stick of one Poisson-sampled Gaussian, where the ratio 1-q+q e^u crosses e^(+-eps)."""
+    with mp.workdps(40):
+        m, q, e = mp.mpf(mu), mp.mpf(rate), mp.exp(mp.mpf(epsilon))
+        level = (e - 1 + q) / q if direction == "remove" else (1 / e - 1 + q) / q
+        if level <= 0:
+            return mp.mpf(0)
+        x = mp.log(level) / m + m / 2
+        if direction == "remove":
+            return (1 - q - e) * mp.ncdf(-x) + q * mp.ncdf(m - x)
+        return (1 - e * (1 - q)) * mp.ncdf(x) - e * q * mp.ncdf(x - m)
+
+
+def two_point_delta(epsilons: Sequence[float], epsilon: float) -> float:
+    """Murtagh-Vadhan: delta of composed randomised responses at `epsilon`, by enumerating every subset."""
+    total = 0.0
+    for signs in itertools.product((1.0, -1.0), repeat=len(epsilons)):
+        loss = math.fsum(s * e for s, e in zip(signs, epsilons, strict=True))
+        if loss > epsilon:
+            log_mass = math.fsum((e if s > 0 else 0.0) - math.log1p(math.exp(e)) for s, e in zip(signs, epsilons, strict=True))
+            total += math.exp(log_mass) * -math.expm1(epsilon - loss)
+    return total
+
+
+def decreasing_root(f: Callable[[float], float], target: float, high: float) -> float:
+    """Where the decreasing f falls to `target` on [0, high], by bisection."""
+    low = 0.0
+    if f(low) <= target:
+        return 0.0
+    for _ in range(90):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if f(middle) > target else (low, middle)
+    return high
+
+
+def binomial_delta(epsilon: float, count: int, at: float) -> mp.mpf:
+    """delta at `at` of `count` equal randomised responses, summed in full."""
+    with mp.workdps(DIGITS):
+        e = mp.mpf(epsilon)
+        p = 1 / (1 + mp.exp(-e))
+        terms = ((mp.binomial(count, j) * p**j * (1 - p) ** (count - j), (2 * j - count) * e) for j in range(count + 1))
+        return mp.fsum(mass * -mp.expm1(mp.mpf(at) - loss) for mass, loss in terms if loss > at)
+
+
+def renyi(p: Array, q: Array, order: float) -> float:
+    """D_a(p || q) of two finite distributions with full support."""
+    return float(np.log(np.sum(p * (p / q) ** (order - 1.0))) / (order - 1.0))
+
+
+def hockey_stick(p: Array, q: Array, epsilon: float) -> float:
+    """sum (p - e^eps q)+ in floats."""
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class FinitePairs(Mechanism):
+    """A mechanism given by all pairs of output distributions that one change can produce; exact by enumeration of both directions."""
+
+    pairs: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
+
+    def _all(self) -> list[tuple[Array, Array]]:
+        found = [(np.array(p), np.array(q)) for p, q in self.pairs]
+        return found + [(q, p) for p, q in found]
+
+    def approx_dp(self, delta: float) -> float:
+        pure = max(float(np.log(p / q).max()) for p, q in self._all())
+        if delta == 0.0:
+            return pure * (1.0 + 1e-12)
+        return decreasing_root(lambda e: max(hockey_stick(p, q, e) for p, q in self._all()), delta, pure) * (1.0 + 1e-12)
+
+    def rdp(self, orders: Array) -> Array:
+        return np.array([max(renyi(p, q, a) for p, q in self._all()) for a in orders.tolist()]) * (1.0 + 1e-13)
