@@ -29,8 +29,13 @@ def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
     """
     value, error = _log_delta(mu, epsilon)
     if not math.isfinite(error):
-        return 0.0, math.exp(log_ndtr(0.5 * mu - epsilon / mu))
-    return math.exp(value - error), min(1.0, math.exp(value + error))
+        return 0.0, _raised(log_ndtr(0.5 * mu - epsilon / mu))
+    return math.exp(value - error), _raised(value + error)
+
+
+def _raised(log_value: float) -> float:
+    """e^log_value, at least the smallest number there is: an upper bound never underflows to 0."""
+    return min(1.0, max(math.exp(log_value), math.ulp(0.0)))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> tuple[float, float]:
