@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
@@ -13,6 +13,7 @@ from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import Charge, resolve
 from dpcli.registry import ACCOUNTANTS, load
 
+MANY = 50  # charges up to which a reason names its mechanisms
 Quantity = Literal["epsilon", "delta"]
 Verdict = Literal["pass", "warn", "fail", "unknown"]
 
@@ -104,7 +105,7 @@ def account(
     charges = resolve(pipeline, _checked_group(group_size))
     steps = tuple((charge.mechanism, charge.count) for charge in charges)
     profiles = [_profile(accountant, steps, pipeline.privacy.adaptive) for accountant in chosen]
-    rows = tuple(_row(a, p, quantity, at) for a, p in zip(chosen, profiles, strict=True))
+    rows = tuple(_named(_row(a, p, quantity, at), charges, at) for a, p in zip(chosen, profiles, strict=True))
     winner = _smallest(rows)
     lowers = [row.bound.lower for row in rows if row.bound is not None and row.bound.lower is not None and row.accountant.sound]
     lower = max(lowers, default=None)
@@ -176,6 +177,19 @@ def _row(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quanti
             f"it finds no finite epsilon at delta = {at:g}" if quantity == "epsilon" else "it finds no delta below 1",
         )
     return Row(accountant, bound)
+
+
+def _named(row: Row, charges: tuple[Charge, ...], at: float) -> Row:
+    """The row with, beside the reason why an accountant does not apply, the mechanisms that it is about."""
+    if row.reason is None or not 1 < len(charges) <= MANY:
+        return row
+    alone = [
+        (charge.name, _row(row.accountant, row.accountant.compose(((charge.mechanism, 1),)), "epsilon", at)) for charge in charges
+    ]
+    names = [name for name, single in alone if single.reason == row.reason]
+    if not names or len(names) == len(charges):
+        return row
+    return replace(row, reason=f"{row.reason} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")
 
 
 def _smallest(rows: tuple[Row, ...]) -> Row | None:

@@ -49,6 +49,7 @@ ACCOUNTANTS: dict[str, str] = {
 }
 
 FORMATS: dict[str, str] = {
+    "text": "dpcli.report.format_text:render",
     "table": "dpcli.report.format_table:render",
     "json": "dpcli.report.format_json:render",
     "jsonl": "dpcli.report.format_jsonl:render",

@@ -40,7 +40,8 @@ class OptimalProfile(PrivacyProfile):
         if delta <= 0.0:
             return Bound(Composed(steps).approx_dp(0.0))
         split = self._split(steps, delta)
-        return Bound(optimal_epsilon(split.groups, split.slack), detail={"slack": split.slack})
+        value, plain = optimal_epsilon(split.groups, split.slack), Composed(steps).approx_dp(delta)
+        return Bound(plain, detail={"slack": 0.0}) if plain <= value else Bound(value, detail={"slack": split.slack})
 
     def shares(self, delta: float) -> tuple[float, ...]:
         if delta <= 0.0:

@@ -33,4 +33,7 @@ def command(
     from dpcli.report.account_report import document
 
     pipeline, diagnostics = checked_load(file)
-    return emit(document(account(pipeline, accountants or None, delta, epsilon, group_size), diagnostics, digits), format_, outputs)
+    sources = click.get_current_context().obj.verbose > 0
+    return emit(
+        document(account(pipeline, accountants or None, delta, epsilon, group_size), diagnostics, digits, sources), format_, outputs
+    )

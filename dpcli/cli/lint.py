@@ -16,11 +16,12 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...]) -> i
     Exit code 0: no errors. 1: an error. 2: a file cannot be read as a pipeline.
     """
     from dpcli.lint.run import lint
-    from dpcli.report.lint_report import document, plain_text
+    from dpcli.report.lint_text import exit_code, render
 
     diagnostics = [d for file in files for d in lint(file)]
-    report = document(files, diagnostics)
-    if format_ != "text":
-        return emit(report, format_, outputs)
-    click.echo(plain_text(report, diagnostics), nl=False)
-    return report.exit_code
+    if format_ == "text" and not outputs:
+        click.echo(render(files, diagnostics), nl=False)
+        return exit_code(diagnostics)
+    from dpcli.report.lint_report import document
+
+    return emit(document(files, diagnostics), format_, outputs)

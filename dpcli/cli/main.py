@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
     epilog="Start with: dpcli init > pipeline.toml; dpcli account pipeline.toml",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print results only, no notes.")
-@click.option("-v", "--verbose", count=True, help="Say more; twice: show the trace of an internal error.")
+@click.option("-v", "--verbose", count=True, help="Cite the source of every bound; twice: show the trace of an internal error.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Color the table [default: auto].")
 @click.version_option(__version__, "-V", "--version", prog_name="dpcli", message="%(prog)s %(version)s")
 @click.pass_context

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,7 +66,8 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     """Print a document, write the other formats asked for, and return its exit code (which no format changes)."""
     writes = [_split(output) for output in outputs]
     texts = [(path, _render(document, name, None)) for name, path in writes]
-    shown = _render(document, format_, click.get_current_context().obj)
+    settings: Settings = click.get_current_context().obj
+    shown = _render(replace(document, notes=()) if settings.quiet else document, format_, settings)
     for path, text in texts:
         write(path, text)
     click.echo(shown, nl=False, color=True)

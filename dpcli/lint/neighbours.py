@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from dpcli.errors import InputError
 from dpcli.lint.rule import HEAD, Finding, RuleInfo, edited, entries
-from dpcli.mechanisms.given import GivenSpec, conversion
-from dpcli.mechanisms.stated import StatedSpec
+from dpcli.mechanisms.stated import GivenSpec, StatedSpec, conversion
 from dpcli.pipeline.model import Pipeline
 
 

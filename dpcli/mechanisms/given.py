@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.errors import NotRepresentable
 from dpcli.fields import NON_NEGATIVE, OPEN_UNIT, Key
-from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, PrivacyLoss
+from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss
 from dpcli.mechanisms.post_processing import Free
-from dpcli.mechanisms.stated import StatedSpec
+from dpcli.mechanisms.stated import GivenSpec
 from dpcli.mechanisms.two_point import Pure
 
 _REVEALS = "a stated delta > 0 may reveal everything with that probability, so its Renyi divergence is infinite"
@@ -40,32 +40,6 @@ class Approx(Mechanism):
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
         raise NotRepresentable(_REVEALS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenSpec(StatedSpec):
-    """A guarantee that carries its own adjacency."""
-
-    adjacency: Annotated[Adjacency | None, Key("adjacency of the statement, where it is not the file's; converted explicitly")] = (
-        None
-    )
-
-    def changes(self, neighbours: Neighbours) -> int:
-        return StatedSpec.changes(self, neighbours) * conversion(self.adjacency, neighbours.adjacency)
-
-
-def conversion(stated: Adjacency | None, wanted: Adjacency) -> int:
-    """How many changes of the stated kind make up one of the wanted kind.
-
-    A replacement is a removal and an addition, and at most two zeroings; nothing else converts.
-    """
-    if stated is None or stated is wanted:
-        return 1
-    if wanted is Adjacency.REPLACE_ONE:
-        return 2
-    raise InputError(
-        f"a guarantee stated under {stated.value} says nothing under {wanted.value}: state it under the file's adjacency"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

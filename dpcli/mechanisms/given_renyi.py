@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from dpcli.fields import NON_NEGATIVE, Key
 from dpcli.mechanisms.base import Mechanism
-from dpcli.mechanisms.given import GivenSpec
+from dpcli.mechanisms.stated import GivenSpec
 from dpcli.numerics.conversion import balle, zcdp_epsilon
 from dpcli.registry import lazy
 

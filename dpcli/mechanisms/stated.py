@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from dpcli.errors import InputError
 from dpcli.fields import Key
-from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, Spec
 from dpcli.mechanisms.group import grouped
 
 
@@ -34,3 +34,29 @@ class StatedSpec(Spec):
                 '(the group theorem is then applied) or "unit"'
             )
         return neighbours.group if self.stated_for == "unit" else neighbours.records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenSpec(StatedSpec):
+    """A guarantee that carries its own adjacency."""
+
+    adjacency: Annotated[Adjacency | None, Key("adjacency of the statement, where it is not the file's; converted explicitly")] = (
+        None
+    )
+
+    def changes(self, neighbours: Neighbours) -> int:
+        return StatedSpec.changes(self, neighbours) * conversion(self.adjacency, neighbours.adjacency)
+
+
+def conversion(stated: Adjacency | None, wanted: Adjacency) -> int:
+    """How many changes of the stated kind make up one of the wanted kind.
+
+    A replacement is a removal and an addition, and at most two zeroings; nothing else converts.
+    """
+    if stated is None or stated is wanted:
+        return 1
+    if wanted is Adjacency.REPLACE_ONE:
+        return 2
+    raise InputError(
+        f"a guarantee stated under {stated.value} says nothing under {wanted.value}: state it under the file's adjacency"
+    )

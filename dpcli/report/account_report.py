@@ -14,8 +14,8 @@ from dpcli.report.document import Check, Document, Table
 from dpcli.report.rounding import down, percent, up
 
 
-def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4) -> Document:
-    """Everything that `dpcli account` says about one pipeline."""
+def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4, sources: bool = False) -> Document:
+    """Everything that `dpcli account` says about one pipeline; `sources` adds where each bound comes from."""
     budget = account.budget
     verdict = "unknown" if account.exit_code == 3 else budget.verdict if budget else ""
     return Document(
@@ -23,7 +23,7 @@ def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimal
         data=data(account, diagnostics),
         verdict=verdict,
         tables=(_accountants(account, decimals), _mechanisms(account)),
-        notes=(*_budget_notes(account, decimals), *_notes(account, diagnostics)),
+        notes=(*_budget_notes(account, decimals), *_notes(diagnostics), *(_sources(account) if sources else ())),
         findings=tuple(finding(d) for d in diagnostics),
         checks=_checks(account, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
@@ -168,9 +168,12 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
     return (f"{words[budget.verdict]}: epsilon {up(budget.spent, decimals)} of {budget.epsilon:g} at delta = {budget.delta:g}",)
 
 
-def _notes(account: Account, diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
-    notes = [f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics]
-    return tuple(notes)
+def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
+    return tuple(f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics)
+
+
+def _sources(account: Account) -> tuple[str, ...]:
+    return tuple(f"{row.accountant.name}: {row.accountant.source}" for row in account.rows)
 
 
 def _checks(account: Account, decimals: int) -> tuple[Check, ...]:

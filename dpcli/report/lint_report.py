@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpcli.pipeline.diagnostics import Diagnostic
-from dpcli.pipeline.render import render_all
 from dpcli.report.diagnostics import diagnostic_data, finding
 from dpcli.report.document import Check, Document, Table
+from dpcli.report.lint_text import exit_code, summary
 
 
 def document(paths: Sequence[str], diagnostics: Sequence[Diagnostic]) -> Document:
-    """Everything that `dpcli lint` says about several files; exit code 1 where there is an error, 2 where a file cannot be read."""
+    """Everything that `dpcli lint` says about several files."""
     errors = [d for d in diagnostics if d.severity == "error"]
-    unreadable = any(d.rule <= "DP005" for d in errors)
-    counts = ((len(errors), "error"), (len(diagnostics) - len(errors), "warning"), (len(paths), "file"))
-    said = "{}, {} in {}".format(*(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts))
+    code = exit_code(diagnostics)
     columns = ("place", "severity", "rule", "key", "message")
     rows = tuple((f"{d.path}:{d.line}:{d.column}", d.severity, d.rule, d.key, d.message) for d in diagnostics)
-    code = 2 if unreadable else 1 if errors else 0
     return Document(
-        headline=said,
+        headline=summary(paths, diagnostics),
         data={
             "schema": "dpcli/lint/v1",
             "files": list(paths),
@@ -38,8 +35,3 @@ def document(paths: Sequence[str], diagnostics: Sequence[Diagnostic]) -> Documen
 
 def _text(path: str, errors: Sequence[Diagnostic]) -> str:
     return "; ".join(f"{d.line}:{d.column}: {d.rule}: {d.key}: {d.message}" for d in errors if d.path == path)
-
-
-def plain_text(document: Document, diagnostics: Sequence[Diagnostic]) -> str:
-    """For people: every finding with its source line and caret, then the count. No numpy, no rich."""
-    return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + document.headline + "\n"
