@@ -36,3 +36,7 @@ def __getattr__(name: str) -> Any:
     from dpcli.registry import load as resolve
 
     return resolve(_HOME[name])
+
+
+def __dir__() -> list[str]:
+    return __all__

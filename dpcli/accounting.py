@@ -99,7 +99,9 @@ def account(
     Raises:
         InputError: an unknown accountant, no delta to report at, a value out of range, or a pipeline that makes no sense.
     """
-    chosen = [_accountant(name) for name in (accountants or ACCOUNTANTS)]
+    if isinstance(pipeline, str) or isinstance(accountants, str):
+        raise InputError("expected a pipeline from dpcli.load and a list of accountants, found text")
+    chosen = [_accountant(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
     charges = resolve(pipeline, _checked_group(group_size))
@@ -159,7 +161,9 @@ def _checked_group(group_size: int) -> int:
 
 def _profile(accountant: Accountant, steps: Steps, adaptive: bool) -> PrivacyProfile | str:
     if adaptive and not accountant.adaptive:
-        return "it is not a privacy filter, and the pipeline is adaptive: its parameters depend on earlier outputs"
+        return (
+            "the pipeline is adaptive (its parameters depend on earlier outputs), and no privacy filter of this kind is implemented"
+        )
     return accountant.compose(steps)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from dpcli.accounting import account
 from dpcli.errors import CannotCertify, InputError
@@ -61,6 +61,8 @@ def calibrate(
     Raises:
         InputError: no or several candidates. CannotCertify: no value meets the target.
     """
+    if solve not in get_args(Parameter):
+        raise InputError(f"expected a parameter among {', '.join(get_args(Parameter))}, found {solve!r}")
     if not 0.0 < target_epsilon < math.inf:
         raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
     chosen = tuple(targets) if targets is not None else _find_targets(pipeline, solve)
@@ -68,7 +70,10 @@ def calibrate(
 
     def upper(value: float) -> float:
         if value not in best:
-            result = account(substitute(pipeline, chosen, value), accountants, delta, group_size=group_size)
+            candidate = substitute(pipeline, chosen, value)
+            if any(True for entry in candidate.mechanisms for _ in entry.spec.problems()):
+                return math.inf  # the file's own rules refuse this value
+            result = account(candidate, accountants, delta, group_size=group_size)
             assert result.delta is not None
             best[value] = (result.upper, "" if result.winner is None else result.winner.accountant.name, result.delta)
         return best[value][0]
@@ -106,8 +111,9 @@ def _search(upper: Callable[[float], float], target: float, solve: Parameter, li
     stride = 1 if whole else 9 * 10 ** (DIGITS - 1) // 4
     good, bad = _bracket(fits, start, stride, sign, first, last, whole)
     if good is None:
+        reach = f"between {place(first):g} and {place(last):g}"
         raise CannotCertify(
-            f"no {solve} between {place(first):g} and {place(last):g} brings epsilon to {target:g}: the rest of the pipeline costs more"
+            f"no {solve} {reach} brings epsilon to {target:g}: the rest of the pipeline, or one step alone, costs more"
         )
     if bad is None:
         return place(good), None
@@ -172,12 +178,15 @@ def _decimal_index(x: float) -> int:
 
 
 def substitute(pipeline: Pipeline, targets: Sequence[tuple[str, str]], value: float) -> Pipeline:
-    """The pipeline with `value` in place of each target's key."""
+    """The pipeline with `value` in place of each target's key; several noises share one ratio of noise to sensitivity."""
     keys = dict(targets)
-    return replace(pipeline, mechanisms=tuple(_with(e, keys[e.name], value) if e.name in keys else e for e in pipeline.mechanisms))
+    shared = len(keys) > 1
+    return replace(
+        pipeline, mechanisms=tuple(_with(e, keys[e.name], value, shared) if e.name in keys else e for e in pipeline.mechanisms)
+    )
 
 
-def _with(entry: Entry, key: str, value: float) -> Entry:
+def _with(entry: Entry, key: str, value: float, shared: bool) -> Entry:
     sampling: Any = entry.sampling
     changes: dict[str, Callable[[], dict[str, Any]]] = {
         "steps": lambda: {"steps": int(value), "epochs": None},
@@ -188,7 +197,8 @@ def _with(entry: Entry, key: str, value: float) -> Entry:
     if key in changes:
         return replace(entry, **changes[key]())
     spec: Any = entry.spec
-    return replace(entry, spec=replace(spec, **{key: value}))
+    times = getattr(spec, "sensitivity", None) if shared and key in ("sigma", "scale") else None
+    return replace(entry, spec=replace(spec, **{key: value * (times or 1.0)}))
 
 
 def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str], ...]:

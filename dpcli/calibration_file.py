@@ -60,9 +60,9 @@ def _named(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[tuple[str, 
 def calibrate_dp_sgd(
     target_epsilon: float | None,
     delta: float | None,
-    rate: float,
+    rate: float | None,
     steps: int | None,
-    adjacency: str,
+    adjacency: str | None,
     accountants: Sequence[str] | None,
     group_size: int,
 ) -> Calibration:
@@ -71,6 +71,7 @@ def calibrate_dp_sgd(
         if value is None:
             raise InputError(f"expected FILE, or --target-epsilon, --delta and --steps; found no {name}")
     assert target_epsilon is not None and steps is not None
+    rate = 1.0 if rate is None else rate
     if not 0.0 < rate <= 1.0 or math.isnan(rate):
         raise InputError(f"--sampling-rate: expected a number in (0, 1], found {rate!r}")
     if not 1 <= steps <= 10**18:
@@ -78,5 +79,11 @@ def calibrate_dp_sgd(
     scheme = Poisson("poisson", float(Fraction(rate))) if rate < 1.0 else Unsampled("none")
     entry = Entry("dp-sgd", "gaussian", GaussianSpec(noise_multiplier=1.0), steps=steps, sampling=scheme)
     return calibrate(
-        Pipeline(Privacy(Adjacency(adjacency)), (entry,)), target_epsilon, delta, "noise", None, accountants, group_size
+        Pipeline(Privacy(Adjacency(adjacency or "add-remove")), (entry,)),
+        target_epsilon,
+        delta,
+        "noise",
+        None,
+        accountants,
+        group_size,
     )

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from dpcli.accounting import Account, account
-from dpcli.errors import CannotCertify, DpcliError, InputError
+from dpcli.errors import CannotCertify, InputError
+from dpcli.gate_base import Base, statement_of
 from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
 from dpcli.pipeline.model import Budget, Pipeline
+from dpcli.report.rounding import up
 
 Verdict = Literal["pass", "fail", "unknown", "invalid"]
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "unknown": 3, "invalid": 2}
 PRECEDENCE: tuple[Verdict, ...] = ("invalid", "unknown", "fail", "pass")
 
-Linter = Callable[[str], tuple[Diagnostic, ...]]
+Reader = Callable[[str], tuple[Pipeline, tuple[Diagnostic, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +53,22 @@ class Policy:
     """Caps from outside the files; each, where given, replaces the file's own.
 
     epsilon, delta: cap and the delta it is measured at. max_increase: over the base, in nats.
+    allow_statement_change: let a file change what its epsilon means, or loosen its own caps, against the base.
     """
 
     epsilon: float | None = None
     delta: float | None = None
     max_increase: float | None = None
+    allow_statement_change: bool = False
 
 
 def checked_policy(
-    epsilon: float | None, delta: float | None, max_increase: float | None, base_ref: str | None, baseline: str | None
+    epsilon: float | None,
+    delta: float | None,
+    max_increase: float | None,
+    allow_statement_change: bool,
+    base_ref: str | None,
+    baseline: str | None,
 ) -> Policy:
     """The policy from flags. Raises InputError for numbers out of range, two bases, or an increase without a base."""
     if epsilon is not None and not 0.0 < epsilon < math.inf:
@@ -76,7 +81,7 @@ def checked_policy(
         raise InputError("expected one of --base-ref and --baseline, found both")
     if max_increase is not None and not (base_ref or baseline):
         raise InputError("--max-increase: expected --base-ref or --baseline to compare with, found neither")
-    return Policy(epsilon, delta, max_increase)
+    return Policy(epsilon, delta, max_increase, allow_statement_change)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -85,34 +90,34 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return next((verdict for verdict in PRECEDENCE if verdict in found), "pass")
 
 
-def gate(paths: Sequence[str], policy: Policy, bases: Mapping[str, float | None] | None, lint: Linter) -> tuple[Judged, ...]:
+def gate(paths: Sequence[str], policy: Policy, bases: Mapping[str, Base | None] | None, read: Reader) -> tuple[Judged, ...]:
     """Judge each file.
 
     Args:
-        bases: epsilon of each path at the base, None for a path that is new there; no comparison where `bases` is None.
-        lint: diagnostics of a file; an error among them fails it.
+        bases: what each path was at the base, None for a path that is new there; no comparison where `bases` is None.
+        read: the pipeline in a file and what the rules say of it; an error among those fails the file.
     """
-    return tuple(_judge(path, policy, bases, lint) for path in paths)
+    return tuple(_judge(path, policy, bases, read) for path in paths)
 
 
-def _judge(path: str, policy: Policy, bases: Mapping[str, float | None] | None, lint: Linter) -> Judged:
-    from dpcli.pipeline.read import load
-
+def _judge(path: str, policy: Policy, bases: Mapping[str, Base | None] | None, read: Reader) -> Judged:
+    diagnostics: tuple[Diagnostic, ...] = ()
     try:
-        pipeline = capped(load(path), policy)
+        pipeline, diagnostics = read(path)
+        pipeline = capped(pipeline, policy)
         result = account(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
-        diagnostics = lint(path)
     except InvalidFile as error:
         return Judged(
             path, None, (Condition("file", "invalid", "the file cannot be read as a pipeline", ""),), None, error.diagnostics
         )
     except InputError as error:
-        return Judged(path, None, (Condition("file", "invalid", str(error), ""),), None, ())
+        rules = _findings(diagnostics)  # a rule that says why comes before the accountant's own refusal
+        return Judged(path, None, tuple(rules) or (Condition("file", "invalid", str(error), ""),), None, diagnostics)
     conditions = [_cap(result), *_findings(diagnostics)]
     base = None if bases is None else bases.get(path)
     if bases is not None:
-        conditions.append(_increase(result, base, pipeline.gate.max_increase))
-    return Judged(path, result, tuple(conditions), base, diagnostics)
+        conditions += _against(result, base, policy)
+    return Judged(path, result, tuple(conditions), base.epsilon if base else None, diagnostics)
 
 
 def capped(pipeline: Pipeline, policy: Policy) -> Pipeline:
@@ -122,20 +127,16 @@ def capped(pipeline: Pipeline, policy: Policy) -> Pipeline:
     if epsilon is None:
         raise InputError(f"{pipeline.path}: budget: expected a [budget] in the file or --max-epsilon, found neither")
     delta = next((d for d in (policy.delta, own.delta if own else None, pipeline.privacy.delta) if d is not None), None)
-    limit = policy.max_increase if policy.max_increase is not None else pipeline.gate.max_increase
-    return replace(
-        pipeline, budget=Budget(epsilon, delta, own.warn_at if own else 0.8), gate=replace(pipeline.gate, max_increase=limit)
-    )
+    return replace(pipeline, budget=Budget(epsilon, delta, own.warn_at if own else 0.8))
 
 
 def _cap(result: Account) -> Condition:
-    from dpcli.report.rounding import up
-
     assert result.budget is not None
     cap = result.budget
     if math.isinf(cap.spent):
         return Condition("budget", "unknown", "no finite epsilon can be certified")
-    text = f"epsilon {up(cap.spent)} at delta = {cap.delta:g}, cap {cap.epsilon:g}"
+    near = ", above the warning level" if cap.verdict == "warn" else ""
+    text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.epsilon!r}{near}"
     return Condition("budget", "fail" if cap.spent > cap.epsilon else "pass", text + _remedy(result))
 
 
@@ -146,12 +147,12 @@ def _remedy(result: Account) -> str:
     cap = result.budget
     if cap is None or cap.spent <= cap.epsilon:
         return ""
-    for charge in sorted(result.charges, key=lambda charge: -charge.count):
+    for charge in sorted(result.charges, key=lambda charge: -charge.count)[:2]:
         key = parameter_key(charge.entries[0], "noise")
         if key is not None and len(charge.entries) == 1:
             with suppress(InputError, CannotCertify):
                 fit = calibrate(result.pipeline, cap.epsilon, cap.delta, targets=((charge.name, key),))
-                return f"; {key} = {fit.value:g} in {charge.name} would fit"
+                return f"; {key} = {fit.value:.10g} in {charge.name} would fit"
     return ""
 
 
@@ -159,58 +160,30 @@ def _findings(diagnostics: tuple[Diagnostic, ...]) -> list[Condition]:
     return [Condition(d.rule, "fail", f"{d.key}: {d.message}", d.key) for d in diagnostics if d.severity == "error"]
 
 
-def _increase(result: Account, base: float | None, limit: float | None) -> Condition:
-    from dpcli.report.rounding import up
-
+def _against(result: Account, base: Base | None, policy: Policy) -> list[Condition]:
+    """The conditions that need the base: that the number still means the same, and how much it rose."""
     if base is None:
-        return Condition("increase", "pass", "new file: nothing to compare with")
-    change = result.upper - base
-    text = f"epsilon {up(base)} -> {up(result.upper)} ({'+' if change >= 0 else ''}{up(change)})"
+        return [Condition("increase", "pass", "new file: nothing to compare with")]
+    changed = base.changes(statement_of(result.pipeline), result.pipeline, policy.epsilon is not None)
+    verdict: Verdict = "fail" if changed and not policy.allow_statement_change else "pass"
+    found = (
+        [Condition("statement", verdict, "; ".join(changed) + " (--allow-statement-change lets it pass)", "privacy")]
+        if changed
+        else []
+    )
+    return [*found, _increase(result, base, policy)]
+
+
+def _increase(result: Account, base: Base, policy: Policy) -> Condition:
+    """The rise of epsilon at the base's delta, against the flag, the base's own limit, or the file's."""
+    limits = (policy.max_increase, base.max_increase, result.pipeline.gate.max_increase)
+    limit = next((value for value in limits if value is not None), None)
+    now = result.upper if base.delta in (None, result.delta) else account(result.pipeline, delta=base.delta).upper
+    change = now - base.epsilon
+    at = "" if base.delta is None else f" at delta = {base.delta!r}"
+    text = f"epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at}"
     if limit is None:
         return Condition("increase", "pass", text)
     if not math.isfinite(change):
         return Condition("increase", "unknown", text)
     return Condition("increase", "fail" if change > limit else "pass", f"{text}, allowed +{limit:g}")
-
-
-def bases_at(ref: str, paths: Sequence[str], policy: Policy) -> dict[str, float | None]:
-    """Epsilon of each file as it stands at the git revision `ref`; None where it is not there. Raises InputError for a bad `ref`."""
-    return {path: _at_ref(ref, path, policy) for path in paths}
-
-
-def _at_ref(ref: str, path: str, policy: Policy) -> float | None:
-    from dpcli.pipeline.read import parse
-
-    folder, name = os.path.split(os.path.abspath(path))
-    if ref.startswith("-"):
-        raise InputError(f"expected a git revision, found {ref!r}")
-    if _git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").returncode != 0:
-        raise InputError(f"--base-ref: expected a commit known to git in {folder}, found {ref!r}")
-    shown = _git(folder, "show", f"{ref}:./{name}")
-    if shown.returncode != 0:
-        return None
-    try:
-        pipeline = capped(parse(shown.stdout, f"{ref}:{path}"), policy)
-        return account(pipeline, delta=pipeline.budget.delta if pipeline.budget else None).upper
-    except DpcliError as error:
-        raise InputError(f"{path} at {ref} cannot be compared with: {error}") from None
-
-
-def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(["git", "-C", folder, *arguments], capture_output=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"--base-ref: git cannot be run: {error}") from None
-
-
-def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, float | None]:
-    """Epsilon of each file from the JSON that an earlier `dpcli gate -f json` or `dpcli account -f json` wrote."""
-    try:
-        found = json.loads(Path(baseline).read_bytes())
-        files = found["files"] if found["schema"] == "dpcli/gate/v1" else [found]
-        epsilons = {entry["pipeline"]["path"]: float(entry["result"]["epsilon_upper"]) for entry in files}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"--baseline {baseline}: expected what dpcli gate -f json writes, found something else ({error!r})"
-        ) from None
-    return {path: epsilons.get(path) for path in paths}

@@ -12,7 +12,8 @@ WIDTH = 100
 
 TERMS: dict[str, str] = {
     "adjacency": (
-        "Which datasets count as neighbours, that is, what one change is. add-remove: one unit more or less. replace-one: one unit's data "
+        "Which datasets count as neighbours, that is, what one change is. add-remove: one unit more or less. "
+        "replace-one: one unit's data "
         "swapped for another's; the number of units is public. zero-out: one unit's data blanked; its place stays. A replacement is a "
         "removal and an addition, so replace-one costs more for the same noise: never compare epsilons across adjacencies."
     ),
@@ -29,7 +30,8 @@ TERMS: dict[str, str] = {
         "max_contributions bounds how many, and the cost of all of them together is what is then reported."
     ),
     "noise_multiplier": (
-        "Noise standard deviation (Gaussian) or scale (Laplace) over C, the bound on ONE RECORD'S contribution. The adjacency decides the "
+        "Noise standard deviation (Gaussian) or scale (Laplace) over C, the bound on ONE RECORD'S contribution. The "
+        "adjacency decides the "
         "sensitivity: C under add-remove and zero-out, 2C under replace-one."
     ),
     "sensitivity": (
@@ -40,6 +42,31 @@ TERMS: dict[str, str] = {
         "The probability that a given record is in the sample of one step. Amplification by sampling holds for how the records were "
         "really drawn: shuffled batches are not Poisson samples."
     ),
+    "max_contributions": (
+        "Records that one unit may own. Noise stated per contribution (noise_multiplier) is charged for all of them; a "
+        "sensitivity, and an "
+        'epsilon with stated_for = "unit", is taken to cover the whole unit already.'
+    ),
+    "stated_for": (
+        "Whom a stated epsilon covers: a record (the group theorem is applied for the unit's records) or the unit. "
+        "Required where a unit may "
+        "own several records: dpcli does not guess."
+    ),
+    "partition": (
+        'Parallel composition. partition = "region": runs once on each disjoint part, at one cost. partition = { of, part }: one of '
+        "several entries on different parts, of which the dearest is charged. Parts must be disjoint and assigned record by record."
+    ),
+    "adaptive": (
+        "True where later parameters depend on earlier outputs. Composition theorems for fixed parameters do not hold "
+        "then; dpcli uses only "
+        "sums that are valid privacy filters: basic, zcdp, analytic."
+    ),
+    "releases": "What leaves the private side: the final model, every checkpoint, or outputs. Part of the statement, not of the number.",
+    "group_size": "How many units change together: --group-size 2 prices a couple who both opt out.",
+    "slack": "delta', the part of delta that advanced and optimal composition spend on the composition itself.",
+    "mu": "Sensitivity over noise of a Gaussian; compositions add up mu squared. Also the parameter of Gaussian DP.",
+    "pld": "Privacy-loss distributions, composed on a grid: not implemented.",
+    "prv": "Another name for pld.",
     "rho": "The parameter of zero-concentrated DP: the Renyi divergence of every order a is at most rho times a. Rhos add up.",
     "order": "The order a > 1 of a Renyi divergence. dpcli searches all real orders, not a grid, and shows the best one.",
     "privacy_loss": (
@@ -50,21 +77,26 @@ TERMS: dict[str, str] = {
 
 
 def explain(name: str) -> str:
-    """The text for one word. Raises InputError, with the nearest words, where there is none."""
+    """The text for one word, from every table that has it. Raises InputError, with the nearest words, where there is none."""
     key = name.strip()
     if key.upper().startswith("DP") and key[2:].isdigit():
         from dpcli.lint.explain import explain as explain_rule
 
         return explain_rule(key.upper())
+    low = key.lower()
+    spellings = dict.fromkeys((key, low, low.replace(" ", "_"), low.replace("-", "_"), low.replace("_", "-").replace(" ", "-")))
     tables = ((ACCOUNTANTS, _accountant), (MECHANISMS, _mechanism), (SAMPLING, _scheme), (TERMS, _term))
-    for table, text in tables:
-        for candidate in (key, key.lower(), key.lower().replace(" ", "_"), key.lower().replace("_", "-").replace(" ", "-")):
-            if candidate in table:
-                return text(candidate)
-    known = [word for table, _ in tables for word in table]
-    close = difflib.get_close_matches(key.lower(), known, 3)
-    hint = f"did you mean {' or '.join(close)}" if close else f"known: {', '.join(known)}, and rules such as DP101"
+    found = [next((text(word) for word in spellings if word in table), None) for table, text in tables]
+    if any(found):
+        return "\n\n".join(text for text in found if text)
+    close = difflib.get_close_matches(low, words(), 3)
+    hint = f"did you mean {' or '.join(close)}" if close else f"known: {', '.join(words())}, and rules such as DP101"
     raise InputError(f"nothing to explain under '{key}'; {hint}")
+
+
+def words() -> list[str]:
+    """Everything that can be explained, the rules aside."""
+    return list(dict.fromkeys(word for table in (ACCOUNTANTS, MECHANISMS, SAMPLING, TERMS) for word in table))
 
 
 def _filled(text: str) -> str:

@@ -21,7 +21,7 @@ LAYERS = [
     {"mechanisms"},
     {"pipeline", "accountants"},
     {"accounting", "calibration", "calibration_file", "lint", "templates"},
-    {"gate", "glossary"},
+    {"gate", "gate_base", "glossary"},
     {"report"},
     {"cli", "__main__"},
 ]

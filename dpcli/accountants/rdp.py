@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.renyi_curve import renyi_curve
 from dpcli.errors import NotRepresentable
-from dpcli.numerics.conversion import balle, classic
+from dpcli.numerics.conversion import balle, balle_delta, classic, classic_delta
 from dpcli.numerics.roots import minimise_unimodal
 from dpcli.registry import lazy
 
@@ -23,14 +23,20 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class RdpProfile(PrivacyProfile):
-    """The best order over the real line, for one conversion."""
+    """The best order over the real line, for one conversion and its inverse."""
 
     steps: Steps
     conversion: Conversion
+    inverse: Conversion
 
     def epsilon(self, delta: float) -> Bound:
         order, value = self.best(delta)
         return Bound(value, detail={"order": order})
+
+    def delta(self, epsilon: float) -> Bound:
+        curve = renyi_curve(merged(self.steps))
+        z, log_delta = minimise_unimodal(lambda z: self.inverse(1.0 + z, curve.at(1.0 + z), epsilon), rounds=9)
+        return Bound(max(math.exp(min(log_delta, 0.0)), math.ulp(0.0)) * (1.0 + 1e-12), detail={"order": 1.0 + z})
 
     def best(self, delta: float) -> tuple[float, float]:
         """(order, epsilon), the smallest found; any order is sound."""
@@ -50,11 +56,11 @@ ACCOUNTANT = Accountant(
     name="rdp",
     title="Renyi DP (balle)",
     source="Mironov 2017, arXiv:1702.07476; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21",
-    compose=lambda steps: RdpProfile(steps, balle),
+    compose=lambda steps: RdpProfile(steps, balle, balle_delta),
 )
 CLASSIC = Accountant(
     name="rdp-classic",
     title="Renyi DP (classic)",
     source="Mironov 2017, arXiv:1702.07476, Propositions 1 and 3",
-    compose=lambda steps: RdpProfile(steps, classic),
+    compose=lambda steps: RdpProfile(steps, classic, classic_delta),
 )

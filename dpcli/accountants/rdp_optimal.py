@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.rdp import RdpProfile
 from dpcli.accountants.renyi_curve import renyi_curve
-from dpcli.numerics.conversion import balle
+from dpcli.numerics.conversion import balle, balle_delta
 from dpcli.numerics.joint_range import optimal
 from dpcli.registry import lazy
 
@@ -23,7 +23,7 @@ class OptimalRdpProfile(PrivacyProfile):
 
     def _best(self, delta: float) -> tuple[float, float]:
         require_positive(delta, "RDP")
-        order, value = RdpProfile(self.steps, balle).best(delta)
+        order, value = RdpProfile(self.steps, balle, balle_delta).best(delta)
         curve = renyi_curve(merged(self.steps))
         orders = 1.0 + (order - 1.0) * np.geomspace(0.1, 1.5, 13)
         epsilons = optimal(orders, curve.at(orders), math.log(delta))

@@ -20,8 +20,7 @@ class ZcdpProfile(PrivacyProfile):
 
     def epsilon(self, delta: float) -> Bound:
         rho = self.rho()
-        if rho > 0.0:
-            require_positive(delta, "zCDP")
+        require_positive(delta, "zCDP")
         return Bound(zcdp_epsilon(rho, delta) * (1.0 + 1e-13), detail={"rho": rho})
 
     def shares(self, delta: float) -> tuple[float, ...]:

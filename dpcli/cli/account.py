@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.options import accounting_options, emit, output_options
+from dpcli.cli.options import accounting_options, emit, output_options, refuse
 
 
 @click.command(short_help="What a pipeline costs, by every accountant.")
@@ -28,6 +28,8 @@ def command(
     Each row is an upper bound, rounded up; the headline is the smallest sound one. Exit code 1 where the file's budget is overspent,
     3 where nothing can be certified.
     """
+    if epsilon is not None:
+        refuse("--epsilon", delta=delta)
     from dpcli.accounting import account
     from dpcli.lint.run import checked_load
     from dpcli.report.account_report import document

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.options import accounting_options, emit, output_options
+from dpcli.cli.options import accounting_options, emit, output_options, refuse
 
 
 @click.command("calibrate-sigma", short_help="The smallest noise multiplier for a target epsilon.")
 @click.argument("file", required=False)
 @click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
-@click.option("--sampling-rate", type=float, default=1.0, show_default=True, help="Poisson sampling rate (without FILE).")
+@click.option("--sampling-rate", type=float, help="Poisson sampling rate (without FILE)  [default: 1].")
 @click.option("--steps", type=int, help="Number of steps (without FILE).")
 @click.option(
     "--adjacency",
     type=click.Choice(["add-remove", "replace-one", "zero-out"]),
-    default="add-remove",
-    show_default=True,
-    help="Neighbouring relation (without FILE).",
+    help="Neighbouring relation (without FILE)  [default: add-remove].",
 )
+@click.option("-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism of FILE that is to change.")
 @accounting_options
 @output_options("table", "json", "jsonl", "markdown", "csv", "total")
 def command(
     file: str | None,
     target_epsilon: float | None,
-    sampling_rate: float,
+    sampling_rate: float | None,
     steps: int | None,
-    adjacency: str,
+    adjacency: str | None,
+    mechanisms: tuple[str, ...],
     accountants: tuple[str, ...],
     delta: float | None,
     group_size: int,
@@ -41,8 +41,9 @@ def command(
     from dpcli.calibration_file import calibrate_dp_sgd, calibrate_file
     from dpcli.report.calibration_report import document
 
-    if file is not None:
-        found = calibrate_file(file, "noise", target_epsilon, delta, (), accountants or None, group_size)
-    else:
+    if file is None:
         found = calibrate_dp_sgd(target_epsilon, delta, sampling_rate, steps, adjacency, accountants or None, group_size)
+    else:
+        refuse("FILE", sampling_rate=sampling_rate, steps=steps, adjacency=adjacency)
+        found = calibrate_file(file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size)
     return emit(document(found), format_, outputs)

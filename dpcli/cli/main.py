@@ -91,12 +91,15 @@ def main(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("dpcli: interrupted", err=True)
-        return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read our output has left: nothing more to say
         return 0
+    except OSError as error:
+        click.echo(f"dpcli: {error.filename or 'output'}: {error.strerror}", err=True)
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("dpcli: interrupted", err=True)
+        return 130
     except (Exception, RecursionError) as error:
         return _internal(error, arguments)
     return result if isinstance(result, int) else 0

@@ -62,6 +62,13 @@ accounting_options = _composed(
 )
 
 
+def refuse(beside: str, **given: object) -> None:
+    """A usage error where a flag is given beside something that makes it meaningless."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"--{name.replace('_', '-')}: expected no such flag beside {beside}, found {value}")
+
+
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     """Print a document, write the other formats asked for, and return its exit code (which no format changes)."""
     writes = [_split(output) for output in outputs]
@@ -76,6 +83,10 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
 
 def write(path: str, text: str) -> None:
     """Write a file in one piece, or say in one line why not."""
+    given = click.get_current_context().params
+    inputs = [given.get("file"), *(given.get("files") or ())]
+    if os.path.exists(path) and any(source and os.path.exists(source) and os.path.samefile(path, source) for source in inputs):
+        raise InputError(f"{path}: expected another path for the output, found the input file")
     try:
         with open(path, "w", encoding="utf-8", newline="") as file:
             file.write(text)
@@ -95,7 +106,8 @@ def _render(document: Document, name: str, settings: Settings | None) -> str:
     if name != "table":
         return render(document)
     color = settings is not None and wants_color(settings.color)
-    return render(document, width=max(60, shutil.get_terminal_size((110, 24)).columns) if sys.stdout.isatty() else 110, color=color)
+    fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
+    return render(document, width=110 if fixed else max(40, shutil.get_terminal_size((110, 24)).columns), color=color)
 
 
 def wants_color(choice: str) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.quadrature import log_bernoulli
+from dpcli.numerics.tilted_closed import TiltedAtoms
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -26,6 +28,12 @@ class AtomicLoss:
     def cgf(self, z: Array) -> Array:
         """log(1 + E_Q[B_{z+1}(r - 1)]): a sum of non-negative terms, so that a small K keeps its digits."""
         return atomic_cgf(z, np.array(self.log_reference)[None, :], np.array(self.log_ratio)[None, :])
+
+    def tilted(self, t: float) -> TiltedAtoms:
+        """The same atoms and, with what mass they leave, the outcomes of ratio 1."""
+        ratio = np.array([*self.log_ratio, 0.0])
+        rest = max(-math.expm1(math.log(math.fsum(map(math.exp, self.log_reference)))), 1e-300)
+        return TiltedAtoms(np.array([*self.log_reference, math.log(rest)]) + (t + 1.0) * ratio, ratio)
 
 
 def atomic_cgf(z: Array, log_reference: Array, log_ratio: Array) -> Array:

@@ -16,6 +16,7 @@ from dpcli.errors import InputError, NotRepresentable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from dpcli.numerics.contour import Tilted
     from dpcli.numerics.roots import Array
 
 
@@ -56,6 +57,10 @@ class PrivacyLoss(Protocol):
 
     def cgf(self, z: Array) -> Array:
         """K(z) = log E_P[exp(z L)] in nats at real z > 0; an upper bound, inf where it diverges."""
+        ...
+
+    def tilted(self, t: float) -> Tilted:
+        """The loss under e^{t L - K(t)} dP, t > 0, with its characteristic function. Raises NotRepresentable where it has none."""
         ...
 
 
@@ -128,14 +133,16 @@ class Spec:
         # Some record of the group is in the sample with probability 1 - (1-q)^k; given that, the group theorem covers what follows.
         group_rate = any_sampled(rate, neighbours.records)
         inner = self.resolve(neighbours)
-        if not neighbours.replaces:
-            return PoissonSampled(inner, group_rate)
-        if not self.contribution_form:
+        self.require_contribution_form(neighbours)
+        return PoissonReplaced(inner, group_rate) if neighbours.replaces else PoissonSampled(inner, group_rate)
+
+    def require_contribution_form(self, neighbours: Neighbours) -> None:
+        """Refuse Poisson sampling where the statement does not cover a record's absence beside its two versions."""
+        if neighbours.adjacency is not Adjacency.ADD_REMOVE and not self.contribution_form:
             raise InputError(
-                "Poisson sampling under replace-one needs noise_multiplier (noise over one record's contribution): both versions "
-                "of the record enter the mixture beside its absence, and a bare sensitivity or epsilon does not bound that"
+                f"Poisson sampling under {neighbours.adjacency.value} needs noise_multiplier (noise over one record's contribution): both "
+                "versions of the record enter the mixture beside its absence, and a bare sensitivity or epsilon does not bound that"
             )
-        return PoissonReplaced(inner, group_rate)
 
 
 def any_sampled(rate: float, records: int) -> float:

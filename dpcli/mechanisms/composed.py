@@ -13,6 +13,7 @@ from dpcli.fields import Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec
 
 if TYPE_CHECKING:
+    from dpcli.numerics.contour import Tilted
     from dpcli.numerics.roots import Array
 
 Parts = tuple[tuple[Mechanism, int], ...]
@@ -30,6 +31,10 @@ class SumLoss:
         for loss, count in self.parts:
             total = total + count * loss.cgf(z)
         return total
+
+    def tilted(self, t: float) -> Tilted:
+        """Not here: the contour accountant takes the parts one by one."""
+        raise NotRepresentable("a group is tilted part by part")
 
 
 def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
+from dpcli.errors import NotRepresentable
 from dpcli.fields import COUNT, POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
 from dpcli.numerics.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.tilted_closed import TiltedAtoms
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -41,8 +44,27 @@ class DiscreteGaussianLoss:
         shift = shift - np.round(shift)
         y = np.arange(-math.ceil(40.0 * self.sigma) - 2, math.ceil(40.0 * self.sigma) + 3)
         scale = 2.0 * self.sigma * self.sigma
-        theta = np.exp(-((y[None, :] - shift[:, None]) ** 2) / scale).sum(axis=1)
-        return np.asarray(np.maximum(bound + np.minimum(np.log(theta / np.exp(-(y**2) / scale).sum()), 0.0) + 1e-15, 0.0))
+        log_theta = np.logaddexp.reduce(-((y[None, :] - shift[:, None]) ** 2) / scale, axis=1)
+        log_top = float(np.logaddexp.reduce(-(y**2) / scale))
+        return np.asarray(np.maximum(bound + np.minimum(log_theta - log_top, 0.0) + 1e-15 * (1.0 + bound), 0.0))
+
+    def tilted(self, t: float) -> TiltedAtoms:
+        """The lattice within forty sigma; the rest weighs less than e^-800."""
+        s, scale = self.sensitivity, 2.0 * self.sigma * self.sigma
+        if self.sigma > MAX_SUM:
+            raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
+        x = np.arange(-math.ceil(40.0 * self.sigma) - 2.0, math.ceil(40.0 * self.sigma) + 3.0) + s + round(t * s)
+        loss = (2.0 * x * s - s * s) / scale
+        return TiltedAtoms(-((x - s) ** 2) / scale + t * loss, loss)
+
+
+@lru_cache(maxsize=64)
+def _outcomes(sigma: float, sensitivity: int) -> tuple[Array, Array]:
+    """(masses rounded up, losses), increasing in the loss, where the mass under P or Q is above e^-800."""
+    scale = 2.0 * sigma * sigma
+    x = np.arange(sensitivity - math.ceil(40.0 * sigma) - 2, sensitivity + math.ceil(40.0 * sigma) + 3, dtype=float)
+    mass = np.exp(-((x - sensitivity) ** 2) / scale)
+    return mass / mass.sum() * (1.0 + 1e-13), (2.0 * x * sensitivity - sensitivity * sensitivity) / scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +89,11 @@ class DiscreteGaussian(Mechanism):
 
     def _excess(self, delta: float) -> Callable[[float], float]:
         """delta(eps) / delta - 1, rounded up, as a function of eps."""
-        s, scale = self.sensitivity, 2.0 * self.sigma * self.sigma
-        x = np.arange(s - math.ceil(40.0 * self.sigma) - 2, s + math.ceil(40.0 * self.sigma) + 3, dtype=float)
-        mass = np.exp(-((x - s) ** 2) / scale)
-        mass = mass / mass.sum() * (1.0 + 1e-13)
-        loss = (2.0 * x * s - s * s) / scale
+        mass, loss = _outcomes(self.sigma, self.sensitivity)
 
         def excess(epsilon: float) -> float:
-            above = loss > epsilon
-            return float((mass[above] * -np.expm1(epsilon - loss[above])).sum()) / delta - 1.0
+            first = int(np.searchsorted(loss, epsilon, side="right"))
+            return float((mass[first:] * -np.expm1(epsilon - loss[first:])).sum()) / delta - 1.0
 
         return excess
 
@@ -91,7 +109,7 @@ class DiscreteGaussianSpec(Spec):
     """Adds discrete Gaussian noise to an integer query."""
 
     sigma: Annotated[float, Key("sigma of the noise e^{-x^2/(2 sigma^2)}", POSITIVE)]
-    sensitivity: Annotated[int, Key("sensitivity of the integer query under the file's adjacency, taken as stated", COUNT)] = 1
+    sensitivity: Annotated[int, Key("sensitivity of the integer query under the file's adjacency, taken as stated", COUNT)]
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if self.sigma < 0.05 * self.sensitivity:

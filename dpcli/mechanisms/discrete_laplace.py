@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from dpcli.fields import COUNT, POSITIVE, Key
 from dpcli.mechanisms.atoms import AtomicLoss
 from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec
+from dpcli.mechanisms.no_privacy import LARGEST_RATIO, NoPrivacy
 from dpcli.mechanisms.two_point import Pure, TwoPointLoss
 from dpcli.numerics.roots import bracket_root
 
@@ -67,7 +68,9 @@ class DiscreteLaplaceSpec(Spec):
     """Adds two-sided geometric noise to an integer query."""
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
-    sensitivity: Annotated[int, Key("L1 sensitivity of the integer query under the file's adjacency, taken as stated", COUNT)] = 1
+    sensitivity: Annotated[int, Key("L1 sensitivity of the integer query under the file's adjacency, taken as stated", COUNT)]
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return DiscreteLaplace(self.scale, self.sensitivity * neighbours.group)
+        sensitivity = self.sensitivity * neighbours.group
+        ratio = sensitivity / self.scale if self.scale > sensitivity / LARGEST_RATIO else math.inf
+        return DiscreteLaplace(self.scale, sensitivity) if ratio <= LARGEST_RATIO else NoPrivacy(ratio)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec, any_sampled
 from dpcli.mechanisms.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
+from dpcli.numerics.tilted_closed import TiltedNormal
 
 if TYPE_CHECKING:
     from dpcli.numerics.roots import Array
@@ -23,6 +24,10 @@ class GaussianLoss:
     def cgf(self, z: Array) -> Array:
         """Exact, at any z."""
         return 0.5 * self.mu * self.mu * z * (z + 1.0)
+
+    def tilted(self, t: float) -> TiltedNormal:
+        """N(mu^2 (t + 1/2), mu^2)."""
+        return TiltedNormal(self.mu * self.mu * (t + 0.5), self.mu * self.mu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +84,17 @@ class GaussianSpec(Spec):
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """Exact pairs, but for a group under replace-one, whose worst case is not proven: bounded from the Renyi curve."""
-        from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+        from dpcli.mechanisms.sampled_gaussian import SampledGaussianReplaced, sampled_gaussian
 
         whole = noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours)
         if rate == 1.0 or whole > LARGEST_RATIO:
             return self.resolve(neighbours)
+        self.require_contribution_form(neighbours)
         if neighbours.replaces:
-            exact = self.contribution_form and neighbours.records == 1
-            return SampledGaussianReplaced(0.5 * whole, rate) if exact else Spec.poisson(self, rate, neighbours)
+            return SampledGaussianReplaced(0.5 * whole, rate) if neighbours.records == 1 else Spec.poisson(self, rate, neighbours)
         if self.contribution_form:
-            return SampledGaussian(whole / neighbours.records, rate, neighbours.records)
-        return SampledGaussian(whole, any_sampled(rate, neighbours.records))
+            return sampled_gaussian(whole / neighbours.records, rate, neighbours.records)
+        return sampled_gaussian(whole, any_sampled(rate, neighbours.records), 1)
 
 
 def noise_problems(

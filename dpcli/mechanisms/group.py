@@ -39,20 +39,21 @@ class Group(Mechanism):
     size: int
 
     def approx_dp(self, delta: float) -> float:
-        """The smallest k eps(d) over a grid of record-level d that the theorem brings to at most `delta`."""
-        if delta <= 0.0:
-            return self.size * self.inner.approx_dp(0.0)
-        best = self.size * self.inner.approx_dp(0.0) if self.delta_floor() == 0.0 else math.inf
-        log_delta = math.log(delta)
-        for step in range(1200):
-            log_part = log_delta - math.log(self.size) - 0.25 * step
-            if log_part < -745.0:
-                break
+        """k eps(d) for the largest record-level d found that the theorem brings to at most `delta`: any such d is sound."""
+        floor, k = self.inner.delta_floor(), self.size
+        pure = k * self.inner.approx_dp(0.0) if floor == 0.0 else math.inf
+        if delta <= 0.0 or pure == 0.0:
+            return pure
+        high, best = math.log(delta) - math.log(k), pure
+        low = max(high - 800.0, -744.0, math.log(floor) if floor > 0.0 else -744.0)
+        for _ in range(48):
+            log_part = 0.5 * (low + high)
             epsilon = self.inner.approx_dp(math.exp(log_part))
-            growth = log_expm1(self.size * epsilon) - log_expm1(epsilon) if epsilon > 0.0 else math.log(self.size)
-            if log_part + growth <= log_delta - 1e-12:
-                best = min(best, self.size * epsilon)
-                break
+            growth = log_expm1(k * epsilon) - log_expm1(epsilon) if epsilon > 0.0 else math.log(k)
+            if log_part + growth <= math.log(delta) - 1e-12:
+                low, best = log_part, min(best, k * epsilon)
+            else:
+                high = log_part
         return best
 
     def delta_floor(self) -> float:

@@ -11,6 +11,7 @@ from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
 from dpcli.mechanisms.gaussian import noise_problems, noise_ratio
 from dpcli.mechanisms.no_privacy import LARGEST_RATIO, NoPrivacy
+from dpcli.numerics.tilted_closed import TiltedCgf
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ class LaplaceLoss:
             half = 2.0 * np.sinh(0.5 * y) ** 2 + (np.sinh(y) / (2.0 * z + 1.0))  # cosh y + sinh y/(2z+1) - 1
             small = np.log1p(half) - 0.5 * e0
         return np.where(y > 1.0, large, np.maximum(small, 0.0)) * (1.0 + 1e-14) + np.where(y > 1.0, 0.0, 4e-16 * e0)
+
+    def tilted(self, t: float) -> TiltedCgf:
+        """From K at complex z."""
+        e0 = self.epsilon
+        return TiltedCgf(lambda z: z * e0 + np.log1p(z / (2.0 * z + 1.0) * np.expm1(-(2.0 * z + 1.0) * e0)), t)
 
 
 @dataclass(frozen=True, slots=True)

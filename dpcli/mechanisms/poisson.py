@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism
+from dpcli.numerics.logspace import log_add
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def amplify(inner: Mechanism, rate: float, delta: float) -> float:
         return 0.0
     epsilon = inner.approx_dp(min(delta / rate * (1.0 - 1e-15), 1.0))
     if epsilon > 600.0:
-        return epsilon + math.log(rate) if epsilon + math.log(rate) > 0 else epsilon
+        return log_add(math.log1p(-rate) if rate < 1.0 else -math.inf, epsilon + math.log(rate)) * (1.0 + 1e-15)
     return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15)
 
 
@@ -106,7 +107,8 @@ class PoissonSampled(Mechanism):
         log_taylor = np.log(0.5 * q * q * orders * z) - (orders + 1.0) * math.log(base) if base > 0.0 else np.full_like(z, np.inf)
         chi_squared = float(log_expm1_array(inner_integer[:1])[0])
         add = np.minimum(np.logaddexp(0.0, log_taylor + chi_squared), convex)
-        return np.maximum(chord(z, integers - 1.0, remove, convex), add) / z * (1.0 + 1e-12)
+        bound = np.maximum(chord(z, integers - 1.0, remove, convex), add) / z * (1.0 + 1e-12)
+        return np.asarray(np.minimum(bound, finite_loss(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,4 +149,5 @@ class PoissonReplaced(Mechanism):
         terms = counts + log_terms[None, :]
         top = terms.max(axis=1, keepdims=True)
         bound = np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1)))
-        return chord(z, integers - 1.0, bound, z * self.inner.rdp(orders)) / z * (1.0 + 1e-12)
+        divergence = chord(z, integers - 1.0, bound, z * self.inner.rdp(orders)) / z * (1.0 + 1e-12)
+        return np.asarray(np.minimum(divergence, finite_loss(self)))

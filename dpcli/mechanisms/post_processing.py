@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.numerics.tilted_closed import TiltedNormal
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ class FreeLoss:
     def cgf(self, z: Array) -> Array:
         """Exactly zero."""
         return np.zeros_like(z)
+
+    def tilted(self, t: float) -> TiltedNormal:
+        """The constant 0."""
+        return TiltedNormal(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

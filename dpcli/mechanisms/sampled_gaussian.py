@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism, any_sampled
 from dpcli.mechanisms.poisson import NO_RHO, amplify
-from dpcli.numerics.quadrature import TAIL, power_moment
+from dpcli.numerics.quadrature import TAIL, power_moment, step_size
+from dpcli.numerics.tilted import TiltedQuadrature
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
     import numpy as np
 
     from dpcli.numerics.roots import Array
+    from dpcli.numerics.tilted import ComplexArray
 else:
     np = lazy("numpy")
 
+NOT_PLAIN = "it is a sampled Gaussian, and the closed form is for unsampled ones"
 MAX_MULTIPLICITY = 64  # larger groups are bounded by one record of their total size
 
 
-def log_normal(x: Array) -> Array:
+def log_normal(x: Any) -> Any:
     """Logarithm of the standard normal density."""
     return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
 
@@ -51,6 +54,18 @@ def log_mixture(x: Array, mu: float, rate: float, records: int) -> Array:
     return np.asarray(np.logaddexp.reduce(np.array(terms), axis=0))
 
 
+def log_mixture_complex(x: ComplexArray, mu: float, rate: float, records: int) -> ComplexArray:
+    """`log_mixture` at complex x with |Im x| mu records <= pi / 2, where the mixture has no zeros."""
+    if records == 1:
+        u = mu * x - 0.5 * mu * mu
+        near = u.real < 30.0
+        low, high = np.where(near, u, 0.0), np.where(near, 30.0, u)
+        return np.where(near, np.log1p(rate * np.expm1(low)), math.log(rate) + high + np.log1p((1.0 - rate) / rate * np.exp(-high)))
+    terms = np.array([w + j * mu * x - 0.5 * (j * mu) ** 2 for j, w in enumerate(log_binomial(records, rate))])
+    top = terms.real.max(axis=0)
+    return np.asarray(top + np.log(np.exp(terms - top).sum(axis=0)))
+
+
 def mixture_bound(z: Array, mu: float, rate: float, records: int) -> Array:
     """log sum_j w_j e^{K_j(z)}: convexity of x^p over the number of sampled records; holds in both directions."""
     terms = [w + 0.5 * (j * mu) ** 2 * z * (z + 1.0) for j, w in enumerate(log_binomial(records, rate))]
@@ -72,9 +87,21 @@ class RemoveLoss:
             z + 1.0,
             lambda x: log_mixture(x, self.mu, self.rate, self.records),
             log_normal,
-            lambda p: (-TAIL, p * reach + TAIL),
+            lambda p: (-TAIL, max(p, 2.0) * reach + TAIL),  # at a tiny rate the integrand is quadratic, with its peak at 2 mu
             reach,
             lambda p: mixture_bound(p - 1.0, self.mu, self.rate, self.records),
+        )
+
+    def tilted(self, t: float) -> TiltedQuadrature:
+        """r = m, Q = N(0, 1)."""
+        mu, reach = self.mu, self.mu * self.records
+        return TiltedQuadrature(
+            t,
+            log_normal,
+            lambda x: log_mixture_complex(x, mu, self.rate, self.records),
+            (-TAIL, (t + 1.0) * reach + TAIL),
+            0.5 * math.pi / reach,
+            step_size(t, reach),
         )
 
 
@@ -93,9 +120,21 @@ class AddLoss:
             -z,
             lambda x: log_mixture(x, self.mu, self.rate, self.records),
             log_normal,
-            lambda p: (-TAIL - p * reach, reach + TAIL),
+            lambda p: (-TAIL - p * reach, 2.0 * reach + TAIL),
             reach,
             lambda p: mixture_bound(-p, self.mu, self.rate, self.records),
+        )
+
+    def tilted(self, t: float) -> TiltedQuadrature:
+        """r = 1/m, Q = m N(0, 1)."""
+        mu, reach = self.mu, self.mu * self.records
+        return TiltedQuadrature(
+            t,
+            lambda x: log_normal(x) + log_mixture_complex(x, mu, self.rate, self.records),
+            lambda x: -log_mixture_complex(x, mu, self.rate, self.records),
+            (-TAIL - t * reach, reach + TAIL),
+            0.5 * math.pi / reach,
+            step_size(t, reach),
         )
 
 
@@ -116,10 +155,31 @@ class ReplaceLoss:
             z + 1.0,
             log_ratio,
             lambda x: log_normal(x) + log_mixture(-x, self.mu, self.rate, 1),
-            lambda p: (-TAIL - self.mu * p, p * self.mu + TAIL),
+            lambda p: (-TAIL - self.mu, max(2.0 * p - 1.0, 3.0) * self.mu + TAIL),  # the slope of both ratios pushes the same way
             2.0 * self.mu,
             lambda p: 2.0 * self.mu * self.mu * p * (p - 1.0),
         )
+
+    def tilted(self, t: float) -> TiltedQuadrature:
+        """r = m(x)/m(-x), Q = m(-x) N(0, 1)."""
+        mu = self.mu
+        return TiltedQuadrature(
+            t,
+            lambda x: log_normal(x) + log_mixture_complex(-x, mu, self.rate, 1),
+            lambda x: log_mixture_complex(x, mu, self.rate, 1) - log_mixture_complex(-x, mu, self.rate, 1),
+            (-TAIL - mu, (2.0 * t + 1.0) * mu + TAIL),
+            0.5 * math.pi / mu,
+            step_size(t, 2.0 * mu),
+        )
+
+
+def sampled_gaussian(mu: float, rate: float, records: int) -> Mechanism:
+    """`SampledGaussian`, or what bounds it: for a large group one record of its total size; at rate 1 no sampling."""
+    from dpcli.mechanisms.gaussian import Gaussian
+
+    if records > MAX_MULTIPLICITY:
+        mu, rate, records = mu * records, any_sampled(rate, records), 1
+    return SampledGaussian(mu, rate, records) if rate < 1.0 else Gaussian(mu * records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +204,11 @@ class SampledGaussian(Mechanism):
     def zcdp(self) -> float:
         raise NotRepresentable(NO_RHO)
 
+    def gdp(self) -> float:
+        raise NotRepresentable(NOT_PLAIN)
+
     def losses(self) -> tuple[RemoveLoss, AddLoss]:
-        mu, rate, records = self.mu, self.rate, self.records
-        if records > MAX_MULTIPLICITY:
-            mu, rate, records = mu * records, any_sampled(rate, records), 1
-        return RemoveLoss(mu, rate, records), AddLoss(mu, rate, records)
+        return RemoveLoss(self.mu, self.rate, self.records), AddLoss(self.mu, self.rate, self.records)
 
     def rdp(self, orders: Array) -> Array:
         """For one record the remove direction is the larger: Mironov, Talwar, Zhang 2019, arXiv:1908.10530, Theorem 5."""
@@ -180,6 +240,9 @@ class SampledGaussianReplaced(Mechanism):
 
     def zcdp(self) -> float:
         raise NotRepresentable(NO_RHO)
+
+    def gdp(self) -> float:
+        raise NotRepresentable(NOT_PLAIN)
 
     def losses(self) -> tuple[ReplaceLoss]:
         return (ReplaceLoss(self.mu, self.rate),)

@@ -26,9 +26,10 @@ class Runs:
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
-        if rate is None:
-            return ceil(self.epochs)
-        return ceil(Fraction(repr(self.epochs)) / rate)
+        count = ceil(Fraction(repr(self.epochs)) / (rate or 1))
+        if count > 10**18:
+            raise InputError(f"expected at most 10^18 steps, found {self.epochs:g} epochs, which are more")
+        return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,11 @@ class FixedSize(Batched):
             )
         if rate == 0:
             raise InputError("fixed-size sampling needs a rate > 0")
+        if neighbours.contributions > 1 and not spec.contribution_form and getattr(spec, "stated_for", None) != "record":
+            raise InputError(
+                'fixed-size sampling of units that own several records needs noise_multiplier or stated_for = "record": records of '
+                "other units take the place of those not drawn, and a bound per unit does not cover several units at once"
+            )
         assert rate is not None
         return fixed_size(spec.resolve(neighbours), float(rate), neighbours.records), runs.steps_at(rate)
 
@@ -138,7 +144,7 @@ class OncePerEpoch(Batched):
         """How often one record takes part, at most."""
         rate = self.exact_rate(runs.dataset_size)
         if runs.epochs is not None:
-            return ceil(runs.epochs)
+            return runs.steps_at(None)
         assert runs.steps is not None
         if rate is None:
             return runs.steps

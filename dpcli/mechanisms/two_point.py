@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.mechanisms.base import Mechanism
+from dpcli.numerics.tilted_closed import TiltedAtoms
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class TwoPointLoss:
         large = log_cosh((z + 0.5) * e0) - log_cosh(np.asarray(0.5 * e0))
         return np.where(up < 20.0, small, large) * (1.0 + 1e-14)
 
+    def tilted(self, t: float) -> TiltedAtoms:
+        """Two atoms, at +e0 and -e0 with odds e^{(2t+1) e0}."""
+        e0 = self.epsilon
+        return TiltedAtoms(np.array([(t + 0.5) * e0, -(t + 0.5) * e0]), np.array([e0, -e0]))
+
 
 @dataclass(frozen=True, slots=True)
 class Pure(Mechanism):
@@ -53,11 +59,8 @@ class Pure(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Exact for the two-point pair: delta(eps) = (e^e0 - e^eps) / (1 + e^e0)."""
-        e0 = self.epsilon
-        if delta == 0.0:
-            return e0
-        kept = 1.0 - delta * (1.0 + math.exp(-e0)) * (1.0 - 1e-15)
-        return max(0.0, e0 + math.log(kept)) if kept > 0.0 else 0.0
+        lost = delta * (1.0 + math.exp(-self.epsilon)) * (1.0 - 1e-15)
+        return max(0.0, self.epsilon + math.log1p(-lost)) if lost < 1.0 else 0.0
 
     def zcdp(self) -> float:
         return self.epsilon * math.tanh(0.5 * self.epsilon) * (1.0 + 1e-15)

@@ -33,14 +33,24 @@ def classic(orders: Array, rdp: Array, log_delta: float) -> Array:
     return rdp - log_delta / (orders - 1.0)
 
 
+def balle_delta(orders: Array, rdp: Array, epsilon: float) -> Array:
+    """log delta at `epsilon`: `balle` solved for it."""
+    return (orders - 1.0) * (rdp - epsilon + np.log1p(-1.0 / orders)) - np.log(orders)
+
+
+def classic_delta(orders: Array, rdp: Array, epsilon: float) -> Array:
+    """log delta at `epsilon`: `classic` solved for it."""
+    return (orders - 1.0) * (rdp - epsilon)
+
+
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """epsilon of rho-zCDP at `delta` in (0, 1): `balle` at the best real order of the line D_a = rho a; an upper bound.
 
     Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13.
     """
-    if rho == 0.0:
-        return 0.0
-    log_delta = math.log(delta)
+    if math.isinf(rho):
+        return math.inf
+    rho, log_delta = max(rho, 1e-320), math.log(delta)  # a square that underflowed is still not nothing
     start = math.sqrt(max(-log_delta, 1e-3) / rho)  # minimises rho a + log(1/delta)/(a - 1)
     start = min(max(start, 1e-11), 1e11)
     return minimise_unimodal(lambda z: balle(1.0 + z, rho * (1.0 + z), log_delta), start)[1]

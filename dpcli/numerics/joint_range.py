@@ -48,16 +48,17 @@ def optimal(orders: Array, rdp: Array, log_delta: float) -> Array:
 
 def _solve(orders: Array, target: Array, y: Array) -> tuple[Array, Array]:
     """(epsilon, log(p - e^eps q)) of the stationary point with log s = y."""
-    low, high = np.full_like(orders, -80.0), np.full_like(orders, math.log(1e6))  # log of log r
+    low, high = np.full_like(orders, -80.0), np.full_like(orders, math.log(1e15))  # log of log r
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         short = _log_moment(orders, np.exp(middle), y)[0] < target
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     x = np.exp(high)
-    log_q = _log_moment(orders, x, y)[1]
+    moment, log_q = _log_moment(orders, x, y)
+    reached = moment >= target  # the end of the search is no answer
     a = orders
     epsilon = (
         np.log((a - 1.0) / a) + a * x + np.log(-np.expm1(a * (y - x))) - (a - 1.0) * x - np.log(-np.expm1((a - 1.0) * (y - x)))
     )
     gap = np.where(epsilon < x, log_q + x + np.log(-np.expm1(epsilon - x)), -np.inf)
-    return epsilon, gap
+    return np.where(reached, epsilon, np.inf), np.where(reached, gap, np.inf)

@@ -44,10 +44,10 @@ def step_size(z: float, slope: float) -> float:
 
 def log_bernoulli(p: Array, log_ratio: Array) -> Array:
     """log B_p(r - 1) for a column of exponents and a row of log r; -inf where r = 1."""
-    d = np.expm1(log_ratio)
-    y = p * log_ratio
-    pd = p * d
     with np.errstate(all="ignore"):
+        d = np.expm1(log_ratio)
+        y = p * log_ratio
+        pd = p * d
         # Near r = 1 the two terms cancel: there the binomial series, seven terms at |p d| < 0.01.
         series = np.ones_like(pd)
         term = np.ones_like(pd)
@@ -56,10 +56,12 @@ def log_bernoulli(p: Array, log_ratio: Array) -> Array:
             series = series + term
         small = 0.5 * p * (p - 1.0) * d * d * series
         z = np.where(p > 0.0, p - 1.0, p)  # (1+d) expm1((p-1) log r) - (p-1) d is the same number, and exact as p falls to 1
-        direct = np.where(p > 0.0, np.exp(log_ratio), 1.0) * np.expm1(np.minimum(z * log_ratio, 600.0)) - z * d
+        direct = np.where(p > 0.0, np.exp(log_ratio), 1.0) * np.expm1(z * log_ratio) - z * d
         near = (np.abs(pd) < 0.01) & (np.abs(d) < 0.01)
         log_value = np.log(np.where(near, small, direct))
-        return np.asarray(np.where(y > 40.0, y + np.log1p(-(1.0 + pd) * np.exp(-y)), log_value))
+        # Beyond e^500, with r^p taken out: 1 - ((1-p) + p r)/r^p.
+        far = y + np.log1p(-(np.exp(-y) * (1.0 - p) + p * np.exp(log_ratio - y)))
+        return np.asarray(np.where((y > 500.0) | (log_ratio > 500.0), far, log_value))
 
 
 def power_moment(

@@ -39,7 +39,8 @@ def two_point_epsilon(sizes: Sizes, delta: float) -> float:
 
     def excess(epsilon: float) -> float:
         first = int(np.searchsorted(losses, epsilon, side="right"))
-        return float((masses[first:] * -np.expm1(epsilon - losses[first:])).sum()) + error(epsilon) - delta
+        with np.errstate(over="ignore"):
+            return float((masses[first:] * -np.expm1(epsilon - losses[first:])).sum()) + error(epsilon) - delta
 
     if excess(0.0) <= 0.0:
         return 0.0

@@ -9,6 +9,9 @@ from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
 from dpcli.mechanisms.sampling import Runs
 from dpcli.pipeline.model import Entry, PartitionKey, Pipeline
 
+MAX_DEPTH = 16
+MAX_MEMBERS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Charge:
@@ -49,19 +52,41 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[Charge, ...]:
 
 
 def _run(entry: Entry, entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    if entry.partition is not None and neighbours.replaces:
+    spec = _bound(entry, entries)
+    parts = _parts_touched(entry, spec, neighbours)
+    runs = Runs(None if entry.epochs is not None else entry.steps, entry.epochs, pipeline.privacy.dataset_size)
+    if entry.sampling is None:
+        return spec.resolve(neighbours), parts * runs.steps_at(None)
+    mechanism, count = entry.sampling.resolve(spec, runs, neighbours)
+    return mechanism, parts * count
+
+
+def _parts_touched(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
+    """How many parts of a partition one change may touch, beyond what the mechanism's own resolution covers.
+
+    A unit's records may lie in as many parts. Where noise is stated per contribution, all of them in one part is the worst case and is
+    what `resolve` assumes; a bare sensitivity or epsilon bounds one part's release only.
+    """
+    if entry.partition is None:
+        return 1
+    if neighbours.replaces:
         raise InputError(
             "a replaced record may move from one part to another and touch two: partition needs add-remove or zero-out"
         )
-    spec = _bound(entry, entries)
-    runs = Runs(None if entry.epochs is not None else entry.steps, entry.epochs, pipeline.privacy.dataset_size)
-    if entry.sampling is None:
-        return spec.resolve(neighbours), runs.steps_at(None)
-    return entry.sampling.resolve(spec, runs, neighbours)
+    if isinstance(entry.partition, PartitionKey) and neighbours.records > 1:
+        raise InputError(
+            "several records may lie in several parts: partition = { of, part } needs one record per unit, groups of one"
+        )
+    return 1 if spec.contribution_form else neighbours.contributions
 
 
-def _bound(entry: Entry, entries: dict[str, Entry]) -> Spec:
-    return entry.spec.bind(lambda name: (_bound(entries[name], entries), entries[name].steps))
+def _bound(entry: Entry, entries: dict[str, Entry], depth: int = 0, budget: list[int] | None = None) -> Spec:
+    """The entry's spec with the groups that it names expanded; nesting and size are capped, since names may repeat."""
+    left = [MAX_MEMBERS] if budget is None else budget
+    left[0] -= 1
+    if depth > MAX_DEPTH or left[0] < 0:
+        raise InputError(f"expected groups at most {MAX_DEPTH} deep with {MAX_MEMBERS} members in all, found more")
+    return entry.spec.bind(lambda name: (_bound(entries[name], entries, depth + 1, left), entries[name].steps))
 
 
 def _parallel(of: str, branches: dict[str, list[tuple[Mechanism, int, Entry]]]) -> Charge:

@@ -9,6 +9,7 @@ from dpcli.accounting import Account, Row
 from dpcli.mechanisms.sampling import OncePerEpoch
 from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.model import Entry
+from dpcli.pipeline.resolve import Charge
 from dpcli.report.diagnostics import diagnostic_data, finding
 from dpcli.report.document import Check, Document, Table
 from dpcli.report.rounding import down, percent, up
@@ -23,28 +24,29 @@ def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimal
         data=data(account, diagnostics),
         verdict=verdict,
         tables=(_accountants(account, decimals), _mechanisms(account)),
-        notes=(*_budget_notes(account, decimals), *_notes(diagnostics), *(_sources(account) if sources else ())),
+        notes=(*_notes(diagnostics), *(_sources(account) if sources else ())),
         findings=tuple(finding(d) for d in diagnostics),
         checks=_checks(account, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
-        exit_code=account.exit_code,
+        exit_code=exit_code(account, diagnostics),
         records=[_row_data(row) for row in account.rows],
     )
 
 
 def headline(account: Account, decimals: int = 4) -> str:
-    """The guarantee in one sentence, with everything that it depends on."""
+    """The guarantee in one sentence, with everything that it depends on, and the budget's verdict."""
     privacy = account.pipeline.privacy
-    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {_schemes(account.pipeline.mechanisms)}"
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {_schemes(account)}"
     if account.group_size > 1:
         setting = f"groups of {account.group_size:,}, " + setting
+    verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
     if account.winner is None:
         return f"no finite guarantee can be certified ({setting})"
     name = account.winner.accountant.name
     if account.quantity == "delta":
         assert account.epsilon is not None
-        return f"delta <= {up(account.upper, decimals)} at epsilon = {account.epsilon:g} ({setting}; accountant: {name})"
-    return f"epsilon <= {up(account.upper, decimals)} at delta = {account.delta:g} ({setting}; accountant: {name})"
+        return f"delta <= {up(account.upper, decimals)} at epsilon = {account.epsilon!r} ({setting}; accountant: {name}){verdict}"
+    return f"epsilon <= {up(account.upper, decimals)} at delta = {account.delta!r} ({setting}; accountant: {name}){verdict}"
 
 
 def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str, Any]:
@@ -74,11 +76,16 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
         ],
         "budget": None,
         "diagnostics": [diagnostic_data(d) for d in diagnostics],
-        "exit_code": account.exit_code,
+        "exit_code": exit_code(account, diagnostics),
     }
     if budget:
         found["budget"] = {"epsilon": budget.epsilon, "delta": budget.delta, "spent": budget.spent, "verdict": budget.verdict}
     return found
+
+
+def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
+    """The account's own, and 1 where a rule calls the file unsound."""
+    return account.exit_code or int(any(d.severity == "error" for d in diagnostics))
 
 
 def _row_data(row: Row, quantity: str = "epsilon") -> dict[str, Any]:
@@ -103,7 +110,7 @@ def _accountants(account: Account, decimals: int) -> Table:
         else:
             star = ">" if row is account.winner else ""
             rows.append((star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, decimals), row.accountant.title))
-    at = f"at delta = {account.delta:g}" if account.quantity == "epsilon" else f"at epsilon = {account.epsilon:g}"
+    at = f"at delta = {account.delta!r}" if account.quantity == "epsilon" else f"at epsilon = {account.epsilon!r}"
     return Table(
         f"{account.quantity} {at}, by accountant (upper bounds, rounded up)",
         ("", "accountant", account.quantity, "detail", "theorem"),
@@ -123,16 +130,23 @@ def _detail(row: Row, decimals: int) -> str:
 
 def _mechanisms(account: Account) -> Table:
     rows = tuple(
-        (charge.name, charge.entries[0].type, f"{charge.count:,}", describe(charge.entries[0], account), percent(share))
+        (
+            charge.name,
+            " | ".join(dict.fromkeys(e.type for e in charge.entries)),
+            _runs(charge),
+            describe(charge.entries[0], account),
+            percent(share),
+        )
         for charge, share in zip(account.charges, account.shares, strict=True)
     )
-    winner = account.winner.accountant.name if account.winner else "none"
-    return Table(
-        f"mechanisms (share of the total, as {winner} adds it up)",
-        ("mechanism", "type", "steps", "sampling", "share"),
-        rows,
-        frozenset({2, 4}),
-    )
+    title = f"mechanisms (share of the total, as {account.winner.accountant.name} adds it up)" if account.winner else "mechanisms"
+    return Table(title, ("mechanism", "type", "runs", "sampling", "share"), rows, frozenset({2, 4}))
+
+
+def _runs(charge: Charge) -> str:
+    """How often it counts; where a pass counts once, that is said."""
+    passes = isinstance(charge.entries[0].sampling, OncePerEpoch)
+    return f"{charge.count:,} passes" if passes else f"{charge.count:,}"
 
 
 def describe(entry: Entry, account: Account) -> str:
@@ -150,9 +164,9 @@ def describe(entry: Entry, account: Account) -> str:
     )
 
 
-def _schemes(entries: tuple[Entry, ...]) -> str:
-    found = sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries if entry.type != "post-processing"})
-    return " and ".join(found) or "none"
+def _schemes(account: Account) -> str:
+    entries = [entry for charge in account.charges for entry in charge.entries if entry.type != "post-processing"]
+    return " and ".join(sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries})) or "none"
 
 
 def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
@@ -165,7 +179,7 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
         "fail": "OVER BUDGET",
         "unknown": "budget: not certified",
     }
-    return (f"{words[budget.verdict]}: epsilon {up(budget.spent, decimals)} of {budget.epsilon:g} at delta = {budget.delta:g}",)
+    return (f"{words[budget.verdict]}: epsilon {up(budget.spent, decimals)} of {budget.epsilon!r} at delta = {budget.delta!r}",)
 
 
 def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:

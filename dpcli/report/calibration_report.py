@@ -6,30 +6,31 @@ from dpcli.calibration import Calibration
 from dpcli.report.document import Document, Table
 from dpcli.report.rounding import up
 
-NAMES = {"noise": "noise_multiplier", "batch-size": "batch_size"}
+NAMES = {"batch-size": "batch_size"}
 
 
 def document(found: Calibration, decimals: int = 4) -> Document:
     """Everything that `dpcli calibrate` says."""
-    key = found.targets[0][1] if found.parameter == "noise" else NAMES.get(found.parameter, found.parameter)
+    key = _key(found)
     where = ", ".join(name for name, _ in found.targets)
     setting = f"per {found.pipeline.privacy.unit or 'record'}, {found.pipeline.privacy.adjacency.value}"
     rows = [("answer", f"{found.value:.10g}", up(found.upper, decimals + 3), "meets the target")]
     if found.cheaper is not None and found.cheaper_upper is not None:
-        rows.append(("next cheaper", f"{found.cheaper:.10g}", up(found.cheaper_upper, decimals + 3), "does not"))
+        rows.append(("next less private", f"{found.cheaper:.10g}", up(found.cheaper_upper, decimals + 3), "does not"))
     result = {
         key: found.value,
         "epsilon_upper": found.upper,
         "accountant": found.accountant,
         "next_cheaper": None if found.cheaper is None else {key: found.cheaper, "epsilon_upper": found.cheaper_upper},
     }
+    values = _values(found)
     return Document(
-        headline=f"{key} = {found.value:.10g} for {where}: epsilon <= {up(found.upper, decimals)} at delta = {found.delta:g} "
-        f"(target {found.target:g}; {setting}; accountant: {found.accountant})",
+        headline=f"{key} = {found.value:.10g} for {where}: epsilon <= {up(found.upper, decimals)} at delta = {found.delta!r} "
+        f"(target {found.target!r}; {setting}; accountant: {found.accountant})",
         data={
             "schema": "dpcli/calibrate/v1",
             "parameter": found.parameter,
-            "mechanisms": [name for name, _ in found.targets],
+            "mechanisms": [{"name": name, key: value} for name, key, value in values],
             "target_epsilon": found.target,
             "delta": found.delta,
             "statement": {"unit": found.pipeline.privacy.unit, "adjacency": found.pipeline.privacy.adjacency.value},
@@ -39,8 +40,22 @@ def document(found: Calibration, decimals: int = 4) -> Document:
         verdict="pass",
         tables=(
             Table(
-                "calibration (epsilon rounded up)", ("", key, "epsilon", f"target {found.target:g}"), tuple(rows), frozenset({1, 2})
+                "calibration (epsilon rounded up)", ("", key, "epsilon", f"target {found.target!r}"), tuple(rows), frozenset({1, 2})
             ),
         ),
+        notes=tuple(f"{name}: {key} = {value:.10g}" for name, key, value in values) if len(values) > 1 else (),
         total=repr(found.value),
     )
+
+
+def _key(found: Calibration) -> str:
+    """What the number is: the key itself, or the ratio that several noises share."""
+    if found.parameter == "noise":
+        return "noise_over_sensitivity" if len(found.targets) > 1 else found.targets[0][1]
+    return NAMES.get(found.parameter, found.parameter)
+
+
+def _values(found: Calibration) -> list[tuple[str, str, float]]:
+    """(mechanism, key, value) as it goes into the file."""
+    entries = {entry.name: entry for entry in found.pipeline.mechanisms}
+    return [(name, key, float(getattr(entries[name].spec, key, found.value) or found.value)) for name, key in found.targets]

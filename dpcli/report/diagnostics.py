@@ -23,4 +23,8 @@ def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
 
 def finding(d: Diagnostic) -> Finding:
     """A diagnostic as CI systems show it."""
-    return Finding(d.path, d.rule, d.severity, f"{d.key}: {d.message}" if d.key else d.message, d.line, d.column)
+    from dpcli.lint.catalogue import rule
+
+    return Finding(
+        d.path, d.rule, d.severity, f"{d.key}: {d.message}" if d.key else d.message, d.line, d.column, rule(d.rule).title
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dpcli.report.document import Document, Table, visible
 
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
@@ -30,6 +32,7 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
     )
 
     def show(table: Table) -> None:
+        table = _narrowed(table, width)
         grid = RichTable(box=box.SIMPLE_HEAD, title=visible(table.title), title_justify="left", title_style="bold", pad_edge=False)
         for i, column in enumerate(table.columns):
             longest = max([len(column), *(len(row[i]) for row in table.rows)])
@@ -56,3 +59,10 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
     for note in document.notes:
         console.print(Text(visible(note)))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _narrowed(table: Table, width: int) -> Table:
+    """Without the last column where there is no room for what is only a comment."""
+    if width >= 85 or table.columns[-1] != "theorem":
+        return table
+    return replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows))

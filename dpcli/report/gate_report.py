@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpcli.gate import EXIT_CODES, PRECEDENCE, Judged, worst
+from dpcli.gate_base import statement_of
 from dpcli.report import account_report
 from dpcli.report.diagnostics import diagnostic_data, finding
 from dpcli.report.document import Check, Document, Finding, Level, Table
@@ -57,7 +58,17 @@ def _data(file: Judged) -> dict[str, Any]:
         found = [diagnostic_data(d) for d in file.diagnostics]
         return {"pipeline": {"path": file.path}, **common, "result": None, "diagnostics": found}
     whole = account_report.data(file.account, file.diagnostics)
-    return {**{key: whole[key] for key in ("pipeline", "statement", "delta", "result", "budget", "diagnostics")}, **common}
+    pipeline = file.account.pipeline
+    form = {
+        "statement": statement_of(pipeline),
+        "budget_epsilon": pipeline.budget.epsilon if pipeline.budget else None,
+        "max_increase": pipeline.gate.max_increase,
+    }
+    return {
+        **{key: whole[key] for key in ("pipeline", "statement", "delta", "result", "budget", "diagnostics")},
+        **common,
+        "base_form": form,
+    }
 
 
 def _findings(file: Judged) -> list[Finding]:

@@ -1,0 +1,75 @@
+"""Tilted losses with a closed form: normal, finitely many atoms, or any CGF that is known at complex arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+    from dpcli.numerics.tilted import ComplexArray
+else:
+    np = lazy("numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class TiltedNormal:
+    """L ~ N(mean, variance) under the tilt."""
+
+    mean: float
+    variance: float
+
+    def centred(self, y: Array, log_error: float) -> ComplexArray:
+        """Exactly -variance y^2 / 2."""
+        return np.asarray(-0.5 * self.variance * y * y, dtype=complex)
+
+    def decay(self, y: float) -> float:
+        """Exact."""
+        return -0.5 * self.variance * y * y
+
+
+class TiltedAtoms:
+    """Finitely many outcomes; the characteristic function does not decay, so `decay` claims nothing."""
+
+    def __init__(self, log_weights: Array, losses: Array) -> None:
+        self._weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+        self.mean = float((self._weights * losses).sum())
+        self._losses = losses - self.mean
+        self.variance = float((self._weights * self._losses**2).sum())
+
+    def centred(self, y: Array, log_error: float) -> ComplexArray:
+        """log1p(E expm1), exact up to rounding."""
+        turn = np.outer(y, self._losses)
+        total = (-2.0 * np.sin(0.5 * turn) ** 2) @ self._weights + 1j * ((np.sin(turn) - turn) @ self._weights)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log1p(total))
+
+    def decay(self, y: float) -> float:
+        """0: the atoms may line up again at any y."""
+        return 0.0
+
+
+class TiltedCgf:
+    """A loss whose K is known at complex z; the decay is that of its absolutely continuous part at best, so nothing is claimed."""
+
+    def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float) -> None:
+        self._cgf, self._t = cgf, t
+        small = 1e-5 * min(t, 1.0)
+        ahead = complex(cgf(np.array([t + 1e-30j]))[0])
+        self.mean = ahead.imag / 1e-30
+        self.variance = max(-2.0 * (complex(cgf(np.array([t + 1j * small]))[0]) - ahead).real / small**2, 0.0)
+
+    def centred(self, y: Array, log_error: float) -> ComplexArray:
+        """K(t+iy) - K(t) - i y mean."""
+        z = np.asarray(self._t + 1j * y, dtype=np.complex128)
+        at = self._cgf(z)
+        return np.asarray(at - self._cgf(np.array([self._t + 0j]))[0] - 1j * y * self.mean)
+
+    def decay(self, y: float) -> float:
+        """0."""
+        return 0.0
