@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import mpmath as mp
 import numpy as np
@@ -31,7 +31,7 @@ def _excess(d: mp.mpf, p: mp.mpf) -> mp.mpf:
     return mp.expm1(p * mp.log1p(d)) - p * d
 
 
-@lru_cache(maxsize=None)
+@cache
 def sampled_gaussian_cgf(mu: float, rate: float, z: float, direction: str, records: int = 1) -> mp.mpf:
     """K(z) of Gaussian noise on a Poisson sample, for a group of `records`: remove is (mixture, N(0,1)), add the reverse."""
     with mp.workdps(DIGITS):
@@ -47,7 +47,7 @@ def sampled_gaussian_cgf(mu: float, rate: float, z: float, direction: str, recor
         return mp.log1p(_expect(lambda x: _excess(change(x), p), low, high))
 
 
-@lru_cache(maxsize=None)
+@cache
 def replaced_gaussian_cgf(mu: float, rate: float, z: float) -> mp.mpf:
     """K(z) of ((1-q) N(0) + q N(mu), (1-q) N(0) + q N(-mu))."""
     with mp.workdps(DIGITS):
@@ -57,9 +57,7 @@ def replaced_gaussian_cgf(mu: float, rate: float, z: float) -> mp.mpf:
             return 1 + q * mp.expm1(m * x - m * m / 2)
 
         reach = (float(p) + 1.0) * mu
-        return mp.log1p(
-            _expect(lambda x: mixture(-x) * _excess(mixture(x) / mixture(-x) - 1, p), -2.0 * mu - 14.0, reach + 14.0)
-        )
+        return mp.log1p(_expect(lambda x: mixture(-x) * _excess(mixture(x) / mixture(-x) - 1, p), -2.0 * mu - 14.0, reach + 14.0))
 
 
 def laplace_cgf(epsilon: float, z: float) -> mp.mpf:
@@ -92,9 +90,9 @@ def discrete_gaussian_pair(sigma: float, sensitivity: int) -> tuple[list[mp.mpf]
     """Discrete Gaussians centred at `sensitivity` and at 0, on all integers that matter at thirty digits."""
     with mp.workdps(DIGITS):
         reach = math.ceil(14 * sigma) + 4
-        norm = mp.fsum(mp.exp(-mp.mpf(x) ** 2 / (2 * mp.mpf(sigma) ** 2)) for x in range(-reach, reach + 1))
+        norm = mp.fsum(mp.exp(-(mp.mpf(x) ** 2) / (2 * mp.mpf(sigma) ** 2)) for x in range(-reach, reach + 1))
         window = range(-reach, sensitivity + reach + 1)
-        p, q = ([mp.exp(-mp.mpf(x - c) ** 2 / (2 * mp.mpf(sigma) ** 2)) / norm for x in window] for c in (sensitivity, 0))
+        p, q = ([mp.exp(-(mp.mpf(x - c) ** 2) / (2 * mp.mpf(sigma) ** 2)) / norm for x in window] for c in (sensitivity, 0))
         return p, q
 
 
@@ -173,7 +171,7 @@ def decreasing_root(f: Callable[[float], float], target: float, high: float) -> 
     low = 0.0
     if f(low) <= target:
         return 0.0
-    for _ in range(90):
+    for _ in range(55):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if f(middle) > target else (low, middle)
     return high
@@ -188,9 +186,17 @@ def binomial_delta(epsilon: float, count: int, at: float) -> mp.mpf:
         return mp.fsum(mass * -mp.expm1(mp.mpf(at) - loss) for mass, loss in terms if loss > at)
 
 
+def renyi_curve(p: Array, q: Array, orders: Array) -> Array:
+    """D_a(p || q) of two finite distributions with full support, at each order."""
+    terms = np.log(p)[None, :] + (orders[:, None] - 1.0) * (np.log(p) - np.log(q))[None, :]
+    top = terms.max(axis=1)
+    curve: Array = (top + np.log(np.exp(terms - top[:, None]).sum(axis=1))) / (orders - 1.0)
+    return curve
+
+
 def renyi(p: Array, q: Array, order: float) -> float:
-    """D_a(p || q) of two finite distributions with full support."""
-    return float(np.log(np.sum(p * (p / q) ** (order - 1.0))) / (order - 1.0))
+    """`renyi_curve` at one order."""
+    return float(renyi_curve(p, q, np.array([order]))[0])
 
 
 def hockey_stick(p: Array, q: Array, epsilon: float) -> float:
@@ -215,4 +221,5 @@ class FinitePairs(Mechanism):
         return decreasing_root(lambda e: max(hockey_stick(p, q, e) for p, q in self._all()), delta, pure) * (1.0 + 1e-12)
 
     def rdp(self, orders: Array) -> Array:
-        return np.array([max(renyi(p, q, a) for p, q in self._all()) for a in orders.tolist()]) * (1.0 + 1e-13)
+        curves: Array = np.array([renyi_curve(p, q, orders) for p, q in self._all()])
+        return curves.max(axis=0) * (1.0 + 1e-13)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import ceil
 
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
 from dpcli.mechanisms.base import Adjacency
-from dpcli.mechanisms.sampling import FixedSize, OncePerEpoch, Poisson, Runs
+from dpcli.mechanisms.sampling import FixedSize, OncePerEpoch, Poisson
 from dpcli.pipeline.model import Entry, Pipeline
 
 
@@ -37,7 +38,7 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[Finding]:
             continue
         rate = _epoch_share(entry, pipeline.privacy.dataset_size)
         if rate != 0 and (Fraction(repr(entry.epochs)) / (rate or 1)).denominator != 1:
-            steps = Runs(None, entry.epochs, pipeline.privacy.dataset_size).steps_at(rate)
+            steps = ceil(Fraction(repr(entry.epochs)) / (rate or 1))
             unit = "steps" if rate else "passes"
             message = f"{entry.epochs:.12g} epochs are no whole number of {unit}: rounded up to {steps} {unit}"
             yield Finding((*path, "epochs"), message)

@@ -31,7 +31,7 @@ def amplify(inner: Mechanism, rate: float, delta: float) -> float:
         return 0.0
     epsilon = inner.approx_dp(min(delta / rate * (1.0 - 1e-15), 1.0))
     if epsilon > 600.0:
-        return log_add(math.log1p(-rate) if rate < 1.0 else -math.inf, epsilon + math.log(rate)) * (1.0 + 1e-15)
+        return log_add(math.log1p(-rate) if rate < 1.0 else -math.inf, epsilon + math.log(rate)) + 4e-16 * epsilon
     return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15)
 
 

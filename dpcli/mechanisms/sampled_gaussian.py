@@ -46,10 +46,9 @@ def log_mixture(x: Array, mu: float, rate: float, records: int) -> Array:
     """log m(x), m = sum_j Binomial(records, rate)[j] N(j mu, 1) / N(0, 1)."""
     if records == 1:
         u = mu * x - 0.5 * mu * mu
-        # log1p(q expm1(u)) keeps q = 1e-12 exact; for large u the sum is q e^u.
-        return np.where(
-            u < 30.0, np.log1p(rate * np.expm1(np.minimum(u, 30.0))), np.logaddexp(math.log1p(-rate), math.log(rate) + u)
-        )
+        far = (u > 30.0) | ((u < 0.0) & (rate > 0.5))  # where 1 + q expm1(u) would overflow, or cancel
+        direct = np.logaddexp(math.log1p(-rate), math.log(rate) + u)
+        return np.where(far, direct, np.log1p(rate * np.expm1(np.where(far, 0.0, u))))
     terms = [w + j * mu * x - 0.5 * (j * mu) ** 2 for j, w in enumerate(log_binomial(records, rate))]
     return np.asarray(np.logaddexp.reduce(np.array(terms), axis=0))
 

@@ -85,6 +85,18 @@ def power_moment(
     Returns:
         Upper bounds, at most about 1e-12 relative above the exact value except where the fallback serves.
     """
+    with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite, which is on the private side
+        return _power_moment(exponents, log_ratio, log_weight, window, slope, fallback)
+
+
+def _power_moment(
+    exponents: Array,
+    log_ratio: Callable[[Array], Array],
+    log_weight: Callable[[Array], Array],
+    window: Callable[[float], tuple[float, float]],
+    slope: float,
+    fallback: Callable[[Array], Array],
+) -> Array:
     result = np.empty(len(exponents))
     sizes = np.abs(exponents)
     spans = [(*window(float(p)), step_size(float(p), slope)) for p in sizes]

@@ -22,11 +22,16 @@ YARDSTICK = [sys.executable, "-c", "import click, numpy"]
 
 def heterogeneous(count: int = 1000) -> str:
     """A file of `count` mechanisms, no two alike: half sampled Gaussians, the rest Gaussian, Laplace and stated epsilons."""
-    head = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\ndataset_size = 1_000_000\ndelta = 1e-8\nreleases = "outputs"\n'
+    privacy = 'unit = "example"\nadjacency = "add-remove"\ndataset_size = 1_000_000\ndelta = 1e-8\nreleases = "outputs"\n'
+    head = f"format = 1\n[privacy]\n{privacy}"
     kinds = (
-        lambda i: f'type = "gaussian"\nnoise_multiplier = {2 + i / 500}\nsampling = {{ scheme = "poisson", rate = {0.001 + i * 1e-6} }}',
+        lambda i: (
+            f'type = "gaussian"\nnoise_multiplier = {2 + i / 500}\nsampling = {{ scheme = "poisson", rate = {0.001 + i * 1e-6} }}'
+        ),
         lambda i: f'type = "gaussian"\nnoise_multiplier = {50 + i}',
-        lambda i: f'type = "gaussian"\nnoise_multiplier = {1 + i / 300}\nsampling = {{ scheme = "poisson", rate = {0.002 + i * 1e-6} }}',
+        lambda i: (
+            f'type = "gaussian"\nnoise_multiplier = {1 + i / 300}\nsampling = {{ scheme = "poisson", rate = {0.002 + i * 1e-6} }}'
+        ),
         lambda i: f'type = "laplace"\nnoise_multiplier = {100 + i}',
     )
     return head + "".join(f'[[mechanism]]\nname = "m{i}"\n{kinds[i % 4](i)}\n' for i in range(count))

@@ -16,7 +16,9 @@ from tests import oracles
 
 
 def converted(name: str, order: float, rdp: float, delta: float) -> float:
-    return float({"balle": balle, "classic": classic, "optimal": optimal}[name](np.array([order]), np.array([rdp]), math.log(delta))[0])
+    return float(
+        {"balle": balle, "classic": classic, "optimal": optimal}[name](np.array([order]), np.array([rdp]), math.log(delta))[0]
+    )
 
 
 def worst_delta(order: float, rdp: float, epsilon: float) -> float:
@@ -47,7 +49,15 @@ def worst_delta(order: float, rdp: float, epsilon: float) -> float:
     return max(gap(0.5 * (low + high)), 0.0)
 
 
-CASES = [(1.5, 0.3, 1e-3), (2.0, 1.0, 1e-5), (3.0, 0.01, 1e-4), (8.12, 1.2, 1e-5), (32.0, 1.1, 1e-5), (1.05, 0.5, 1e-2), (64.0, 0.2, 1e-9)]
+CASES = [
+    (1.5, 0.3, 1e-3),
+    (2.0, 1.0, 1e-5),
+    (3.0, 0.01, 1e-4),
+    (8.12, 1.2, 1e-5),
+    (32.0, 1.1, 1e-5),
+    (1.05, 0.5, 1e-2),
+    (64.0, 0.2, 1e-9),
+]
 
 
 @pytest.mark.parametrize(("order", "rdp", "delta"), CASES)
@@ -72,6 +82,17 @@ def test_order_of_the_conversions(log10_z: float, log10_rdp: float, log10_delta:
     if order * delta < 0.5:  # beyond, the worst pair sits on the boundary p = 1, which the stationary search only approaches
         assert best == math.inf or best <= better * (1.0 + 1e-9) + 1e-9  # its own upward rounding
     assert not math.isnan(best)
+
+
+@pytest.mark.parametrize("name", ["balle", "classic"])
+def test_an_infinite_divergence_gives_no_epsilon(name: str) -> None:
+    assert converted(name, 2.0, math.inf, 1e-5) == math.inf
+
+
+@pytest.mark.parametrize("rdp", [math.inf, math.nan, 3e6])
+def test_joint_range_of_large_divergences(rdp: float) -> None:
+    """A mechanism of pure epsilon 3 million has D_2 <= 3 million and needs nearly all of it."""
+    assert converted("optimal", 2.0, rdp, 1e-5) > 2.9e6
 
 
 @given(st.integers(2, 5), st.floats(1.1, 30.0), st.floats(-8.0, -0.7), st.randoms(use_true_random=False))

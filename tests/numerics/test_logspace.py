@@ -51,7 +51,7 @@ def test_log_ndtr(x: float) -> None:
     with mp.workdps(60):
         v = mp.mpf(x)
         exact = mp.log1p(-mp.erfc(v / mp.sqrt(2)) / 2) if v > 0 else mp.log(mp.erfc(-v / mp.sqrt(2)) / 2)
-    assert close(log_ndtr(x), exact, rtol=1e-13, atol=1e-300)  # erfc carries the rounding of x times x^2
+    assert close(log_ndtr(x), exact, rtol=1e-15 * (2.0 + min(x * x, 1e3)), atol=1e-300)  # erfc magnifies the rounding of x by x^2
 
 
 def test_edges() -> None:

@@ -42,7 +42,7 @@ def check(epsilons: list[float], delta: float, tolerance: float) -> None:
     found = two_point_epsilon(tuple(sorted(sizes.items())), delta)
     worst = math.fsum(epsilons)
     exact = oracles.decreasing_root(lambda at: oracles.two_point_delta(epsilons, at), delta, worst)
-    assert exact * (1.0 - 1e-9) <= found <= min(exact * (1.0 + tolerance) + 1e-3 * tolerance * max(epsilons), worst)
+    assert exact * (1.0 - 1e-9) <= found <= min(exact * (1.0 + tolerance) + 1e-3 * tolerance * max(epsilons), worst * (1.0 + 1e-14))
 
 
 @pytest.mark.parametrize("delta", [1e-6, 1e-12])
@@ -65,14 +65,16 @@ def test_random_steps_never_fall_below_the_subsets(epsilons: list[float], log10_
     check(epsilons, 10.0**log10_delta, 10.0)
 
 
-@pytest.mark.xfail(reason="the tilt minimises Chernoff's bound, which runs off to infinity for few steps and large delta", strict=True)
+@pytest.mark.xfail(
+    reason="the tilt minimises Chernoff's bound, which runs off to infinity for few steps and large delta", strict=True
+)
 @pytest.mark.parametrize("epsilons", [[1.0, 2.0], [10.0, 8.0, 0.3, 0.3], [1.0, 1.0, 1.0, 2.0, 2.0, 0.5]])
 def test_few_steps_at_a_large_delta(epsilons: list[float]) -> None:
     check(epsilons, 0.1, 0.01)
 
 
 def test_edges() -> None:
-    assert two_point_epsilon(((0.5, 4),), 0.0) == 2.0
+    assert 2.0 <= two_point_epsilon(((0.5, 4),), 0.0) <= 2.0 + 1e-15
     assert two_point_epsilon((), 1e-5) == 0.0
     assert two_point_epsilon(((1.0, 1),), 0.999) == 0.0
     assert two_point_epsilon(((0.5, 4), (1.0, 2)), 1e-300) <= 4.0

@@ -1,0 +1,118 @@
+"""Reference values of public libraries (vectors/accounting.json): each case says which relation ours must have to it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcli.accounting import account
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.resolve import resolve
+from tests.strategies import entry, pipeline
+
+Case = dict[str, Any]
+CASES: list[Case] = json.loads((Path(__file__).parent.parent / "vectors" / "accounting.json").read_text("utf-8"))["cases"]
+SEVEN_DECIMALS = 1e-7
+
+
+def subject(case: Case) -> Pipeline:
+    entries = [
+        entry(
+            m["type"],
+            steps=m.get("steps", 1),
+            rate=m.get("rate"),
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in m["keys"].items()},
+        )
+        for m in case["mechanisms"]
+    ]
+    return pipeline(*entries, adjacency=case["adjacency"])
+
+
+def epsilon(case: Case, delta: float) -> float:
+    """Of one mechanism its own exact curve, which the composition theorems need not reach; else the headline."""
+    charges = resolve(subject(case))
+    if "accountants" not in case and len(charges) == charges[0].count == 1:
+        return charges[0].mechanism.approx_dp(delta)
+    return account(subject(case), case.get("accountants"), delta).upper
+
+
+def epsilon_equal(case: Case) -> None:
+    assert epsilon(case, case["delta"]) == pytest.approx(case.get("epsilon", case["expected"]), rel=case["rtol"])
+
+
+def epsilon_at_least(case: Case) -> None:
+    assert epsilon(case, case["delta"]) >= case.get("epsilon", case["expected"]) * (1.0 - case["rtol"])
+
+
+def epsilon_at_most(case: Case) -> None:
+    """And not far below: `slack`, where given, is how far the peer's coarse orders are above ours."""
+    found, target = epsilon(case, case["delta"]), case.get("epsilon", case["expected"])
+    assert target * (1.0 - case.get("slack", 0.1)) <= found <= target * (1.0 + case["rtol"])
+
+
+def delta_equal(case: Case) -> None:
+    """Ours is epsilon at delta: it must be at most the case's epsilon a little above its delta, and at least it a little below."""
+    expected = case["expected"]
+    margin = case["rtol"] * expected if "rtol" in case else SEVEN_DECIMALS
+    assert epsilon(case, expected + margin) <= case["epsilon"] * (1.0 + 1e-9)
+    if expected > margin:
+        assert epsilon(case, expected - margin) >= case["epsilon"] * (1.0 - 1e-9)
+
+
+def delta_at_least(case: Case) -> None:
+    expected = case["expected"]
+    margin = case["rtol"] * expected if "rtol" in case else SEVEN_DECIMALS
+    if expected > margin:
+        assert epsilon(case, expected - margin) >= case["epsilon"] * (1.0 - 1e-9)
+
+
+def rdp(case: Case) -> float:
+    orders = np.array([case["order"]])
+    return math.fsum(charge.count * float(charge.mechanism.rdp(orders)[0]) for charge in resolve(subject(case)))
+
+
+def rdp_equal(case: Case) -> None:
+    assert rdp(case) == pytest.approx(case["expected"], rel=case["rtol"])
+
+
+def rdp_at_most(case: Case) -> None:
+    assert 0.9 * case["expected"] <= rdp(case) <= case["expected"] * (1.0 + case["rtol"])
+
+
+def kov(case: Case) -> None:
+    """The peer knows only multiples of epsilon; ours may lie between two of them."""
+    if case["expected"] is None:
+        assert account(subject(case), ["optimal"], case["total_delta"]).upper == math.inf
+        return
+    single = case["mechanisms"][0]["keys"]["epsilon"]
+    found = account(subject(case), ["optimal"], case["total_delta"]).upper
+    assert case["expected"] - 2.0 * single < found <= case["expected"] * (1.0 + 1e-9)
+
+
+CHECKS: dict[str, Callable[[Case], None]] = {
+    "epsilon-equal": epsilon_equal,
+    "epsilon-at-least": epsilon_at_least,
+    "epsilon-at-most": epsilon_at_most,
+    "delta-equal": delta_equal,
+    "delta-at-least": delta_at_least,
+    "rdp-equal": rdp_equal,
+    "rdp-at-most": rdp_at_most,
+    "kov": kov,
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["id"]))
+def test_reference_value(case: Case) -> None:
+    CHECKS[case["check"]](case)
+
+
+def test_cases_are_there() -> None:
+    assert len(CASES) > 90 and len({case["id"] for case in CASES}) == len(CASES)
+    assert {case["check"] for case in CASES} == set(CHECKS)
+    assert all(case["source"] and case["why"] for case in CASES)

@@ -1,0 +1,87 @@
+"""rho of every mechanism: K(z) <= rho z (z + 1) everywhere, and tight where its docstring says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.composed import Composed
+from dpcli.mechanisms.discrete_gaussian import DiscreteGaussian
+from dpcli.mechanisms.discrete_laplace import DiscreteLaplace
+from dpcli.mechanisms.exponential import BoundedRange
+from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.given import Approx
+from dpcli.mechanisms.group import Group
+from dpcli.mechanisms.laplace import Laplace
+from dpcli.mechanisms.parallel import Parallel
+from dpcli.mechanisms.poisson import PoissonReplaced, PoissonSampled
+from dpcli.mechanisms.randomized_response import RandomizedResponse
+from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.two_point import Pure
+from tests.oracles import Array
+
+Z: Array = np.geomspace(1e-3, 1e5, 300)
+
+MECHANISMS: list[Mechanism] = [
+    *(Pure(e) for e in (1e-3, 0.5, 3.0, 12.0, 500.0)),
+    *(Laplace(e) for e in (1e-4, 2e-3, 0.5, 3.0, 50.0)),
+    *(BoundedRange(e) for e in (1e-3, 0.5, 3.0, 7.9, 8.1, 40.0)),
+    RandomizedResponse(1.0, 2),
+    RandomizedResponse(3.0, 20),
+    DiscreteLaplace(1.0, 1),
+    DiscreteLaplace(3.0, 4),
+    DiscreteGaussian(0.4, 1),
+    DiscreteGaussian(2.0, 3),
+    Gaussian(0.9),
+    Composed(((Laplace(0.5), 3), (Gaussian(0.2), 2))),
+    Parallel((Composed(((Laplace(0.5), 3),)), Composed(((Gaussian(0.2), 2),)))),
+    Group(Pure(0.3), 3),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+def test_rho_bounds_the_whole_curve(mechanism: Mechanism) -> None:
+    assert (mechanism.rdp(1.0 + Z) <= mechanism.zcdp() * (1.0 + Z) * (1.0 + 1e-7)).all()  # upward slack at tiny epsilon
+
+
+@pytest.mark.parametrize("mechanism", [Pure(0.5), Pure(3.0), Laplace(0.5), Laplace(3.0), Laplace(2e-3)], ids=repr)
+def test_rho_is_tight_at_order_one(mechanism: Mechanism) -> None:
+    """These docstrings claim the smallest rho: it is reached as the order falls to 1, where D_1 is the mean loss."""
+    z = np.array([1e-6])
+    assert mechanism.rdp(1.0 + z)[0] >= mechanism.zcdp() * (1.0 - 1e-5)
+
+
+def test_rho_of_a_gaussian_is_exact() -> None:
+    assert Gaussian(0.6).zcdp() == pytest.approx(0.18, rel=1e-15)
+    assert DiscreteGaussian(2.0, 3).zcdp() == pytest.approx(9.0 / 8.0, rel=1e-15)
+
+
+def test_rho_of_sums_and_groups() -> None:
+    assert Composed(((Pure(0.5), 3), (Gaussian(0.2), 2))).zcdp() == pytest.approx(3 * Pure(0.5).zcdp() + 0.04, rel=1e-14)
+    assert Group(Gaussian(0.2), 3).zcdp() == pytest.approx(9 * 0.02, rel=1e-14)
+
+
+@given(st.floats(1e-3, 30.0))
+def test_bounded_range_is_never_dearer_than_pure(epsilon: float) -> None:
+    assert BoundedRange(epsilon).zcdp() <= Pure(epsilon).zcdp()
+    assert (BoundedRange(epsilon).rdp(1.0 + Z) <= Pure(epsilon).rdp(1.0 + Z) * (1.0 + 1e-9)).all()
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [SampledGaussian(1.0, 0.1), SampledGaussianReplaced(1.0, 0.1), PoissonSampled(Pure(1.0), 0.1), PoissonReplaced(Pure(1.0), 0.1)],
+    ids=repr,
+)
+def test_sampling_claims_no_rho(mechanism: Mechanism) -> None:
+    with pytest.raises(NotRepresentable, match="sampling does not lower rho"):
+        mechanism.zcdp()
+
+
+def test_a_stated_delta_has_no_renyi_form() -> None:
+    for view in (Approx(1.0, 1e-6).zcdp, lambda: Approx(1.0, 1e-6).rdp(np.array([2.0]))):
+        with pytest.raises(NotRepresentable, match="may reveal everything"):
+            view()

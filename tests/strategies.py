@@ -1,0 +1,67 @@
+"""Pipelines as values: builders for tests that name their numbers, and hypothesis strategies for those that do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from dpcli.mechanisms.base import Adjacency, Spec
+from dpcli.mechanisms.sampling import FixedSize, Poisson, Scheme
+from dpcli.pipeline.model import Entry, Pipeline, Privacy
+from dpcli.registry import MECHANISMS, load
+
+
+def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None, scheme: str = "poisson", **keys: Any) -> Entry:
+    """One entry; `keys` are the type's own. rate: of Poisson or fixed-size sampling."""
+    spec: Spec = load(MECHANISMS[kind])(**keys)
+    sampling: Scheme | None = None
+    if rate is not None:
+        sampling = Poisson(scheme, rate) if scheme == "poisson" else FixedSize(scheme, rate)
+    return Entry(name, kind, spec, steps=steps, sampling=sampling)
+
+
+def pipeline(*entries: Entry, adjacency: str = "add-remove", delta: float | None = 1e-5, **privacy: Any) -> Pipeline:
+    """A pipeline of these entries, renamed so that names are unique."""
+    named = tuple(Entry(f"{i}", e.type, e.spec, e.steps, e.epochs, e.sampling, e.partition) for i, e in enumerate(entries))
+    return Pipeline(Privacy(Adjacency(adjacency), delta=delta, **privacy), named)
+
+
+def dp_sgd(noise: float, rate: float | None, steps: int, delta: float = 1e-5, adjacency: str = "add-remove") -> Pipeline:
+    """What DP-SGD costs: `steps` Poisson-sampled Gaussians (unsampled where `rate` is None)."""
+    return pipeline(entry("gaussian", steps=steps, rate=rate, noise_multiplier=noise), adjacency=adjacency, delta=delta)
+
+
+def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:
+    """Numbers from 10^low to 10^high."""
+    return st.floats(low, high).map(lambda x: float(f"{10.0**x:.6g}"))
+
+
+counts = st.sampled_from([1, 1, 2, 3, 10, 100])
+deltas = log_uniform(-12.0, -1.0)
+rates = st.one_of(st.none(), log_uniform(-4.0, -0.05))
+
+noisy = st.one_of(
+    st.builds(lambda nm, n, q: entry("gaussian", steps=n, rate=q, noise_multiplier=nm), log_uniform(-0.3, 1.5), counts, rates),
+    st.builds(lambda nm, n, q: entry("laplace", steps=n, rate=q, noise_multiplier=nm), log_uniform(-0.3, 2.0), counts, rates),
+)
+stated = st.one_of(
+    st.builds(lambda e, n, q: entry("pure-dp", steps=n, rate=q, epsilon=e), log_uniform(-3.0, 0.5), counts, rates),
+    st.builds(
+        lambda e, d, n: entry("approx-dp", steps=n, epsilon=e, delta=d), log_uniform(-3.0, 0.5), log_uniform(-12.0, -7.0), counts
+    ),
+    st.builds(lambda e, n: entry("exponential", steps=n, epsilon=e), log_uniform(-3.0, 0.5), counts),
+    st.builds(lambda r, n: entry("zcdp", steps=n, rho=r), log_uniform(-4.0, 0.0), counts),
+    st.builds(lambda s, n: entry("discrete-laplace", steps=n, scale=s, sensitivity=2), log_uniform(0.0, 2.0), counts),
+    st.builds(lambda s, n: entry("discrete-gaussian", steps=n, sigma=s, sensitivity=1), log_uniform(-0.3, 2.0), counts),
+    st.builds(
+        lambda v, n: entry("rdp", steps=n, orders=(2.0, 4.0, 16.0), values=(v, 2 * v, 8 * v)), log_uniform(-4.0, 0.0), counts
+    ),
+)
+entries = st.one_of(noisy, stated)
+
+
+@st.composite
+def pipelines(draw: st.DrawFn, entries: st.SearchStrategy[Entry] = entries, most: int = 3) -> Pipeline:
+    """Add-remove pipelines of one to `most` entries."""
+    return pipeline(*draw(st.lists(entries, min_size=1, max_size=most)), delta=draw(deltas))
