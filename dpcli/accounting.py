@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import Charge, resolve
 from dpcli.registry import ACCOUNTANTS, load
@@ -109,6 +109,7 @@ def account(
     profiles = [_profile(accountant, steps, pipeline.privacy.adaptive) for accountant in chosen]
     rows = tuple(_named(_row(a, p, quantity, at), charges, at) for a, p in zip(chosen, profiles, strict=True))
     winner = _smallest(rows)
+    _cross_check(rows)
     lowers = [row.bound.lower for row in rows if row.bound is not None and row.bound.lower is not None and row.accountant.sound]
     lower = max(lowers, default=None)
     profile = profiles[rows.index(winner)] if winner is not None else None
@@ -194,6 +195,16 @@ def _named(row: Row, charges: tuple[Charge, ...], at: float) -> Row:
     if not names or len(names) == len(charges):
         return row
     return replace(row, reason=f"{row.reason} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")
+
+
+def _cross_check(rows: tuple[Row, ...]) -> None:
+    """Accountants check each other: a certified lower bound above somebody's upper bound is a bug, and no number."""
+    sound = [row for row in rows if row.accountant.sound and row.bound is not None]
+    for low in sound:
+        for high in sound:
+            if low.bound is not None and low.bound.lower is not None and low.bound.lower > high.upper * (1.0 + 1e-9) + 1e-300:
+                names = f"{low.accountant.name} (at least {low.bound.lower!r}) and {high.accountant.name} (at most {high.upper!r})"
+                raise InternalError(f"accountants contradict each other: {names}: this is a bug in dpcli, and no number")
 
 
 def _smallest(rows: tuple[Row, ...]) -> Row | None:

@@ -46,6 +46,7 @@ ACCOUNTANTS: dict[str, str] = {
     "rdp": "dpcli.accountants.rdp:ACCOUNTANT",
     "rdp-optimal": "dpcli.accountants.rdp_optimal:ACCOUNTANT",
     "analytic": "dpcli.accountants.analytic:ACCOUNTANT",
+    "exact": "dpcli.accountants.exact:ACCOUNTANT",
 }
 
 FORMATS: dict[str, str] = {

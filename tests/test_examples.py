@@ -18,11 +18,11 @@ EXPECTED = {
     "survey-count.toml": (0.5, 0.5),
     "average-salary.toml": (1.0, 1.0),
     "ten-thousand-steps.toml": (2.5, 2.6),
-    "mnist.toml": (2.38168972616, 2.5967),
-    "gpt2-lora.toml": (2.0398365142, 3.56),  # exact at the larger delta 1e-6; the bound is asked for at 1e-7
+    "mnist.toml": (2.3816897261, 2.3816897263),
+    "gpt2-lora.toml": (2.633, 2.634),  # a grid of another library: 2.634
     "analytics.toml": (3.0, 4.3281),
-    "user-level.toml": (1.0, 1.6733),
-    "gate.toml": (1.0, 2.6465),
+    "user-level.toml": (0.845, 0.847),  # a grid of another library: 0.846,
+    "gate.toml": (1.0, 1.7269),
 }
 
 

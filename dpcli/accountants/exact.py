@@ -15,6 +15,7 @@ from dpcli.registry import lazy
 
 np = lazy("numpy")
 
+MAX_PARTS = 48
 MAX_LOG_DELTA = math.log(0.5)
 
 
@@ -36,12 +37,13 @@ class ExactProfile(PrivacyProfile):
         ends = []
         for losses in directions(merged(self.steps)):
             contour = contour_of(losses, math.log(delta))
-            low, high = solve(contour, math.log(delta))
+            with np.errstate(all="ignore"):
+                low, high = solve(contour, math.log(delta))
             ends.append((max(low, 0.0), max(high, 0.0), contour.t))
         lower, (_, upper, tilt) = max(low for low, _, _ in ends), max(ends, key=lambda end: end[1])
-        if math.isinf(upper):
+        if not math.isfinite(upper) or not lower <= upper:
             raise NotRepresentable("its certificate is too wide at this delta")
-        return min(lower, upper), upper, tilt
+        return lower, upper, tilt
 
     def delta(self, epsilon: float) -> Bound:
         lower, upper = 0.0, 0.0
@@ -65,7 +67,10 @@ def parts_of(mechanism: Mechanism, count: int) -> Steps:
 
 def directions(steps: Steps) -> tuple[Losses, ...]:
     """The composition's losses, once per direction of the neighbouring relation."""
-    sides = [(part.losses(), n) for mechanism, count in steps for part, n in parts_of(mechanism, count)]
+    parts = merged(tuple(part for mechanism, count in steps for part in parts_of(mechanism, count)))
+    if len(parts) > MAX_PARTS:
+        raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long")
+    sides = [(part.losses(), n) for part, n in parts]
     number = max(len(losses) for losses, _ in sides)
     return tuple(tuple((losses[min(side, len(losses) - 1)], n) for losses, n in sides) for side in range(number))
 
@@ -73,20 +78,25 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
 @lru_cache(maxsize=32)
 def contour_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> Contour:
     """A contour for one direction. Raises NotRepresentable where the characteristic function does not decay."""
-    found = build(losses, log_delta)
+    with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in the certificate, which is then refused
+        found = build(losses, log_delta)
     if found is None:
-        raise NotRepresentable("the characteristic function of the loss decays too slowly to certify (atoms, or a single step)")
+        raise NotRepresentable("the characteristic function of the loss decays too slowly to certify (atoms, or very few steps)")
     return found
 
 
 def delta_on(losses: Losses, epsilon: float) -> tuple[float, float]:
-    """Bounds on delta(epsilon): a contour is placed by Chernoff's bound of delta, which is within a few nats of it."""
+    """Bounds on delta(epsilon): Chernoff's says where to place the contour, and serves where there is none."""
     z = np.geomspace(1e-3, 1e6, 181)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         exponents = total_cgf(losses, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z)
-    chernoff = float(np.nanmin(exponents))
-    low, high = contour_of(tuple(losses), min(chernoff - 2.0, MAX_LOG_DELTA)).log_delta(epsilon)
-    return math.exp(low), math.exp(min(high, 0.0)) if high > -math.inf else math.ulp(0.0)
+        chernoff = float(np.nanmin(exponents))
+        try:
+            low, high = contour_of(tuple(losses), min(chernoff - 2.0, MAX_LOG_DELTA)).log_delta(epsilon)
+        except NotRepresentable:
+            low, high = -math.inf, chernoff
+    high = chernoff if math.isnan(high) else min(high, chernoff)
+    return 0.0 if math.isnan(low) else math.exp(low), max(math.exp(min(high, 0.0)), math.ulp(0.0))
 
 
 ACCOUNTANT = Accountant(

@@ -96,7 +96,10 @@ def test_a_larger_rate_never_costs_less(noise: float, rate: float, factor: float
 def test_sampling_never_costs_more_than_none(subject: Pipeline) -> None:
     sampled, whole = uppers(account(subject)), uppers(account(unsampled(subject)))
     for name in sampled:
-        assert sampled[name] <= whole[name] * (1.0 + SEARCH) or whole[name] == math.inf or name in ("zcdp", "analytic"), name
+        silent = name in ("zcdp", "analytic") or (
+            name == "exact" and sampled[name] == math.inf
+        )  # it says nothing of a sampled step
+        assert silent or sampled[name] <= whole[name] * (1.0 + SEARCH) or whole[name] == math.inf, name
 
 
 @given(pipelines(most=2), entries)

@@ -154,6 +154,14 @@ def test_pure_steps_against_the_full_binomial(count: int, e0: float, delta: floa
     assert {row.accountant.name: row.upper for row in result.rows}["optimal"] == pytest.approx(exact, rel=1e-8)
 
 
+def test_equal_epsilons_of_different_mechanisms_add_up() -> None:
+    """Laplace noise of e0 = 0.5 and a stated pure 0.5 are one kind of step to optimal composition."""
+    mixed = pipeline(entry("laplace", steps=12, noise_multiplier=2.0), entry("pure-dp", steps=8, epsilon=0.5))
+    assert epsilon("optimal", mixed, 1e-4) == pytest.approx(
+        epsilon("optimal", pipeline(entry("pure-dp", steps=20, epsilon=0.5)), 1e-4)
+    )
+
+
 @pytest.mark.parametrize("delta", [0.02, 1e-4])
 def test_mixed_stated_guarantees_against_enumeration(delta: float) -> None:
     """Murtagh-Vadhan: deltas first, then every subset of the epsilons."""

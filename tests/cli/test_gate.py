@@ -37,7 +37,7 @@ def test_pull_request_that_raises_steps(repository: Path) -> None:
     conditions = {c["name"]: c for c in found["files"][0]["conditions"]}
     assert conditions["increase"]["verdict"] == "fail"
     assert conditions["budget"]["verdict"] == "pass"
-    file.write_text(GATE.replace("steps = 5_000", "steps = 30_000"))
+    file.write_text(GATE.replace("steps = 5_000", "steps = 200_000"))
     shown = dpcli("gate", str(file), "--base-ref", "main", "-f", "github").out
     assert "::error file=" in shown
     assert ",line=13," in shown  # the [budget] header
@@ -61,10 +61,10 @@ def test_baseline_is_what_gate_wrote(tmp_path: Path) -> None:
     ("arguments", "code"),
     [
         (("examples/gate.toml",), 0),
-        (("examples/gate.toml", "--max-epsilon", "2"), 1),
+        (("examples/gate.toml", "--max-epsilon", "1.7"), 1),
         (("examples/mnist.toml",), 2),
-        (("examples/mnist.toml", "--max-epsilon", "2.5966"), 1),
-        (("examples/mnist.toml", "--max-epsilon", "2.5967"), 0),
+        (("examples/mnist.toml", "--max-epsilon", "2.3816"), 1),
+        (("examples/mnist.toml", "--max-epsilon", "2.3817"), 0),
         (("examples/gate.toml", "missing.toml"), 2),
         (("examples/gate.toml", "--max-epsilon", "2", "tests/vectors/readme.toml"), 2),
         (("examples/gate.toml", "--max-epsilon", "nan"), 2),
@@ -102,7 +102,7 @@ def test_junit_counts_what_failed() -> None:
 
 
 def test_sarif_names_file_line_and_rule() -> None:
-    found = json.loads(dpcli("gate", "examples/gate.toml", "--max-epsilon", "2", "-f", "sarif").out)
+    found = json.loads(dpcli("gate", "examples/gate.toml", "--max-epsilon", "1.7", "-f", "sarif").out)
     assert found["version"] == "2.1.0"
     (result,) = found["runs"][0]["results"]
     assert result["ruleId"] == "gate/budget"

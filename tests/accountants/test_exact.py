@@ -1,0 +1,166 @@
+"""The contour accountant: reference values to ten digits, closed forms, and both ends of its certificate."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.accountants.base import Steps
+from dpcli.accountants.exact import ExactProfile
+from dpcli.accounting import account
+from dpcli.errors import InternalError, NotRepresentable
+from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours
+from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
+from dpcli.mechanisms.laplace import Laplace
+from dpcli.mechanisms.randomized_response import RandomizedResponse
+from dpcli.mechanisms.two_point import Pure
+from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
+from tests import oracles
+
+ADD_REMOVE, REPLACE_ONE = Neighbours(Adjacency.ADD_REMOVE), Neighbours(Adjacency.REPLACE_ONE)
+
+
+def sampled(rate: float, noise: float, neighbours: Neighbours = ADD_REMOVE) -> Mechanism:
+    return GaussianSpec(noise_multiplier=noise).poisson(rate, neighbours)
+
+
+# Values good to 1e-9 relative, checked against 30-digit arithmetic.
+REFERENCES: tuple[tuple[str, Steps, float, float], ...] = (
+    ("mnist", ((sampled(256 / 60000, 1.1), 14040),), 1e-5, 2.3795545188),
+    ("mnist replace-one", ((sampled(256 / 60000, 1.1, REPLACE_ONE), 14040),), 1e-5, 4.2174858115),
+    ("cifar", ((sampled(4096 / 50000, 3.0), 2500),), 1e-5, 6.5788958506),
+    ("lora", ((sampled(256 / 920344, 0.6), 71900),), 1e-6, 2.0398365142),
+    ("million steps", ((sampled(1e-4, 0.8), 10**6),), 1e-7, 0.9127034976),
+    ("little noise", ((sampled(0.01, 0.5), 10000),), 1e-5, 43.3664898605),
+    ("delta 1e-12", ((sampled(0.001, 1.0), 10000),), 1e-12, 1.1844838022),
+    ("delta 1e-30", ((sampled(0.001, 1.0), 10000),), 1e-30, 5.1537675837),
+    ("much noise", ((sampled(0.01, 4.0), 10000),), 1e-5, 0.9468668006),
+    ("gaussians", ((sampled(1.0, 20.0), 100),), 1e-5, 1.9930914044),
+    ("ten steps", ((sampled(0.1, 1.0), 10),), 1e-5, 2.8545189280),
+    ("mixed", ((sampled(0.01, 1.0), 1000), (sampled(0.02, 2.0), 500), (sampled(1.0, 30.0), 3)), 1e-6, 2.3938704130),
+)
+
+
+@pytest.mark.parametrize(("steps", "delta", "exact"), [case[1:] for case in REFERENCES], ids=[case[0] for case in REFERENCES])
+def test_reference_values(steps: Steps, delta: float, exact: float) -> None:
+    bound = ExactProfile(steps).epsilon(delta)
+    assert bound.lower is not None
+    assert bound.lower * (1 - 1e-9) <= exact <= bound.upper * (1 + 1e-9)
+    assert bound.upper - bound.lower <= 2e-9 * bound.upper
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "count", "delta"), [(0.01, 4.0, 10000, 1e-5), (256 / 60000, 1.1, 14063, 1e-5), (0.05, 2.0, 500, 1e-12)]
+)
+def test_the_certified_interval_holds_in_thirty_digits(rate: float, noise: float, count: int, delta: float) -> None:
+    """An independent contour integral in mpmath: delta at the upper end is at most delta, at the lower end at least."""
+    bound = ExactProfile(((sampled(rate, noise), count),)).epsilon(delta)
+    assert bound.lower is not None
+    tilt = round(bound.detail["tilt"], 2)
+    above, below = oracles.composed_delta(1.0 / noise, rate, count, (bound.upper, bound.lower), tilt)
+    assert above <= delta <= below
+    assert below - above <= 1e-6 * delta
+
+
+@given(st.floats(-2.0, 1.0), st.floats(-200.0, -1.0), st.integers(1, 1000))
+def test_gaussians_agree_with_the_closed_form(log10_mu: float, log_delta: float, count: int) -> None:
+    mu, delta = 10.0**log10_mu / math.sqrt(count), math.exp(log_delta)
+    low, high = gaussian_epsilon(mu * math.sqrt(count), delta)
+    bound = ExactProfile(((Gaussian(mu), count),)).epsilon(delta)
+    assert bound.lower is not None
+    assert bound.lower <= high * (1 + 1e-12) + 1e-300
+    assert bound.upper >= low * (1 - 1e-12)
+    if low > 1e-3:
+        assert bound.upper == pytest.approx(low, rel=1e-9)
+
+
+@pytest.mark.parametrize(("mu", "e0", "count", "delta"), [(0.5, 0.3, 4, 1e-6), (1.0, 2.0, 1, 1e-10), (0.2, 0.05, 30, 1e-4)])
+def test_a_gaussian_with_randomised_responses(mu: float, e0: float, count: int, delta: float) -> None:
+    """Independent oracle: condition on the responses, delta(eps) = sum_j P(j) delta_mu(eps - l_j)."""
+    bound = ExactProfile(((Gaussian(mu), 1), (Pure(e0), count))).epsilon(delta)
+
+    def delta_at(epsilon: float) -> float:
+        p = 1.0 / (1.0 + math.exp(-e0))
+        return math.fsum(
+            math.comb(count, j) * p**j * (1 - p) ** (count - j) * profile(mu, epsilon - (2 * j - count) * e0)
+            for j in range(count + 1)
+        )
+
+    assert delta_at(bound.upper) <= delta * (1 + 1e-9)
+    assert bound.lower is not None
+    assert delta_at(bound.lower) >= delta * (1 - 1e-9)
+
+
+def profile(mu: float, epsilon: float) -> float:
+    """delta of a mu-Gaussian at any epsilon; at negative ones by delta(-e) = 1 - e^-e (1 - delta(e))."""
+    if epsilon >= 0.0:
+        return gaussian_delta(mu, epsilon)[1]
+    return 1.0 - math.exp(epsilon) * (1.0 - gaussian_delta(mu, -epsilon)[1])
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-30, 1e-100, 1e-300])
+def test_delta_and_epsilon_are_inverse(delta: float) -> None:
+    steps: Steps = ((sampled(0.01, 1.0), 1000),)
+    bound = ExactProfile(steps).epsilon(delta)
+    there = ExactProfile(steps).delta(bound.upper)
+    assert there.lower is not None
+    assert there.lower <= delta * (1 + 1e-7)
+    assert there.upper == pytest.approx(delta, rel=1e-6)
+
+
+@given(st.floats(-4.0, -0.5), st.floats(-0.3, 1.0), st.integers(5, 10**9), st.floats(-60.0, -2.0))
+def test_between_the_mean_and_the_other_accountants(log10_rate: float, log10_noise: float, count: int, log_delta: float) -> None:
+    """Never above Renyi DP, whose bound is independent of the contour; a lower bound below the upper one."""
+    from dpcli.accountants.rdp import ACCOUNTANT
+
+    steps: Steps = ((sampled(10.0**log10_rate, 10.0**log10_noise), count),)
+    delta = math.exp(log_delta)
+    try:
+        bound = ExactProfile(steps).epsilon(delta)
+    except NotRepresentable:
+        return
+    assert bound.lower is not None
+    assert 0.0 <= bound.lower <= bound.upper
+    assert bound.lower <= ACCOUNTANT.compose(steps).epsilon(delta).upper * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [((Pure(0.1), 100),), ((RandomizedResponse(0.5, 4), 20),), ((Laplace(0.3), 10),), ((sampled(0.01, 1.0), 1),)],
+    ids=["pure", "randomised response", "laplace", "one step"],
+)
+def test_what_does_not_decay_is_refused(steps: Steps) -> None:
+    with pytest.raises(NotRepresentable, match="decays too slowly"):
+        ExactProfile(steps).epsilon(1e-6)
+
+
+def test_both_directions_count() -> None:
+    """A group of two: the add direction alone would be too small."""
+    from dpcli.accountants.exact import directions
+
+    assert len(directions(((sampled(0.1, 1.0), 10),))) == 2
+    assert len(directions(((sampled(0.1, 1.0, REPLACE_ONE), 10), (Gaussian(1.0), 2)))) == 1
+
+
+def test_user_level_is_what_an_independent_grid_finds() -> None:
+    """The shipped user-level example: 0.846 by a pessimistic grid of another library."""
+    import dpcli
+    from tests.command import ROOT
+
+    result = account(dpcli.load(ROOT / "examples" / "user-level.toml"))
+    assert result.winner is not None
+    assert result.winner.accountant.name == "exact"
+    assert 0.8455 < result.upper < 0.8465
+
+
+def test_contradictions_are_internal_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dpcli
+    from dpcli.accountants.base import Bound
+    from tests.command import ROOT
+
+    monkeypatch.setattr(ExactProfile, "epsilon", lambda self, delta: Bound(10.0, 9.0))
+    with pytest.raises(InternalError, match="contradict"):
+        account(dpcli.load(ROOT / "examples" / "mnist.toml"))
