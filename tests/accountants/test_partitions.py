@@ -1,0 +1,50 @@
+"""Parallel composition: one record is in one part, but a unit's records may be in several."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dpcli.accounting import account
+from dpcli.errors import InputError
+from dpcli.mechanisms.base import Adjacency, Spec
+from dpcli.mechanisms.gaussian import GaussianSpec
+from dpcli.mechanisms.given import PureSpec
+from dpcli.mechanisms.laplace import LaplaceSpec
+from dpcli.pipeline.model import Entry, PartitionKey, Pipeline, Privacy
+
+
+def cost(
+    *specs: Spec, contributions: int = 1, parts: bool = False, adjacency: Adjacency = Adjacency.ADD_REMOVE, delta: float = 0.0
+) -> float:
+    entries = tuple(
+        Entry(str(i), "any", spec, partition=PartitionKey("region", str(i)) if parts else "region") for i, spec in enumerate(specs)
+    )
+    privacy = replace(Privacy(adjacency), unit="user", max_contributions=contributions, delta=delta)
+    return account(Pipeline(privacy, entries)).upper
+
+
+def test_one_part_per_record() -> None:
+    assert cost(LaplaceSpec(scale=1.0, sensitivity=1.0)) == pytest.approx(1.0)
+    assert cost(PureSpec(epsilon=1.0), PureSpec(epsilon=2.0), parts=True) == pytest.approx(2.0)
+
+
+def test_a_unit_may_touch_as_many_parts_as_it_has_records() -> None:
+    assert cost(LaplaceSpec(scale=1.0, sensitivity=1.0), contributions=5) == pytest.approx(5.0)
+    assert cost(PureSpec(epsilon=1.0, stated_for="unit"), contributions=3) == pytest.approx(3.0)
+
+
+def test_noise_per_contribution_is_worst_in_one_part() -> None:
+    whole = cost(GaussianSpec(noise_multiplier=10.0), contributions=5, delta=1e-6)
+    one = cost(GaussianSpec(noise_multiplier=2.0), delta=1e-6)
+    assert whole == pytest.approx(one, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("contributions", "parts", "adjacency"),
+    [(2, True, Adjacency.ADD_REMOVE), (1, True, Adjacency.REPLACE_ONE), (1, False, Adjacency.REPLACE_ONE)],
+)
+def test_what_may_move_between_parts_is_refused(contributions: int, parts: bool, adjacency: Adjacency) -> None:
+    with pytest.raises(InputError, match="part"):
+        cost(PureSpec(epsilon=1.0, stated_for="unit"), contributions=contributions, parts=parts, adjacency=adjacency)
