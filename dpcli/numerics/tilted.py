@@ -25,7 +25,8 @@ else:
     np = lazy("numpy")
 
 SHIFTS = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0)  # shares of the strip
-FAR = 4.0  # standard deviations of the loss beyond which the shifted line serves
+FAR = 4.0  # standard deviations of the loss beyond which a line above the real one serves
+HEIGHT = 1.5  # of that line, in standard deviations of the Gaussian weight
 BLOCK = 1 << 20
 
 
@@ -98,12 +99,13 @@ class TiltedQuadrature:
         return max(steps)
 
     def _above(self, y: Array, log_error: float) -> ComplexArray:
-        """On the line at half the strip, where the integrand has decayed before it turns often: one step serves every y.
+        """On a line above the real one, where the integrand has decayed before it turns often: one step serves every y.
 
-        The error is e^{-2 pi a / step} times the integral of the modulus on the lines at 0 (which is 1) and 2a, both far below.
+        The error is e^{-2 pi a / step} times the integral of the modulus on the lines at 0 (which is 1) and 2a. The line stays low:
+        the Gaussian weight grows by e^{a^2/2}, which must not drown what is left in rounding.
         """
-        a = 0.5 * self._strip
-        top = max(0.0, float(np.logaddexp.reduce(self._lines[-1][1])))
+        a = min(0.5 * self._strip, HEIGHT)
+        top = max(0.0, float(np.logaddexp.reduce(self._moduli(2.0 * a)[0])))
         log_density, ratio = self._line(min(self._step, 2.0 * math.pi * a / (top + 1.0 - log_error)), a)
         log_density = log_density - self._log_norm
         if float((ratio.imag).sum()) < 0.0:  # arg r < 0 above the line: go below it, by symmetry
@@ -112,5 +114,8 @@ class TiltedQuadrature:
         block = max(1, BLOCK // len(ratio))
         for i in range(0, len(y), block):
             total[i : i + block] = np.exp(log_density + 1j * np.outer(y[i : i + block], ratio - self.mean)).sum(axis=1)
+        for end in (0, -1):  # what is computed must obey its own bound; else the contour is refused
+            if not abs(total[end]) <= 1.001 * math.exp(self.decay(float(y[end]))) + 1e-9:
+                return np.full(len(y), np.nan, dtype=complex)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(total))

@@ -137,6 +137,16 @@ def test_what_does_not_decay_is_refused(steps: Steps) -> None:
         ExactProfile(steps).epsilon(1e-6)
 
 
+@pytest.mark.parametrize(("delta", "other"), [(1e-5, (0.1, 23.7137)), (1e-5, (0.316228, 31.6228)), (1e-8, (0.1, 23.7137))])
+def test_a_dear_step_beside_a_cheap_one(delta: float, other: tuple[float, float]) -> None:
+    """The cheap step's characteristic function is asked for far out; there a line too high above the real one drowned it in rounding."""
+    dear = sampled(0.1, 1.0)
+    bound = ExactProfile(((dear, 1), (sampled(*other), 1))).epsilon(delta)
+    assert bound.lower is not None
+    assert dear.approx_dp(delta) <= bound.upper * (1 + 1e-9)  # one step's amplification is exact in the remove direction
+    assert bound.upper <= bound.lower * (1 + 1e-9)
+
+
 def test_both_directions_count() -> None:
     """A group of two: the add direction alone would be too small."""
     from dpcli.accountants.exact import directions
