@@ -81,6 +81,13 @@ class Batched(Scheme):
             return max(stated, Fraction(self.rate)) if self.rate is not None else stated
         return Fraction(repr(self.rate)) if self.rate is not None and isfinite(self.rate) else None
 
+    def lower_rate(self, dataset_size: int | None) -> Fraction | None:
+        """The smaller of two stated rates, at which an epoch takes the most steps; `exact_rate` where there is one."""
+        rate = self.exact_rate(dataset_size)
+        if rate is None or self.rate is None or self.batch_size is None or dataset_size is None:
+            return rate
+        return min(Fraction(self.rate), Fraction(self.batch_size, dataset_size))
+
 
 @dataclass(frozen=True, slots=True)
 class Poisson(Batched):
@@ -93,7 +100,7 @@ class Poisson(Batched):
 
             return Free(), 1
         assert rate is not None
-        return spec.poisson(float(rate), neighbours), runs.steps_at(rate)
+        return spec.poisson(float(rate), neighbours), runs.steps_at(self.lower_rate(runs.dataset_size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,9 @@ class FixedSize(Batched):
                 "other units take the place of those not drawn, and a bound per unit does not cover several units at once"
             )
         assert rate is not None
-        return fixed_size(spec.resolve(neighbours), float(rate), neighbours.records), runs.steps_at(rate)
+        return fixed_size(spec.resolve(neighbours), float(rate), neighbours.records), runs.steps_at(
+            self.lower_rate(runs.dataset_size)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,6 @@ def test_the_larger_of_two_stated_rates_is_used() -> None:
     assert isinstance(mechanism, SampledGaussian) and mechanism.rate == 0.2504
 
 
-@pytest.mark.xfail(reason="the number of steps is worked out at the higher rate, which makes it smaller", strict=True)
 def test_two_stated_rates_never_lower_the_count() -> None:
     """60 epochs of 1 in 100, stated as 0.0149 as well, are 6,000 steps of either; the higher rate would make them 4,027."""
     mechanism, count = charge(Poisson("poisson", 0.0149, 1), epochs=60.0, dataset_size=100)
