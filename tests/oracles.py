@@ -31,10 +31,15 @@ def _excess(d: mp.mpf, p: mp.mpf) -> mp.mpf:
     return mp.expm1(p * mp.log1p(d)) - p * d
 
 
+def _digits(rate: float) -> int:
+    """What `_excess` leaves is of the order of rate^2, and what it cancels of the order of rate."""
+    return DIGITS + math.ceil(-math.log10(rate))
+
+
 @cache
 def sampled_gaussian_cgf(mu: float, rate: float, z: float, direction: str, records: int = 1) -> mp.mpf:
     """K(z) of Gaussian noise on a Poisson sample, for a group of `records`: remove is (mixture, N(0,1)), add the reverse."""
-    with mp.workdps(DIGITS):
+    with mp.workdps(_digits(rate)):
         m, q, order = mp.mpf(mu), mp.mpf(rate), mp.mpf(z)
         weights = [mp.binomial(records, j) * q**j * (1 - q) ** (records - j) for j in range(records + 1)]
 
@@ -50,7 +55,7 @@ def sampled_gaussian_cgf(mu: float, rate: float, z: float, direction: str, recor
 @cache
 def replaced_gaussian_cgf(mu: float, rate: float, z: float) -> mp.mpf:
     """K(z) of ((1-q) N(0) + q N(mu), (1-q) N(0) + q N(-mu))."""
-    with mp.workdps(DIGITS):
+    with mp.workdps(_digits(rate)):
         m, q, p = mp.mpf(mu), mp.mpf(rate), mp.mpf(z) + 1
 
         def mixture(x: mp.mpf) -> mp.mpf:

@@ -300,12 +300,6 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return max(stated, Fraction(self.rate))",
         "return min(stated, Fraction(self.rate))",
     ),
-    (
-        "poisson: Taylor at r = 1 for the smallest r",
-        M + "poisson.py",
-        "base = 1.0 - q + q * math.exp(",
-        "base = 1.0 + 0.0 * math.exp(",
-    ),
     ("Laplace: sign in K", M + "laplace.py", "large = z * e0 + np.log1p(z", "large = z * e0 - np.log1p(z"),
     (
         "chords beyond the last knot",
@@ -329,5 +323,4 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "normalised([mechanism.gdp() ** 2",
     ),
     ("basic: floor of log delta", A + "base.py", "if excess(LOG_TINY) <= 0.0:", "if excess(LOG_TINY) >= 0.0:"),
-    ("two-point tail: side of the cut", N + "two_point_sum.py", "float(losses[-1]), 0.0))", "float(losses[-1]), -900.0))"),
 )

@@ -21,9 +21,17 @@ from tests.planted.plants import PLANTS  # noqa: E402
 
 MATHS = (
     ("tests/accountants/test_reference_values.py", "tests/accountants/test_vectors.py", "tests/report/test_rounding.py"),
-    ("tests/mechanisms", "tests/numerics"),
+    ("tests/mechanisms", "tests/numerics", "tests/accountants/test_exact.py"),
 )
-USES = (("tests/accountants/test_schemes.py", "tests/accountants/test_calibration.py", "tests/cli", "tests/test_examples.py"),)
+USES = (
+    (
+        "tests/accountants/test_schemes.py",
+        "tests/accountants/test_partitions.py",
+        "tests/accountants/test_calibration.py",
+        "tests/cli",
+        "tests/test_examples.py",
+    ),
+)
 LAWS = (("tests/accountants/test_laws.py",),)
 WHOLE = ("accounting.py", "calibration.py", "gate.py", "pipeline/", "mechanisms/sampling.py")  # files that are not mathematics
 COPIED = ("dpcli", "tests", "examples", "man", "README.md", "pyproject.toml")
