@@ -13,6 +13,7 @@ from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import Charge, resolve
 from dpcli.registry import ACCOUNTANTS, load
 
+GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 15.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
 MANY = 50  # charges up to which a reason names its mechanisms
 Quantity = Literal["epsilon", "delta"]
 Verdict = Literal["pass", "warn", "fail", "unknown"]
@@ -83,6 +84,7 @@ def account(
     delta: float | None = None,
     epsilon: float | None = None,
     group_size: int = 1,
+    tolerance: float | None = None,
 ) -> Account:
     """Compose a pipeline through each accountant.
 
@@ -92,6 +94,7 @@ def account(
         delta: at which epsilon is asked for; the file's privacy.delta, else its budget.delta, where None.
         epsilon: ask for delta at this epsilon (nats) instead.
         group_size: units of privacy that change together.
+        tolerance: relative width of the interval that the grid accountant aims at; 1e-3 where None.
 
     Returns:
         Every row's value is an upper bound; the headline is the smallest of the sound ones that apply.
@@ -104,10 +107,22 @@ def account(
     chosen = [_accountant(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
+    if tolerance is not None and not 1e-9 <= tolerance < 1.0:
+        raise InputError(f"expected a tolerance in [1e-9, 1), found {tolerance!r}")
     charges = resolve(pipeline, _checked_group(group_size))
     steps = tuple((charge.mechanism, charge.count) for charge in charges)
-    profiles = [_profile(accountant, steps, pipeline.privacy.adaptive) for accountant in chosen]
+    quick = accountants is None and tolerance is None
+    seconds = GLANCE if quick else PATIENCE
+    profiles = [_tuned(_profile(accountant, steps, pipeline.privacy.adaptive), tolerance, seconds) for accountant in chosen]
     rows = tuple(_named(_row(a, p, quantity, at), charges, at) for a, p in zip(chosen, profiles, strict=True))
+    if quick and not any(_certified(row) for row in rows):  # nobody has an interval: let the grid take its time
+        profiles = [_tuned(profile, tolerance, MOMENT) for profile in profiles]
+        rows = tuple(
+            row if row.bound is not None else _named(_row(row.accountant, profile, quantity, at), charges, at)
+            for row, profile in zip(rows, profiles, strict=True)
+        )
+    if not all(mechanism.attained() for mechanism, _ in steps):
+        rows = tuple(_upper_only(row) for row in rows)
     winner = _smallest(rows)
     _cross_check(rows)
     lowers = [row.bound.lower for row in rows if row.bound is not None and row.bound.lower is not None and row.accountant.sound]
@@ -126,6 +141,33 @@ def account(
         _budget(pipeline, chosen, profiles, quantity, at, winner),
         group_size,
     )
+
+
+def _upper_only(row: Row) -> Row:
+    """The row without a lower bound, which is one on a pair that no data need attain."""
+    return row if row.bound is None else replace(row, bound=replace(row.bound, lower=None))
+
+
+def _certified(row: Row) -> bool:
+    return row.accountant.sound and row.bound is not None and row.bound.lower is not None
+
+
+def _tuned(profile: PrivacyProfile | str, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
+    return profile if isinstance(profile, str) else profile.tuned(tolerance, seconds)
+
+
+def sound_profiles(
+    pipeline: Pipeline, accountants: Sequence[str] | None = None, group_size: int = 1
+) -> tuple[tuple[Accountant, PrivacyProfile], ...]:
+    """The profiles of the sound accountants (all of them where None) that may add this pipeline up, to ask of many times.
+
+    Raises InputError as `account` does; a profile itself raises NotRepresentable where it has no answer.
+    """
+    charges = resolve(pipeline, _checked_group(group_size))
+    steps = tuple((charge.mechanism, charge.count) for charge in charges)
+    chosen = [_accountant(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
+    found = [(accountant, _profile(accountant, steps, pipeline.privacy.adaptive)) for accountant in chosen if accountant.sound]
+    return tuple((accountant, profile.tuned(None, GLANCE)) for accountant, profile in found if not isinstance(profile, str))
 
 
 def _accountant(name: str) -> Accountant:

@@ -65,8 +65,7 @@ TERMS: dict[str, str] = {
     "group_size": "How many units change together: --group-size 2 prices a couple who both opt out.",
     "slack": "delta', the part of delta that advanced and optimal composition spend on the composition itself.",
     "mu": "Sensitivity over noise of a Gaussian; compositions add up mu squared. Also the parameter of Gaussian DP.",
-    "pld": "Privacy-loss distributions, composed on a grid: not implemented.",
-    "prv": "Another name for pld.",
+    "prv": "Another name for pld: privacy random variables, the distribution of the privacy loss composed on a grid.",
     "rho": "The parameter of zero-concentrated DP: the Renyi divergence of every order a is at most rho times a. Rhos add up.",
     "order": "The order a > 1 of a Renyi divergence. dpcli searches all real orders, not a grid, and shows the best one.",
     "privacy_loss": (

@@ -10,6 +10,7 @@ from typing import Any
 
 MECHANISMS: dict[str, str] = {
     "gaussian": "dpcli.mechanisms.gaussian:GaussianSpec",
+    "gaussian-mixture": "dpcli.mechanisms.gaussian_mixture:GaussianMixtureSpec",
     "laplace": "dpcli.mechanisms.laplace:LaplaceSpec",
     "discrete-gaussian": "dpcli.mechanisms.discrete_gaussian:DiscreteGaussianSpec",
     "discrete-laplace": "dpcli.mechanisms.discrete_laplace:DiscreteLaplaceSpec",
@@ -23,13 +24,17 @@ MECHANISMS: dict[str, str] = {
     "zcdp": "dpcli.mechanisms.given_renyi:ZcdpSpec",
     "rdp": "dpcli.mechanisms.given_renyi:RdpSpec",
     "composed": "dpcli.mechanisms.composed:ComposedSpec",
+    "tree-aggregation": "dpcli.mechanisms.correlated:TreeSpec",
+    "banded-toeplitz": "dpcli.mechanisms.correlated:ToeplitzSpec",
+    "buffered-toeplitz": "dpcli.mechanisms.correlated:BufferedToeplitzSpec",
+    "repeat-and-select": "dpcli.mechanisms.repeat_and_select:RepeatAndSelectSpec",
     "post-processing": "dpcli.mechanisms.post_processing:PostProcessingSpec",
 }
 
 SAMPLING: dict[str, str] = {
     "poisson": "dpcli.mechanisms.sampling:Poisson",
     "fixed-size": "dpcli.mechanisms.sampling:FixedSize",
-    "balls-in-bins": "dpcli.mechanisms.sampling:OncePerEpoch",
+    "balls-in-bins": "dpcli.mechanisms.sampling:BallsInBins",
     "shuffle": "dpcli.mechanisms.sampling:OncePerEpoch",
     "cyclic": "dpcli.mechanisms.sampling:OncePerEpoch",
     "none": "dpcli.mechanisms.sampling:Unsampled",
@@ -47,6 +52,8 @@ ACCOUNTANTS: dict[str, str] = {
     "rdp-optimal": "dpcli.accountants.rdp_optimal:ACCOUNTANT",
     "analytic": "dpcli.accountants.analytic:ACCOUNTANT",
     "exact": "dpcli.accountants.exact:ACCOUNTANT",
+    "pld": "dpcli.accountants.pld:ACCOUNTANT",
+    "gdp": "dpcli.accountants.gdp:ACCOUNTANT",
 }
 
 FORMATS: dict[str, str] = {
@@ -60,6 +67,23 @@ FORMATS: dict[str, str] = {
     "junit": "dpcli.report.format_junit:render",
     "sarif": "dpcli.report.format_sarif:render",
     "total": "dpcli.report.format_total:render",
+}
+
+PLOTS: dict[str, str] = {
+    "epsilon-steps": "dpcli.plots.epsilon_steps:chart",
+    "epsilon-sigma": "dpcli.plots.epsilon_sigma:chart",
+    "delta-epsilon": "dpcli.plots.delta_epsilon:chart",
+    "trade-off": "dpcli.plots.trade_off:chart",
+    "rdp": "dpcli.plots.renyi:chart",
+    "accountants": "dpcli.plots.accountants:chart",
+}
+
+CHART_FORMATS: dict[str, str] = {
+    "terminal": "dpcli.report.chart_terminal:render",
+    "svg": "dpcli.report.chart_svg:render",
+    "png": "dpcli.report.chart_png:render",
+    "csv": "dpcli.report.chart_csv:render",
+    "vega-lite": "dpcli.report.chart_vega:render",
 }
 
 

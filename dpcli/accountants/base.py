@@ -46,7 +46,11 @@ class PrivacyProfile:
             return Bound(math.exp(LOG_TINY))
         if excess(-1e-9) > 0.0:
             return Bound(1.0)
-        return Bound(math.exp(bracket_root(excess, LOG_TINY, -1e-9, rtol=1e-9)[1]))
+        return Bound(math.exp(bracket_root(excess, LOG_TINY, -1e-9, rtol=1e-12)[1]))
+
+    def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
+        """This profile with another relative tolerance, and about so much time for one answer, where it takes any."""
+        return self
 
     def shares(self, delta: float) -> tuple[float, ...]:
         """Each step's share of the total in this accountant's own currency; they add up to 1 (all 0 where nothing is spent)."""

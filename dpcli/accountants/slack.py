@@ -35,6 +35,8 @@ def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool
     floors = math.fsum(count * mechanism.delta_floor() for mechanism, count in steps)
     spent = delta if not _needs_delta(steps) else delta - share * (delta - _total(floors, steps, product))
     deltas = split_delta(steps, spent, by_step)
+    if max(deltas, default=0.0) >= 1.0:
+        raise NotRepresentable("the steps' own deltas leave nothing for the composition")
     groups = tuple((m.approx_dp(d), d, n) for (m, n), d in zip(steps, deltas, strict=True))
     log_kept = math.fsum(n * math.log1p(-d) for _, d, n in groups)
     used = -math.expm1(log_kept) if product else math.fsum(n * d for _, d, n in groups)

@@ -14,7 +14,7 @@ from dpcli.pipeline.model import Entry, Pipeline
 
 def _not_amplified(pipeline: Pipeline) -> Iterator[Finding]:
     for path, entry in entries(pipeline):
-        if isinstance(entry.sampling, OncePerEpoch):
+        if isinstance(entry.sampling, OncePerEpoch) and not entry.sampling.amplified:
             yield Finding(
                 (*path, "sampling", "scheme"),
                 f'scheme = "{entry.sampling.scheme}" earns no amplification: each pass counts as one run on all of the data; '
@@ -63,13 +63,14 @@ NOT_AMPLIFIED = RuleInfo(
     severity="warning",
     waivable=True,
     title="batches that are not Poisson samples",
-    what="A mechanism takes its batches by shuffle, cyclic order or balls-in-bins. dpcli then claims no amplification "
+    what="A mechanism takes its batches by shuffle or cyclic order. dpcli then claims no amplification "
     "by sampling: each pass counts as one run on all of the data. That is sound where an absent record leaves its "
     "place in the order empty, hence a warning; counting such batches as Poisson samples would be an error.",
     why="The noise that suffices for Poisson samples does not suffice for shuffled batches: the same run may leak "
     "several times the epsilon that a Poisson formula prints. Training programs often shuffle and report the "
     "Poisson number.",
-    fix='Draw each batch with an independent coin per record and state scheme = "poisson"; or accept the larger epsilon.',
+    fix='Draw each batch with an independent coin per record and state scheme = "poisson", or throw each record into a batch of its own '
+    'drawing, afresh in every pass, and state scheme = "balls-in-bins"; or accept the larger epsilon.',
     source="Chua et al. 2024, arXiv:2403.17673 and arXiv:2411.04205",
     bad=HEAD + edited(TRAIN, "poisson", "shuffle"),
     good=HEAD + TRAIN,

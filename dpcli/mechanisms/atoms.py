@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.quadrature import log_bernoulli
+from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.tilted_closed import TiltedAtoms
 from dpcli.registry import lazy
 
@@ -31,9 +32,19 @@ class AtomicLoss:
 
     def tilted(self, t: float) -> TiltedAtoms:
         """The same atoms and, with what mass they leave, the outcomes of ratio 1."""
-        ratio = np.array([*self.log_ratio, 0.0])
+        reference, ratio = self._complete()
+        return TiltedAtoms(reference + (t + 1.0) * ratio, ratio)
+
+    def tails(self, at: Array) -> Tails:
+        """The same atoms, in order."""
+        reference, ratio = self._complete()
+        order = np.argsort(ratio, kind="stable")
+        return atom_tails(at, ratio[order], (reference + ratio)[order], reference[order])
+
+    def _complete(self) -> tuple[Array, Array]:
+        """log Q and log r with the outcomes of ratio 1 added."""
         rest = max(-math.expm1(math.log(math.fsum(map(math.exp, self.log_reference)))), 1e-300)
-        return TiltedAtoms(np.array([*self.log_reference, math.log(rest)]) + (t + 1.0) * ratio, ratio)
+        return np.array([*self.log_reference, math.log(rest)]), np.array([*self.log_ratio, 0.0])
 
 
 def atomic_cgf(z: Array, log_reference: Array, log_ratio: Array) -> Array:

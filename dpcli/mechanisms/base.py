@@ -8,6 +8,7 @@ raises `NotRepresentable` for the others: never inf, 0 or a guess.
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from dpcli.numerics.contour import Tilted
     from dpcli.numerics.roots import Array
+    from dpcli.numerics.tails import Tails
 
 
 class Adjacency(enum.Enum):
@@ -63,6 +65,10 @@ class PrivacyLoss(Protocol):
         """The loss under e^{t L - K(t)} dP, t > 0, with its characteristic function. Raises NotRepresentable where it has none."""
         ...
 
+    def tails(self, at: Array) -> Tails:
+        """Logarithms of P(L > at), P(L <= at), Q(L > at), Q(L <= at) at increasing `at`. Raises NotRepresentable where unknown."""
+        ...
+
 
 class Mechanism:
     """A randomised release, resolved to its neighbouring relation; subclasses override what they can represent."""
@@ -86,8 +92,23 @@ class Mechanism:
         raise NotRepresentable("it is not a Gaussian mechanism")
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        """The privacy losses of its dominating pairs, one per direction, "remove" first; equal ones are given once."""
-        raise NotRepresentable("it has no dominating pair")
+        """The privacy losses of its dominating pairs, one per direction, "remove" first; equal ones are given once.
+
+        Where no more than a pure epsilon is known: randomised response, which dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
+        """
+        from dpcli.mechanisms.two_point import TwoPointLoss
+
+        pure = self.approx_dp(0.0)
+        if not 0.0 < pure < math.inf:
+            raise NotRepresentable("it has no dominating pair")
+        return (TwoPointLoss(pure),)
+
+    def attained(self) -> bool:
+        """Whether its dominating pairs are the worst case itself: then lower bounds on them are lower bounds on the mechanism.
+
+        Not where `losses` stands in with randomised response for a mechanism of which a pure epsilon is known.
+        """
+        return type(self).losses is not Mechanism.losses
 
     def rdp(self, orders: Array) -> Array:
         """Renyi divergence (nats) at real orders > 1, the larger of the two directions: an upper bound, inf where it diverges.
@@ -122,6 +143,20 @@ class Spec:
         """The spec with the entries that it names looked up; itself where it names none."""
         return self
 
+    @property
+    def sampled_inside(self) -> bool:
+        """Whether it has many steps that each see their own records, so that sampling of the whole is not what is meant."""
+        return False
+
+    @property
+    def whole_runs(self) -> bool:
+        """Whether an entry that it names runs as it stands, with its own sampling and epochs."""
+        return False
+
+    def part_path(self, position: int) -> tuple[str | int, ...]:
+        """The key that names its `position`-th entry."""
+        return ("mechanisms", position)
+
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """The mechanism run once on all of the data. Raises InputError where it makes no sense under this relation."""
         raise InputError(f"{type(self).__name__} cannot be resolved")
@@ -147,6 +182,5 @@ class Spec:
 
 def any_sampled(rate: float, records: int) -> float:
     """The probability that at least one of `records` is in a Poisson sample."""
-    import math
 
     return rate if records == 1 or rate == 1.0 else -math.expm1(records * math.log1p(-rate))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
 from dpcli.errors import NotRepresentable
@@ -13,8 +14,10 @@ from dpcli.fields import Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec
 
 if TYPE_CHECKING:
+    from dpcli.numerics.composition import Outcomes
     from dpcli.numerics.contour import Tilted
     from dpcli.numerics.roots import Array
+    from dpcli.numerics.tails import Tails
 
 Parts = tuple[tuple[Mechanism, int], ...]
 
@@ -35,6 +38,18 @@ class SumLoss:
     def tilted(self, t: float) -> Tilted:
         """Not here: the contour accountant takes the parts one by one."""
         raise NotRepresentable("a group is tilted part by part")
+
+    def tails(self, at: Array) -> Tails:
+        """Of a pair that dominates the group's; for a sample of it, since the grid accountant takes an unsampled group part by part."""
+        return outcomes_of(self).tails(at)
+
+
+@lru_cache(maxsize=16)
+def outcomes_of(loss: SumLoss) -> Outcomes:
+    """The group's pair on a grid, remembered."""
+    from dpcli.numerics.composition import composition
+
+    return composition(loss.parts)
 
 
 def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]:
@@ -87,6 +102,9 @@ class Composed(Mechanism):
     def gdp(self) -> float:
         return math.sqrt(math.fsum(count * mechanism.gdp() ** 2 for mechanism, count in self.parts))
 
+    def attained(self) -> bool:
+        return all(mechanism.attained() for mechanism, _ in self.parts)
+
     def losses(self) -> tuple[PrivacyLoss, ...]:
         sides = [(mechanism.losses(), count) for mechanism, count in self.parts]
         directions = max(len(losses) for losses, _ in sides)
@@ -119,11 +137,15 @@ class BoundGroup(Spec):
     def contribution_form(self) -> bool:
         return all(spec.contribution_form for spec, _ in self.members)
 
+    @property
+    def sampled_inside(self) -> bool:
+        return any(spec.sampled_inside for spec, _ in self.members)
+
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         return Composed(tuple((spec.resolve(neighbours), count) for spec, count in self.members))
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """Gaussians on one sample are one Gaussian; anything else is bounded from its Renyi curve."""
+        """Gaussians on one sample are one Gaussian; anything else is known by its pair on a grid, and by a bound on its Renyi curve."""
         from dpcli.mechanisms.gaussian import GaussianSpec
 
         if self.contribution_form:

@@ -13,6 +13,7 @@ from dpcli.fields import COUNT, POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
 from dpcli.numerics.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.tilted_closed import TiltedAtoms
 from dpcli.registry import lazy
 
@@ -56,6 +57,16 @@ class DiscreteGaussianLoss:
         x = np.arange(-math.ceil(40.0 * self.sigma) - 2.0, math.ceil(40.0 * self.sigma) + 3.0) + s + round(t * s)
         loss = (2.0 * x * s - s * s) / scale
         return TiltedAtoms(-((x - s) ** 2) / scale + t * loss, loss)
+
+    def tails(self, at: Array) -> Tails:
+        """The lattice within forty sigma of both centres; what is left out weighs less than e^-800 and counts as infinite loss."""
+        if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
+            raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
+        s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, math.ceil(40.0 * self.sigma) + 2
+        x = np.arange(-reach, s + reach + 1, dtype=float)
+        log_total = float(np.logaddexp.reduce(-((x - round(0.5 * s)) ** 2) / scale))
+        log_p, log_q = -((x - s) ** 2) / scale - log_total, -(x**2) / scale - log_total
+        return atom_tails(at, (2.0 * x * s - s * s) / scale, log_p, log_q)
 
 
 @lru_cache(maxsize=64)

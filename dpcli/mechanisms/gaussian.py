@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec, any_sampled
 from dpcli.mechanisms.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
+from dpcli.numerics.tails import Tails, normal_tails
 from dpcli.numerics.tilted_closed import TiltedNormal
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ class GaussianLoss:
     def tilted(self, t: float) -> TiltedNormal:
         """N(mu^2 (t + 1/2), mu^2)."""
         return TiltedNormal(self.mu * self.mu * (t + 0.5), self.mu * self.mu)
+
+    def tails(self, at: Array) -> Tails:
+        """L = mu x - mu^2/2 for x ~ N(mu, 1) under P and N(0, 1) under Q."""
+        return normal_tails(at / self.mu + 0.5 * self.mu, self.mu, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +88,15 @@ class GaussianSpec(Spec):
         return Gaussian(ratio) if ratio <= LARGEST_RATIO else NoPrivacy(ratio)
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """Exact pairs, but for a group under replace-one, whose worst case is not proven: bounded from the Renyi curve."""
-        from dpcli.mechanisms.sampled_gaussian import SampledGaussianReplaced, sampled_gaussian
+        """Exact pairs; very large groups are bounded by one record of their total size."""
+        from dpcli.mechanisms.sampled_gaussian import sampled_gaussian, sampled_gaussian_replaced
 
         whole = noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours)
         if rate == 1.0 or whole > LARGEST_RATIO:
             return self.resolve(neighbours)
         self.require_contribution_form(neighbours)
         if neighbours.replaces:
-            return SampledGaussianReplaced(0.5 * whole, rate) if neighbours.records == 1 else Spec.poisson(self, rate, neighbours)
+            return sampled_gaussian_replaced(0.5 * whole / neighbours.records, rate, neighbours.records)
         if self.contribution_form:
             return sampled_gaussian(whole / neighbours.records, rate, neighbours.records)
         return sampled_gaussian(whole, any_sampled(rate, neighbours.records), 1)

@@ -4,16 +4,54 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import NON_NEGATIVE, OPEN_UNIT, Key
-from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss
+from dpcli.mechanisms.base import Mechanism, Neighbours
 from dpcli.mechanisms.post_processing import Free
 from dpcli.mechanisms.stated import GivenSpec
-from dpcli.mechanisms.two_point import Pure
+from dpcli.mechanisms.two_point import Pure, TwoPointLoss
+from dpcli.numerics.tails import Tails
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.contour import Tilted
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
 
 _REVEALS = "a stated delta > 0 may reveal everything with that probability, so its Renyi divergence is infinite"
+
+
+@dataclass(frozen=True, slots=True)
+class ApproxLoss:
+    """With probability delta an outcome that only one of the two distributions has, else the two-point pair."""
+
+    epsilon: float
+    delta: float
+
+    def cgf(self, z: Array) -> Array:
+        """Infinite, and refused."""
+        raise NotRepresentable(_REVEALS)
+
+    def tilted(self, t: float) -> Tilted:
+        """Refused, as the CGF."""
+        raise NotRepresentable(_REVEALS)
+
+    def tails(self, at: Array) -> Tails:
+        """The two-point pair's with weight 1 - delta; mass delta at +inf under P and at -inf under Q."""
+        log_kept, log_lost = math.log1p(-self.delta), np.full_like(at, math.log(self.delta))
+        p_above, p_below, q_above, q_below = TwoPointLoss(self.epsilon).tails(at)
+        with np.errstate(divide="ignore"):
+            return Tails(
+                np.logaddexp(p_above + log_kept, log_lost),
+                p_below + log_kept,
+                q_above + log_kept,
+                np.logaddexp(q_below + log_kept, log_lost),
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +76,8 @@ class Approx(Mechanism):
     def zcdp(self) -> float:
         raise NotRepresentable(_REVEALS)
 
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        raise NotRepresentable(_REVEALS)
+    def losses(self) -> tuple[ApproxLoss]:
+        return (ApproxLoss(self.epsilon, self.delta),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
 from dpcli.mechanisms.gaussian import noise_problems, noise_ratio
 from dpcli.mechanisms.no_privacy import LARGEST_RATIO, NoPrivacy
+from dpcli.numerics.tails import Tails
 from dpcli.numerics.tilted_closed import TiltedCgf
 from dpcli.registry import lazy
 
@@ -43,6 +44,16 @@ class LaplaceLoss:
         """From K at complex z."""
         e0 = self.epsilon
         return TiltedCgf(lambda z: z * e0 + np.log1p(z / (2.0 * z + 1.0) * np.expm1(-(2.0 * z + 1.0) * e0)), t)
+
+    def tails(self, at: Array) -> Tails:
+        """L = |x - e0| - |x|: P(L <= l) = e^{(l - e0)/2} / 2 and Q(L > l) = e^{-(l + e0)/2} / 2 between the atoms at -e0 and e0."""
+        e0 = self.epsilon
+        inside = np.clip(at, -e0, e0)
+        p_below, q_above = 0.5 * (inside - e0) - math.log(2.0), -0.5 * (inside + e0) - math.log(2.0)
+        low, high = at < -e0, at >= e0
+        tails = (np.log1p(-np.exp(p_below)), p_below, q_above, np.log1p(-np.exp(q_above)))
+        ends = ((0.0, -np.inf), (-np.inf, 0.0), (0.0, -np.inf), (-np.inf, 0.0))
+        return Tails(*(np.where(low, end[0], np.where(high, end[1], tail)) for tail, end in zip(tails, ends, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.base import Mechanism, PrivacyLoss
 from dpcli.numerics.logspace import log_add
 from dpcli.registry import lazy
 
@@ -69,7 +69,7 @@ def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class PoissonSampled(Mechanism):
-    """`inner` on a Poisson sample of rate q in (0, 1], add-remove or zero-out, from the inner mechanism's Renyi curve alone.
+    """`inner` on a Poisson sample of rate q in (0, 1], add-remove or zero-out: the tails of its pairs, and a bound on its Renyi curve.
 
     Remove direction, integer order a: with r = dP/dQ, E_Q[((1-q) + q r)^a] = sum_k C(a,k) (1-q)^{a-k} q^k E_Q[r^k], exactly, and
     E_Q[r^k] = e^{K(k-1)}. Add direction, any real order: Taylor's theorem at r = 1 with E_Q[r] = 1 gives
@@ -90,6 +90,20 @@ class PoissonSampled(Mechanism):
         if self.rate == 1.0:
             return self.inner.zcdp()
         raise NotRepresentable(NO_RHO)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        from dpcli.mechanisms.sampled_loss import SampledAddLoss, SampledRemoveLoss
+
+        inner = self.inner.losses()
+        if self.rate == 1.0:
+            return inner
+        return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
+
+    def attained(self) -> bool:
+        """Where the inner pairs are, and are not those of a group, which are put on a grid from above."""
+        from dpcli.mechanisms.composed import Composed
+
+        return self.inner.attained() and (self.rate == 1.0 or not isinstance(self.inner, Composed))
 
     def rdp(self, orders: Array) -> Array:
         if self.rate == 1.0:
@@ -115,8 +129,9 @@ class PoissonSampled(Mechanism):
 class PoissonReplaced(Mechanism):
     """`inner` (resolved under replace-one) on a Poisson sample, replace-one: both versions of the record are sampled together.
 
-    The ternary bound of Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087: it needs the Renyi divergence between the record's two
-    versions and between each and its absence, which is at most the replace-one curve where noise is stated per contribution.
+    Its pair is that of sampled_loss.py. Its Renyi curve is the ternary bound of Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087.
+    Both need the divergence between the record's two versions and between each and its absence, which is at most the replace-one
+    one where noise is stated per contribution.
     """
 
     inner: Mechanism
@@ -132,6 +147,20 @@ class PoissonReplaced(Mechanism):
         if self.rate == 1.0:
             return self.inner.zcdp()
         raise NotRepresentable(NO_RHO)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        from dpcli.mechanisms.sampled_loss import SampledRemoveLoss, SampledReplaceLoss
+
+        inner = self.inner.losses()
+        if self.rate == 1.0:
+            return inner
+        if len(inner) > 1:
+            raise NotRepresentable("its replace-one pair is not known to be symmetric")
+        return (SampledReplaceLoss(SampledRemoveLoss(inner[0], self.rate)),)
+
+    def attained(self) -> bool:
+        """Not on a sample: the pair is a curve above all that can happen."""
+        return self.rate == 1.0 and self.inner.attained()
 
     def rdp(self, orders: Array) -> Array:
         if self.rate == 1.0:

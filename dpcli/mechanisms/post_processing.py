@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.tilted_closed import TiltedNormal
 from dpcli.registry import lazy
 
@@ -28,6 +29,10 @@ class FreeLoss:
     def tilted(self, t: float) -> TiltedNormal:
         """The constant 0."""
         return TiltedNormal(0.0, 0.0)
+
+    def tails(self, at: Array) -> Tails:
+        """One atom at 0."""
+        return atom_tails(at, np.zeros(1), np.zeros(1), np.zeros(1))
 
 
 @dataclass(frozen=True, slots=True)

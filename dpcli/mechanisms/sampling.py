@@ -93,6 +93,15 @@ class Batched(Scheme):
 class Poisson(Batched):
     """scheme = "poisson": each record is in each sample independently with probability `rate`."""
 
+    max_batch_size: Annotated[
+        int | None, Key("a larger sample is cut down to this many records, at random; needs privacy.dataset_size", COUNT)
+    ] = None
+
+    def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
+        yield from Batched.problems(self, dataset_size)
+        if self.max_batch_size is not None and dataset_size is None:
+            yield "max_batch_size", "privacy.dataset_size beside max_batch_size", "none"
+
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
         rate = self.exact_rate(runs.dataset_size)
         if rate == 0:
@@ -100,7 +109,12 @@ class Poisson(Batched):
 
             return Free(), 1
         assert rate is not None
-        return spec.poisson(float(rate), neighbours), runs.steps_at(self.lower_rate(runs.dataset_size))
+        steps = runs.steps_at(self.lower_rate(runs.dataset_size))
+        if self.max_batch_size is None or runs.dataset_size is None:
+            return spec.poisson(float(rate), neighbours), steps
+        from dpcli.mechanisms.truncated import truncated
+
+        return truncated(spec, rate, neighbours, runs.dataset_size, self.max_batch_size), steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +145,17 @@ class FixedSize(Batched):
 
 @dataclass(frozen=True, slots=True)
 class OncePerEpoch(Batched):
-    """Schemes in which a record takes part once per pass (shuffle, cyclic, balls-in-bins): no amplification is claimed.
+    """Schemes in which a record takes part once per pass, in an order that is not its own (shuffle, cyclic): no amplification.
 
     Each pass is counted as one unsampled run, on the assumption that an absent record leaves its place in the order empty.
     """
 
     rate: Annotated[float | None, Key("share of the records in one batch", RATE)] = None
+
+    @property
+    def amplified(self) -> bool:
+        """Whether less is charged than one unsampled run per pass."""
+        return False
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
         if self.rate is not None or self.batch_size is not None:
@@ -159,3 +178,32 @@ class OncePerEpoch(Batched):
             return runs.steps
         # Where a short last batch is dropped, a pass takes floor(1/rate) steps: the shortest pass makes the most participations.
         return min(runs.steps, ceil(Fraction(runs.steps) / (1 / rate // 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class BallsInBins(OncePerEpoch):
+    """scheme = "balls-in-bins": in each pass every record takes part in `participations` steps, drawn uniformly and independently.
+
+    A pass takes floor(participations / rate) steps; `epochs` counts passes, and one that ends early counts as a whole one. Amplified
+    for Gaussian noise with noise_multiplier, and for any mechanism with one record per unit under add-remove; refused elsewhere,
+    where nothing is proven. The draws must be fresh in every pass and stay secret.
+    """
+
+    participations: Annotated[int, Key("steps of one pass in which each record takes part", COUNT)] = 1
+
+    @property
+    def amplified(self) -> bool:
+        return True
+
+    def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
+        yield from Batched.problems(self, dataset_size)
+
+    def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        from dpcli.mechanisms.allocated import allocated
+
+        rate = self.exact_rate(runs.dataset_size)
+        assert rate is not None
+        steps = int(self.participations / rate)  # rounded down: the fewer steps there are to hide in, the more a pass costs
+        passes = runs.steps_at(None) if runs.steps is None else ceil(Fraction(runs.steps, steps))
+        mechanism, count = allocated(spec, steps, self.participations, neighbours)
+        return mechanism, count * passes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.mechanisms.base import Mechanism
+from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.tilted_closed import TiltedAtoms
 from dpcli.registry import lazy
 
@@ -44,6 +45,12 @@ class TwoPointLoss:
         """Two atoms, at +e0 and -e0 with odds e^{(2t+1) e0}."""
         e0 = self.epsilon
         return TiltedAtoms(np.array([(t + 0.5) * e0, -(t + 0.5) * e0]), np.array([e0, -e0]))
+
+    def tails(self, at: Array) -> Tails:
+        """Two atoms."""
+        kept = -math.log1p(math.exp(-self.epsilon))
+        log_p = np.array([kept - self.epsilon, kept])
+        return atom_tails(at, np.array([-self.epsilon, self.epsilon]), log_p, log_p[::-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,7 @@ def _solve(orders: Array, target: Array, y: Array) -> tuple[Array, Array]:
     moment, log_q = _log_moment(orders, x, y)
     reached = moment >= target  # the end of the search is no answer
     a = orders
-    epsilon = (
-        np.log((a - 1.0) / a) + a * x + np.log(-np.expm1(a * (y - x))) - (a - 1.0) * x - np.log(-np.expm1((a - 1.0) * (y - x)))
-    )
+    # a x - (a-1) x is x: at a = 1e9 the two products would lose eight digits.
+    epsilon = x + np.log1p(-1.0 / a) + np.log(-np.expm1(a * (y - x))) - np.log(-np.expm1((a - 1.0) * (y - x)))
     gap = np.where(epsilon < x, log_q + x + np.log(-np.expm1(epsilon - x)), -np.inf)
     return np.where(reached, epsilon, np.inf), np.where(reached, gap, np.inf)

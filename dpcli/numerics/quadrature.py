@@ -61,7 +61,27 @@ def log_bernoulli(p: Array, log_ratio: Array) -> Array:
         log_value = np.log(np.where(near, small, direct))
         # Beyond e^500, with r^p taken out: 1 - ((1-p) + p r)/r^p.
         far = y + np.log1p(-(np.exp(-y) * (1.0 - p) + p * np.exp(log_ratio - y)))
+        # At a negative p and a large r the linear term is all that is left.
+        far = np.where((p < 0.0) & (log_ratio > 500.0), np.log(np.abs(p)) + log_ratio, far)
         return np.asarray(np.where((y > 500.0) | (log_ratio > 500.0), far, log_value))
+
+
+def bernoulli(p: Array, log_ratio: Array) -> Array:
+    """B_p(r - 1) itself, for exponents and ratios with p log r below 500: one exponential per entry."""
+    d = np.expm1(log_ratio)
+    z = np.where(p > 0.0, p - 1.0, p)
+    value: Array = np.where(p > 0.0, np.exp(log_ratio), 1.0) * np.expm1(z * log_ratio) - z * d
+    columns = np.flatnonzero(np.abs(d) < 0.01)
+    if len(columns):
+        d = d[columns]
+        pd = p * d
+        series = np.ones_like(pd)
+        term = np.ones_like(pd)
+        for k in range(3, 9):
+            term = term * ((p - (k - 1)) * (d / k))
+            series += term
+        value[:, columns] = np.where(np.abs(pd) < 0.01, 0.5 * p * (p - 1.0) * d * d * series, value[:, columns])
+    return value
 
 
 def power_moment(
@@ -112,7 +132,11 @@ def _power_moment(
         high = max(spans[i][1] for i in members)
         step = min(spans[i][2] for i in members)
         nodes: Array = np.arange(math.floor(low / step), math.ceil(high / step) + 1, dtype=float) * step
-        log_terms = log_bernoulli(exponents[index][:, None], log_ratio(nodes)) + (log_weight(nodes) + math.log(step))
+        column, ratio, weight = exponents[index][:, None], log_ratio(nodes), log_weight(nodes) + math.log(step)
+        if float(np.abs(column).max() * np.abs(ratio).max()) < 500.0 and float(weight.min()) > -650.0:
+            result[index] = np.log1p(bernoulli(column, ratio) @ np.exp(weight)) * (1.0 + SLACK)
+            continue
+        log_terms = log_bernoulli(column, ratio) + weight
         top = log_terms.max(axis=1)
         log_sum = top + np.log(np.exp(log_terms - top[:, None]).sum(axis=1))
         result[index] = np.logaddexp(0.0, log_sum) * (1.0 + SLACK)

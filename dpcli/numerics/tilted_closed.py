@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpcli.numerics.turning import log1p_complex, turned_less_one
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -24,13 +25,17 @@ class TiltedNormal:
     mean: float
     variance: float
 
-    def centred(self, y: Array, log_error: float) -> ComplexArray:
+    def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         """Exactly -variance y^2 / 2."""
+        y = step * np.arange(count)
         return np.asarray(-0.5 * self.variance * y * y, dtype=complex)
 
-    def decay(self, y: float) -> float:
+    def decay(self, y: Array) -> Array:
         """Exact."""
         return -0.5 * self.variance * y * y
+
+    def split(self, level: float) -> None:
+        """Taken whole."""
 
 
 class TiltedAtoms:
@@ -42,16 +47,17 @@ class TiltedAtoms:
         self._losses = losses - self.mean
         self.variance = float((self._weights * self._losses**2).sum())
 
-    def centred(self, y: Array, log_error: float) -> ComplexArray:
+    def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         """log1p(E expm1), exact up to rounding."""
-        turn = np.outer(y, self._losses)
-        total = (-2.0 * np.sin(0.5 * turn) ** 2) @ self._weights + 1j * ((np.sin(turn) - turn) @ self._weights)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log1p(total))
+            return log1p_complex(turned_less_one(self._weights, self._losses, step, count))
 
-    def decay(self, y: float) -> float:
+    def decay(self, y: Array) -> Array:
         """0: the atoms may line up again at any y."""
-        return 0.0
+        return np.zeros(len(y))
+
+    def split(self, level: float) -> None:
+        """Taken whole."""
 
 
 class TiltedCgf:
@@ -64,12 +70,16 @@ class TiltedCgf:
         self.mean = ahead.imag / 1e-30
         self.variance = max(-2.0 * (complex(cgf(np.array([t + 1j * small]))[0]) - ahead).real / small**2, 0.0)
 
-    def centred(self, y: Array, log_error: float) -> ComplexArray:
+    def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         """K(t+iy) - K(t) - i y mean."""
+        y = step * np.arange(count)
         z = np.asarray(self._t + 1j * y, dtype=np.complex128)
         at = self._cgf(z)
         return np.asarray(at - self._cgf(np.array([self._t + 0j]))[0] - 1j * y * self.mean)
 
-    def decay(self, y: float) -> float:
+    def decay(self, y: Array) -> Array:
         """0."""
-        return 0.0
+        return np.zeros(len(y))
+
+    def split(self, level: float) -> None:
+        """Taken whole."""

@@ -66,11 +66,15 @@ def _cgf(sizes: Sizes, t: float) -> float:
 
 
 def _tilt(sizes: Sizes, delta: float) -> float:
-    """A t that nearly minimises Chernoff's bound (K(t) - log delta)/t."""
+    """A t that nearly minimises Chernoff's bound of the hockey-stick, (K(t) - log delta + t log t - (1+t) log(1+t))/t."""
+
+    def bound(t: float) -> float:
+        return (_cgf(sizes, t) - math.log(delta) + t * math.log(t) - (1.0 + t) * math.log1p(t)) / t
+
     low, high = 1e-9, 1e9
     for _ in range(60):
         a, b = low ** (2 / 3) * high ** (1 / 3), low ** (1 / 3) * high ** (2 / 3)
-        if (_cgf(sizes, a) - math.log(delta)) / a <= (_cgf(sizes, b) - math.log(delta)) / b:
+        if bound(a) <= bound(b):
             high = b
         else:
             low = a

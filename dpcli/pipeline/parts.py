@@ -18,14 +18,15 @@ def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, An
     edges: dict[str, list[str]] = {}
     for index, entry in entries.items():
         for position, name in enumerate(named(entry.spec)):
-            problem = _part(entry.name, name, entries.get(places.get(name, -1)), places)
+            problem = _part(entry, name, entries.get(places.get(name, -1)), places)
             if problem:
-                yield ("mechanism", index, "mechanisms", position), "the name of another mechanism", problem
+                yield ("mechanism", index, *entry.spec.part_path(position)), "the name of another mechanism", problem
             else:
                 edges.setdefault(entry.name, []).append(name)
     for cycle in _cycles(edges):
         start = min(places[name] for name in cycle)
-        yield ("mechanism", start, "mechanisms"), "parts that do not lead back here", " -> ".join(map(quoted, cycle))
+        (key, *_) = next(entry for entry in entries.values() if places[entry.name] == start).spec.part_path(0)
+        yield ("mechanism", start, key), "parts that do not lead back here", " -> ".join(map(quoted, cycle))
 
 
 def named(spec: Spec) -> list[str]:
@@ -40,14 +41,14 @@ def named(spec: Spec) -> list[str]:
     return names
 
 
-def _part(owner: str, name: str, part: Entry | None, known: Mapping[str, int]) -> str | None:
+def _part(owner: Entry, name: str, part: Entry | None, known: Mapping[str, int]) -> str | None:
     """What is wrong with naming `name` as a part of `owner`, if anything is."""
-    if name == owner:
+    if name == owner.name:
         return "its own"
     if name not in known:
         hint = did_you_mean(name, known)
         return f"{quoted(name)}, which no mechanism has" + (f"; {hint}" if hint else "")
-    if part is not None and part.sampling is not None:
+    if part is not None and part.sampling is not None and not owner.spec.whole_runs:
         return f"{quoted(name)}, which has sampling of its own; state it on the composed entry"
     if part is not None and part.partition is not None:
         return f"{quoted(name)}, which has a partition of its own; state it on the composed entry"

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
-from dpcli.mechanisms.sampling import Runs
+from dpcli.mechanisms.sampling import Runs, Unsampled
+from dpcli.mechanisms.whole_run import WholeRun
 from dpcli.pipeline.model import Entry, PartitionKey, Pipeline
+from dpcli.pipeline.parts import named
 
 MAX_DEPTH = 16
 MAX_MEMBERS = 10_000
@@ -34,7 +36,7 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[Charge, ...]:
     """
     neighbours = Neighbours(pipeline.privacy.adjacency, pipeline.privacy.max_contributions or 1, group_size)
     entries = {entry.name: entry for entry in pipeline.mechanisms}
-    members = {name for entry in pipeline.mechanisms for name in getattr(entry.spec, "mechanisms", ())}
+    members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
     charges: list[Charge] = []
     parts: dict[str, dict[str, list[tuple[Mechanism, int, Entry]]]] = {}
     for entry in pipeline.mechanisms:
@@ -52,9 +54,9 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[Charge, ...]:
 
 
 def _run(entry: Entry, entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    spec = _bound(entry, entries)
+    spec = _bound(entry, entries, pipeline.privacy.dataset_size)
     parts = _parts_touched(entry, spec, neighbours)
-    runs = Runs(None if entry.epochs is not None else entry.steps, entry.epochs, pipeline.privacy.dataset_size)
+    runs = _runs(entry, pipeline.privacy.dataset_size)
     if entry.sampling is None:
         return spec.resolve(neighbours), parts * runs.steps_at(None)
     mechanism, count = entry.sampling.resolve(spec, runs, neighbours)
@@ -80,13 +82,31 @@ def _parts_touched(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
     return 1 if spec.contribution_form else neighbours.contributions
 
 
-def _bound(entry: Entry, entries: dict[str, Entry], depth: int = 0, budget: list[int] | None = None) -> Spec:
-    """The entry's spec with the groups that it names expanded; nesting and size are capped, since names may repeat."""
+def _runs(entry: Entry, dataset_size: int | None) -> Runs:
+    return Runs(None if entry.epochs is not None else entry.steps, entry.epochs, dataset_size)
+
+
+def _bound(
+    entry: Entry, entries: dict[str, Entry], dataset_size: int | None, depth: int = 0, budget: list[int] | None = None
+) -> Spec:
+    """The entry's spec with the entries that it names expanded; nesting and size are capped, since names may repeat."""
     left = [MAX_MEMBERS] if budget is None else budget
     left[0] -= 1
     if depth > MAX_DEPTH or left[0] < 0:
         raise InputError(f"expected groups at most {MAX_DEPTH} deep with {MAX_MEMBERS} members in all, found more")
-    return entry.spec.bind(lambda name: (_bound(entries[name], entries, depth + 1, left), entries[name].steps))
+
+    def lookup(name: str) -> tuple[Spec, int]:
+        part = entries[name]
+        spec = _bound(part, entries, dataset_size, depth + 1, left)
+        return (WholeRun(spec, part.sampling, _runs(part, dataset_size)), 1) if entry.spec.whole_runs else (spec, part.steps)
+
+    bound = entry.spec.bind(lookup)
+    if bound.sampled_inside and not isinstance(entry.sampling, Unsampled | None):
+        raise InputError(
+            f"expected no sampling beside {entry.type}, whose keys say how often a record takes part: amplification of correlated noise "
+            "is not implemented"
+        )
+    return bound
 
 
 def _parallel(of: str, branches: dict[str, list[tuple[Mechanism, int, Entry]]]) -> Charge:

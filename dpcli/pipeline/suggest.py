@@ -28,7 +28,6 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "l2_sensitivity": ("sensitivity",),
     "count": ("steps",),
     "compositions": ("steps",),
-    "iterations": ("steps",),
     "n": ("dataset_size",),
     "num_examples": ("dataset_size",),
     "neighboring_relation": ("adjacency",),

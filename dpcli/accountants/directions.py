@@ -1,0 +1,26 @@
+"""A composition as the losses of its parts, once per direction of the neighbouring relation."""
+
+from __future__ import annotations
+
+from dpcli.accountants.base import Steps, merged
+from dpcli.mechanisms.base import Mechanism, PrivacyLoss
+from dpcli.mechanisms.composed import Composed
+from dpcli.mechanisms.post_processing import Free
+
+Losses = tuple[tuple[PrivacyLoss, int], ...]
+
+
+def parts_of(mechanism: Mechanism, count: int) -> Steps:
+    """Composed groups taken apart."""
+    if isinstance(mechanism, Composed):
+        return tuple(found for part, n in mechanism.parts for found in parts_of(part, n * count))
+    return ((mechanism, count),)
+
+
+def directions(steps: Steps) -> tuple[Losses, ...]:
+    """The composition's losses, "remove" first; one direction where both are equal. Steps that cost nothing are left out."""
+    parts = merged(tuple(part for mechanism, count in steps for part in parts_of(mechanism, count)))
+    parts = tuple(part for part in parts if part[0] != Free()) or parts[:1]
+    sides = [(part.losses(), n) for part, n in parts]
+    number = max(len(losses) for losses, _ in sides)
+    return tuple(tuple((losses[min(side, len(losses) - 1)], n) for losses, n in sides) for side in range(number))

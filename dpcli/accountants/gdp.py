@@ -1,0 +1,60 @@
+"""Gaussian differential privacy by the central limit theorem: a number to compare with papers, never a guarantee."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.base import Mechanism
+from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
+from dpcli.registry import lazy
+
+np = lazy("numpy")
+
+
+def squared_mu(mechanism: Mechanism) -> float:
+    """mu^2 of a Gaussian, exactly; of anything else chi^2 = e^{K(1)} - 1, its limit as the steps grow many and weak."""
+    try:
+        return mechanism.gdp() ** 2
+    except NotRepresentable:
+        order_two = float(mechanism.rdp(np.array([2.0]))[0])
+        return math.expm1(order_two) if order_two < 700.0 else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class GdpProfile(PrivacyProfile):
+    """mu = sqrt(sum of count mu_i^2); exact for Gaussians alone, else an approximation that can be TOO SMALL."""
+
+    steps: Steps
+
+    def mu(self) -> float:
+        """Of the limit."""
+        mu = math.sqrt(math.fsum(count * squared_mu(mechanism) for mechanism, count in merged(self.steps)))
+        if not math.isfinite(mu):
+            raise NotRepresentable("its central limit has no finite variance")
+        return mu
+
+    def epsilon(self, delta: float) -> Bound:
+        mu = self.mu()
+        if mu == 0.0:
+            return Bound(0.0, detail={"mu": 0.0})
+        require_positive(delta, "Gaussian DP")
+        return Bound(gaussian_epsilon(mu, delta)[1], detail={"mu": mu})
+
+    def delta(self, epsilon: float) -> Bound:
+        mu = self.mu()
+        return Bound(gaussian_delta(mu, epsilon)[1] if mu > 0.0 else 0.0, detail={"mu": mu})
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        return normalised([count * squared_mu(mechanism) for mechanism, count in self.steps])
+
+
+ACCOUNTANT = Accountant(
+    name="gdp",
+    title="Gaussian DP, CLT: approximate",
+    source="Dong, Roth, Su 2022, arXiv:1905.02383; Bu, Dong, Long, Su 2020, arXiv:1911.11607 (sampled Gaussians)",
+    compose=GdpProfile,
+    sound=False,
+)

@@ -1,0 +1,155 @@
+"""delta at many epsilons at once: contours, and grids, each of which serves its neighbours for as long as its interval is narrow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from dpcli.accountants.base import merged
+from dpcli.accountants.directions import Losses, directions
+from dpcli.accountants.exact import MAX_LOG_DELTA, ExactProfile, delta_on, is_single
+from dpcli.accountants.pld import PldProfile, curves_at_delta
+from dpcli.errors import NotRepresentable
+from dpcli.numerics.certified import attempts
+from dpcli.numerics.contour import log_hockey, total_cgf
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+MAX_PARTS = 200
+NARROW = 1e-7  # width of an interval on log delta that needs no better contour
+GRIDS = (math.log(0.1), -60.0, -5.0)  # logarithms of the deltas that grids are made for: first, last, step
+
+
+class Interval(Protocol):
+    """Bounds on log delta that hold at every epsilon, and are narrow near one."""
+
+    def log_delta(self, epsilon: float) -> tuple[float, float]:
+        """(lower, upper)."""
+        ...
+
+
+class _Grid:
+    """A pair of grid curves, narrow near one delta."""
+
+    def __init__(self, losses: Losses, log_delta: float, profile: PldProfile) -> None:
+        self.lower, self.upper, _ = curves_at_delta(losses, log_delta, profile.tolerance, profile.effort)
+
+    def log_delta(self, epsilon: float) -> tuple[float, float]:
+        low, high = self.lower.delta(epsilon), self.upper.delta(epsilon)
+        return (math.log(low) if low > 0.0 else -math.inf), math.log(max(high, math.ulp(0.0)))
+
+
+def on_contours(profile: ExactProfile, epsilons: Array, log_floor: float) -> tuple[Array, Array]:
+    """(lower, upper) bounds on delta at increasing `epsilons`, as the exact accountant finds them.
+
+    Args:
+        log_floor: logarithm of the delta below which any upper bound will do.
+
+    Raises:
+        NotRepresentable: as the accountant does.
+    """
+
+    def side(losses: Losses) -> tuple[Array, Array]:
+        if is_single(losses):
+            bounds = np.array([delta_on(losses, epsilon) for epsilon in epsilons.tolist()])
+            return bounds[:, 0], bounds[:, 1]
+        chernoff = _chernoff(losses, epsilons)
+
+        def build(i: int) -> Sequence[Interval]:
+            return _until_narrow(losses, min(float(chernoff[i]) - 2.0, MAX_LOG_DELTA), float(epsilons[i]))
+
+        return _shared(build, epsilons, chernoff, log_floor)
+
+    return _worst(profile.steps, side)
+
+
+def on_grids(profile: PldProfile, epsilons: Array, log_floor: float) -> tuple[Array, Array]:
+    """(lower, upper) bounds on delta at increasing `epsilons`, as the grid accountant finds them. Raises NotRepresentable as it does."""
+    targets = np.arange(GRIDS[0], max(log_floor, GRIDS[1]), GRIDS[2]).tolist()
+
+    def side(losses: Losses) -> tuple[Array, Array]:
+        grids: list[tuple[float, Interval]] = []
+        for log_delta in targets:
+            with suppress(NotRepresentable):
+                grids.append((log_delta, _Grid(losses, log_delta, profile)))
+        low, high, at = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons), 0
+        for i, epsilon in enumerate(epsilons.tolist()):
+            low[i], high[i] = _ends([grid for _, grid in grids[at : at + 2]], epsilon)
+            while at + 2 < len(grids) and high[i] < grids[at + 1][0]:
+                at += 1
+                low[i], high[i] = _ends([grid for _, grid in grids[at : at + 2]], epsilon)
+        return _outward(low, high)
+
+    return _worst(profile.steps, side)
+
+
+def _worst(steps: Sequence[tuple[object, int]], side: Callable[[Losses], tuple[Array, Array]]) -> tuple[Array, Array]:
+    """The larger of both directions' bounds."""
+    found = directions(merged(tuple(steps)))  # type: ignore[arg-type]
+    if any(len(losses) > MAX_PARTS for losses in found):
+        raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long for a whole curve")
+    bounds = [side(losses) for losses in found]
+    return np.maximum.reduce([low for low, _ in bounds]), np.maximum.reduce([high for _, high in bounds]).clip(max=1.0)
+
+
+def _chernoff(losses: Losses, epsilons: Array) -> Array:
+    """Upper bounds on log delta at each epsilon, at most 0; 0 where the CGF says nothing."""
+    z = np.geomspace(1e-3, 1e6, 181)[:, None]
+    with np.errstate(all="ignore"):
+        exponents = total_cgf(losses, z[:, 0])[:, None] - z * epsilons + log_hockey(z)
+        return np.asarray(np.where(np.isnan(exponents), 0.0, exponents).min(axis=0).clip(max=0.0))
+
+
+def _shared(build: Callable[[int], Sequence[Interval]], epsilons: Array, log_upper: Array, log_floor: float) -> tuple[Array, Array]:
+    """(lower, upper) bounds on delta. New intervals are built where those at hand leave a gap and delta has moved on by a factor e."""
+    low, high = np.full_like(epsilons, -math.inf), log_upper.copy()
+    at_hand: Sequence[Interval] = ()
+    built = math.inf
+    for i, epsilon in enumerate(epsilons.tolist()):
+        ends = _ends(at_hand, epsilon)
+        reached = min(float(high[i]), ends[1])
+        if not ends[1] - ends[0] <= NARROW and abs(reached - built) >= 1.0 and reached > log_floor:
+            at_hand = (*at_hand[-1:], *build(i))
+            ends = _ends(at_hand, epsilon)
+            built = min(float(high[i]), ends[1])
+        low[i], high[i] = ends[0], min(ends[1], float(high[i]))
+    return _outward(low, high)
+
+
+def _outward(log_low: Array, log_high: Array) -> tuple[Array, Array]:
+    """Both bounds as numbers, the rounding of logarithm and exponential added on either side; an upper bound is never 0."""
+    high = np.minimum(log_high, 0.0)
+    upper = np.exp(high + 4e-16 * (4.0 + np.abs(high)))
+    finite = np.where(np.isfinite(log_low), log_low, -1e4)
+    return np.exp(finite - 4e-16 * (4.0 + np.abs(finite))), np.maximum(upper, math.ulp(0.0))
+
+
+def _until_narrow(losses: Losses, log_delta: float, epsilon: float) -> Sequence[Interval]:
+    """Contours near log_delta, one after the other until they leave no gap at epsilon."""
+    found: tuple[Interval, ...] = ()
+    with np.errstate(all="ignore"), suppress(NotRepresentable):  # an overflow ends in a bound that says nothing
+        for attempt in attempts(losses, log_delta):
+            contour = attempt.contour(log_delta, epsilon)
+            found = found if contour is None else (*found, contour)
+            low, high = _ends(found, epsilon)
+            if high - low <= NARROW:
+                break
+    return found
+
+
+def _ends(at_hand: Sequence[Interval], epsilon: float) -> tuple[float, float]:
+    """The intersection; nothing known where there is nothing at hand."""
+    low, high = -math.inf, math.inf
+    for interval in at_hand:
+        with np.errstate(all="ignore"):
+            ends = interval.log_delta(epsilon)
+        low, high = max(low, ends[0]), min(high, ends[1])  # a NaN is never the larger or the smaller
+    return low, high

@@ -1,0 +1,147 @@
+"""The grid accountant: privacy-loss distributions of anything that has tails, composed by the fast Fourier transform."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.accountants.directions import Losses, directions
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.base import PrivacyLoss
+from dpcli.numerics.grid import Curve, composed, planned
+from dpcli.numerics.survey import Survey, best_tilt, survey, tilt_for
+from dpcli.registry import lazy
+
+np = lazy("numpy")
+
+TOLERANCE = 1e-3
+POINTS_PER_SECOND = 5e6
+PATIENCE = 15.0  # seconds for one direction, where nobody says
+REFINEMENTS = 3
+MAX_SURVEYS = 4096
+_SURVEYS: dict[PrivacyLoss, Survey] = {}
+MAX_PARTS = 2000
+TOO_LONG = "a grid that is fine enough would take too long"
+
+
+class Effort(NamedTuple):
+    """points: of the grid that may be transformed. strict: whether a grid that is too coarse for its tolerance is refused."""
+
+    points: float
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PldProfile(PrivacyProfile):
+    """Both directions of the composition, each on its own grid; the larger epsilon counts.
+
+    tolerance: relative width of the interval that is aimed at. seconds: about what may be spent on one direction. strict: refuse
+    a grid that is coarser than the tolerance asks for, rather than report a wider interval.
+    """
+
+    steps: Steps
+    tolerance: float = TOLERANCE
+    seconds: float = PATIENCE
+    strict: bool = False
+
+    @property
+    def effort(self) -> Effort:
+        """What one direction may cost."""
+        return Effort(self.seconds * POINTS_PER_SECOND, self.strict)
+
+    def tuned(self, tolerance: float | None, seconds: float) -> PldProfile:
+        return replace(self, tolerance=tolerance or self.tolerance, seconds=seconds, strict=seconds < 1.0)
+
+    def epsilon(self, delta: float) -> Bound:
+        require_positive(delta, "the tilted grid")
+        sides = [self._interval(losses, math.log(delta)) for losses in directions(merged(self.steps))]
+        lower, (_, upper, spacing) = max(side[0] for side in sides), max(sides, key=lambda side: side[1])
+        if not math.isfinite(upper):
+            return Bound(math.inf)
+        return Bound(max(upper, 0.0), min(max(lower, 0.0), max(upper, 0.0)), {"spacing": spacing})
+
+    def _interval(self, losses: Losses, log_delta: float) -> tuple[float, float, float]:
+        """(lower, upper, spacing) of one direction; refined until it is as narrow as asked for, or work runs out."""
+        error_share = 1.0
+        for attempt in range(REFINEMENTS):
+            lower, upper, reference = curves_at_delta(losses, log_delta, self.tolerance * error_share, self.effort)
+            with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
+                low, high = lower.epsilon(log_delta, reference), upper.epsilon(log_delta, reference)
+            width = (high - max(low, 0.0)) / max(high, 1e-300) if high > 0.0 else 0.0
+            if width <= self.tolerance or attempt == REFINEMENTS - 1 or not math.isfinite(width) or upper.coarse:
+                break
+            error_share *= 0.3 * self.tolerance / width
+        return low, high, upper.lattice.spacing
+
+    def delta(self, epsilon: float) -> Bound:
+        lower, upper = 0.0, 0.0
+        for losses in directions(merged(self.steps)):
+            below, above = curves_at_epsilon(losses, epsilon, self.tolerance, self.effort)
+            with np.errstate(all="ignore"):
+                lower, upper = max(lower, below.delta(epsilon)), max(upper, above.delta(epsilon))
+        return Bound(max(upper, math.ulp(0.0)), min(lower, upper))
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        """Each step's K at the tilt, which is what its loss adds to the exponent."""
+        parts = []
+        for mechanism, count in self.steps:
+            sides = [[(surveyed(loss), n) for loss, n in side] for side in directions(((mechanism, count),))]
+            parts.append(sides)
+        tilt = max(
+            best_tilt([pair for sides in parts for pair in sides[min(k, len(sides) - 1)]], math.log(delta))[0] for k in (0, 1)
+        )
+        z = np.array([tilt])
+        return normalised([max(sum(n * float(found.cgf(z)[0]) for found, n in side) for side in sides) for sides in parts])
+
+
+def surveyed(loss: PrivacyLoss) -> Survey:
+    """The survey of a loss, remembered."""
+    if loss not in _SURVEYS:
+        if len(_SURVEYS) >= MAX_SURVEYS:
+            _SURVEYS.clear()
+        _SURVEYS[loss] = survey(loss)
+    return _SURVEYS[loss]
+
+
+@lru_cache(maxsize=16)
+def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: Effort) -> tuple[Curve, Curve, float]:
+    """(lower, upper, epsilon by Chernoff's bound) near log delta."""
+    parts = [(loss, surveyed(loss), count) for loss, count in losses]
+    surveys = [(found, count) for _, found, count in parts]
+    infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(found.log_infinite), 1.0 - 1e-16)) for found, n in surveys))
+    if infinite >= math.exp(log_delta):
+        raise NotRepresentable(f"everything may be revealed with probability {infinite:.6g}, which is not below delta")
+    log_finite = log_delta + math.log1p(-infinite * math.exp(-log_delta))
+    tilt, reference = best_tilt(surveys, log_finite)
+    return (*_curves(losses, tilt, log_finite, tolerance * max(reference, 0.5 / tilt), effort), reference)
+
+
+@lru_cache(maxsize=16)
+def curves_at_epsilon(losses: Losses, epsilon: float, tolerance: float, effort: Effort) -> tuple[Curve, Curve]:
+    """(lower, upper) near epsilon."""
+    surveys = [(surveyed(loss), count) for loss, count in losses]
+    tilt, log_delta = tilt_for(surveys, epsilon)
+    return _curves(losses, tilt, min(log_delta - 2.0, -1.0), tolerance * max(epsilon, 0.5 / tilt), effort)
+
+
+def _curves(losses: Losses, tilt: float, log_delta: float, error: float, effort: Effort) -> tuple[Curve, Curve]:
+    if len(losses) > MAX_PARTS:
+        raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long")
+    parts = [(loss, surveyed(loss), count) for loss, count in losses]
+    with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
+        unit = next((found.unit() for _, found, _ in parts if found.unit() > 0.0), 0.0)
+        plan = planned(parts, tilt, log_delta, max(error, 1e-12), unit, effort.points)
+        if plan is None or (effort.strict and plan.coarseness > 1.0):
+            raise NotRepresentable(TOO_LONG + (" here: ask for it by name" if effort.strict else ""))
+        return composed(parts, plan)
+
+
+ACCOUNTANT = Accountant(
+    name="pld",
+    title="privacy-loss distribution",
+    source="Doroshenko et al. 2022, arXiv:2207.04380; Ghazi et al. 2022, arXiv:2207.04381; bounds in numerics/lattice.py",
+    compose=PldProfile,
+)

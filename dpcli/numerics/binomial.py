@@ -1,0 +1,56 @@
+"""Upper tail of a binomial distribution, from above, for any number of trials."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy("numpy")
+
+TERMS = 4096
+
+
+def log_binomial_tail(trials: int, rate: Fraction, least: int) -> float:
+    """Upper bound on log P(Binomial(trials, rate) >= least).
+
+    Args:
+        trials: n >= 0. rate: in [0, 1]. least: the count from which on the tail is taken.
+
+    Returns:
+        At most 0; -inf where the tail is empty; 0 where `least` is at most the mean. The tail is too large by Stirling's factor
+        e^{1/(12 least) + 1/(12 (n - least))} and, where more than TERMS terms count, by about 1 + 1/z^2 at z standard deviations.
+
+    Source: C(n, b) <= e^{n h(b/n)} sqrt(n / (2 pi b (n-b))) (Robbins 1955); the terms of the tail fall at least geometrically.
+    """
+    if least > trials or (rate == 0 and least > 0):
+        return -math.inf
+    if least <= trials * rate:
+        return 0.0
+    odds = float(rate / (1 - rate))
+    mean, excess = trials * rate, least - trials * rate
+    # n KL(b/n || q) in a form without cancellation: the mean's part and the rest's.
+    exponent = float(mean) * _deviance(float(excess / mean)) + float(trials - mean) * _deviance(-float(excess / (trials - mean)))
+    first = -exponent * (1.0 - 1e-13)
+    if least < trials:
+        first += 0.5 * (math.log(trials) - math.log(2.0 * math.pi) - math.log(least) - math.log(trials - least))
+    j = np.arange(min(TERMS, trials - least + 1), dtype=float)
+    ratios = (trials - least - j) / (least + j + 1.0) * odds
+    terms = np.concatenate(([1.0], np.cumprod(ratios)))
+    last = float(ratios[-1])
+    total = float(terms[:-1].sum()) + (float(terms[-1]) / (1.0 - last) if last < 1.0 else math.inf)
+    return min(0.0, first + math.log(total) + 1e-12)
+
+
+def _deviance(x: float) -> float:
+    """(1+x) log(1+x) - x >= 0 for x >= -1, with its digits near 0."""
+    if x <= -1.0:
+        return 1.0
+    if abs(x) > 0.03:
+        return (1.0 + x) * math.log1p(x) - x
+    return math.fsum((-x) ** k / (k * (k - 1)) for k in range(2, 14))

@@ -1,0 +1,164 @@
+"""The pair of a whole composition as finitely many outcomes, from above: for what is done to the composition next.
+
+Each loss is put on a grid by chords of its hockey-stick curve (Doroshenko et al. 2022, arXiv:2207.04380), which keep both masses of a
+cell; the grid pairs dominate, and so does their product. Sums of positive numbers only, no transform: every probability keeps its
+relative accuracy down to what is cut off, which counts as infinite loss at the upper end and is moved up at the lower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from dpcli.errors import NotRepresentable
+from dpcli.numerics.tails import ROUNDING, Tails, atom_tails
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+LOG_ABOVE, LOG_BELOW = -140.0, -60.0  # logarithms of the P-mass that may be cut off at either end
+POINTS = 2048  # of a composition of a few losses; as many more as their standard deviation is smaller than the composition's
+MAX_POINTS = 4096
+FURTHEST = 4096.0  # largest loss that is put on a grid
+WIDTH = 26.0  # standard deviations of the composition that the grid is laid out for
+
+
+class HasTails(Protocol):
+    """A privacy loss that can be put on a grid."""
+
+    def tails(self, at: Array) -> Tails:
+        """log P(L > l), log P(L <= l), log Q(L > l), log Q(L <= l) at increasing l."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """P-masses at the losses (first + k) spacing, k = 0, 1, ..., and at +inf; Q has e^-loss times as much, and the rest at -inf."""
+
+    spacing: float
+    first: int
+    weights: Array
+    infinite: float
+
+    def tails(self, at: Array) -> Tails:
+        """Tails of the outcomes."""
+        losses: Array = self.spacing * np.arange(self.first, self.first + len(self.weights), dtype=float)
+        with np.errstate(divide="ignore"):
+            log_p: Array = np.log(self.weights)
+            found = atom_tails(at, losses, log_p, log_p - losses)
+            rest = math.log(max(-math.expm1(min(float(np.logaddexp.reduce(log_p - losses)), 0.0)), 1e-300))
+            lost = math.log(self.infinite) if self.infinite > 0.0 else -math.inf
+        p_above, q_below = np.logaddexp(found.p_above, lost), np.logaddexp(found.q_below, rest)
+        return Tails(np.minimum(p_above, 0.0), found.p_below, found.q_above, np.minimum(q_below, 0.0))
+
+
+def composition(parts: Sequence[tuple[HasTails, int]]) -> Outcomes:
+    """A pair that dominates the composition of the losses, each `count` times.
+
+    Raises NotRepresentable where a loss is too large for a grid.
+    """
+    ranges = [_range(loss) for loss, _ in parts]
+    moments = [_moments(loss, *found) for (loss, _), found in zip(parts, ranges, strict=True)]
+    total = math.sqrt(math.fsum(n * variance for variance, (_, n) in zip(moments, parts, strict=True)))
+    least = min((math.sqrt(variance) for variance in moments if variance > 0.0), default=1.0)
+    points = min(MAX_POINTS, POINTS * max(1.0, total / (4.0 * least)))
+    spacing = max(WIDTH * total / points, 1e-9)
+    whole: Outcomes | None = None
+    for (loss, count), (low, high) in zip(parts, ranges, strict=True):
+        part = _power(_gridded(loss, low, high, spacing), count)
+        whole = part if whole is None else _sum(whole, part)
+    assert whole is not None
+    mass = float(whole.weights.sum()) + whole.infinite  # 1 up to rounding, of which the chords' excess is a large multiple
+    return Outcomes(spacing, whole.first, whole.weights / mass, whole.infinite / mass)
+
+
+def _range(loss: HasTails) -> tuple[float, float]:
+    """Where the loss lies but for the negligible ends."""
+    at = np.geomspace(1e-6, FURTHEST, 400)
+    at = np.concatenate((-at[::-1], [0.0], at))
+    tails = loss.tails(at)
+    above, below = np.flatnonzero(tails.p_above <= LOG_ABOVE), np.flatnonzero(tails.p_below <= LOG_BELOW)
+    infinite = float(tails.p_above[-1])
+    if not len(above):  # what is left beyond the end counts as infinite loss: the first point where no more is left than that
+        above = np.flatnonzero(tails.p_above <= infinite + 1e-12)
+        if infinite > -4.0:
+            raise NotRepresentable("a loss in the group is too large to be put on a grid")
+    return float(at[below[-1]]) if len(below) else float(at[0]), float(at[above[0]])
+
+
+def _moments(loss: HasTails, low: float, high: float) -> float:
+    """A rough variance under P."""
+    edges: Array = np.linspace(low, high, 4001)
+    mass = np.diff(np.exp(loss.tails(edges).p_below))
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    total = max(float(mass.sum()), 1e-300)
+    mean = float(mass @ middle) / total
+    return float(mass @ (middle - mean) ** 2) / total
+
+
+def _gridded(loss: HasTails, low: float, high: float, spacing: float) -> Outcomes:
+    """One loss by chords."""
+    first, last = math.floor(low / spacing) - 1, math.ceil(high / spacing) + 1
+    if last - first > 64 * MAX_POINTS:
+        raise NotRepresentable("the losses in the group are of too different sizes for one grid")
+    at: Array = spacing * np.arange(first, last + 1, dtype=float)
+    tails = loss.tails(at)
+    with np.errstate(all="ignore"):
+        log_p, slip_p = _cells(tails.p_above, tails.p_below)
+        log_q, slip_q = _cells(tails.q_above, tails.q_below)
+        rho = np.where(np.isneginf(log_p), 0.0, log_p - log_q - at[:-1] + np.minimum(slip_p + slip_q, 1.0))
+        share = np.expm1(-np.clip(rho, 0.0, spacing)) / math.expm1(-spacing)
+        mass = np.exp(log_p) * (1.0 + np.minimum(slip_p, 1.0))
+    weights = np.zeros(len(at))
+    weights[:-1] += mass * (1.0 - share)
+    weights[1:] += mass * share
+    weights[0] += math.exp(float(tails.p_below[0]))
+    return _trimmed(Outcomes(spacing, first, weights, math.exp(float(tails.p_above[-1]))))
+
+
+def _cells(above: Array, below: Array) -> tuple[Array, Array]:
+    """Logarithms of the masses between grid points, from the smaller tail, and bounds on their relative error."""
+    rising = below[1:] < -0.7
+    outer, inner = np.where(rising, below[1:], above[:-1]), np.where(rising, below[:-1], above[1:])
+    share = np.where(np.isneginf(outer), 0.0, -np.expm1(np.minimum(inner - outer, 0.0)))
+    log_mass = np.where(share > 0.0, outer + np.log(share), -np.inf)
+    return log_mass, np.where(share > 0.0, ROUNDING * (4.0 - np.maximum(outer, -1e4)) * 2.0 / share, 0.0)
+
+
+def _power(one: Outcomes, count: int) -> Outcomes:
+    """The composition of `count` copies, by repeated squaring."""
+    result: Outcomes | None = None
+    while True:
+        if count % 2:
+            result = one if result is None else _sum(result, one)
+        count //= 2
+        if not count:
+            break
+        one = _sum(one, one)
+    assert result is not None
+    return result
+
+
+def _sum(first: Outcomes, second: Outcomes) -> Outcomes:
+    """The composition of two."""
+    weights = np.convolve(first.weights, second.weights)
+    infinite = first.infinite + second.infinite
+    return _trimmed(Outcomes(first.spacing, first.first + second.first, weights, infinite))
+
+
+def _trimmed(outcomes: Outcomes) -> Outcomes:
+    """Without the negligible ends."""
+    weights = outcomes.weights
+    above, below = np.cumsum(weights[::-1])[::-1], np.cumsum(weights)
+    end = max(int(np.count_nonzero(above > math.exp(LOG_ABOVE))), 1)
+    begin = min(int(np.count_nonzero(below <= math.exp(LOG_BELOW))), end - 1)
+    kept = weights[begin:end].copy()
+    kept[0] += float(weights[:begin].sum())
+    return Outcomes(outcomes.spacing, outcomes.first + begin, kept, outcomes.infinite + float(weights[end:].sum()))

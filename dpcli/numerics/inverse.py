@@ -1,0 +1,44 @@
+"""Inverse of an increasing function, many values at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+ROUNDS = 200
+CLOSE = 1e-14  # a Newton step, or a bracket, of this relative length is the last
+
+
+def increasing_root(function: Callable[[Array], tuple[Array, Array]], target: Array, low: Array, high: Array) -> Array:
+    """x in [low, high] with f(x) = target, elementwise: Newton's method, and bisection wherever a step leaves its bracket.
+
+    Args:
+        function: (f, f') at an array of x; f increases.
+        target: shape (n,).
+        low, high: finite, f(low) <= target <= f(high) up to rounding; a target outside is answered by the nearer end.
+    """
+    low, high = np.minimum(low, high), np.maximum(low, high)
+    x = high.copy()
+    for _ in range(ROUNDS):
+        value, slope = function(x)
+        above = value >= target
+        high, low = np.where(above, x, high), np.where(above, low, x)
+        with np.errstate(all="ignore"):
+            step = x - (value - target) / slope
+        middle = 0.5 * (low + high)
+        following = np.where((step > low) & (step < high), step, middle)
+        width = CLOSE * (1.0 + np.abs(x))
+        done = (high - low <= width) | (np.abs(following - x) <= width) | (value == target)
+        x = np.where(value == target, x, following)
+        if done.all():
+            break
+    return np.asarray(x)

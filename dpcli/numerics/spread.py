@@ -1,0 +1,190 @@
+"""Sums of independent copies of a likelihood ratio, from above in the convex order.
+
+A variable Y' is above Y in the convex order where E f(Y') >= E f(Y) for every convex f; that order is kept by sums of independent
+variables (Shaked & Shanthikumar 2007, Stochastic Orders, Theorem 3.A.12). Moving an outcome to the two points of a lattice around it so
+that its mean stays is such a step up. So is moving what lies below the lowest point to 0 and that point, and, as a limit, moving what
+lies above the highest one there and to infinity, where it keeps its mean and loses its mass. The lattice is one of logarithms: a
+point e^{ih} plus a point e^{jh} falls between two points whose distance from j, and whose shares, depend on j - i alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpcli.numerics.tails import Tails
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+POINTS = 4096  # a lattice is refined while it has at most half of these; the error falls with the square
+TRIM = math.exp(-80.0)  # mass (below) and mean (above) given up at each end, each time
+FINEST = 2.0**-36  # a finer lattice would show the rounding of its logarithms
+WIDEST = 600.0  # logarithms beyond which e^x is no number
+BEYOND = 1e100  # a loss that stands for an infinite one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """A variable >= 0 with `mass` at e^{(first + k) spacing}, `zero` at 0 and the mean `excess` at infinity.
+
+    mean: of the whole variable, the excess included.
+    """
+
+    spacing: float
+    first: int
+    mass: Array
+    zero: float
+    excess: float
+    mean: float
+
+    @property
+    def logs(self) -> Array:
+        """Logarithms of the points."""
+        return np.asarray(self.spacing * (self.first + np.arange(len(self.mass))))
+
+    def trimmed(self) -> Spread:
+        """Without the outermost points that weigh less than TRIM: by mass below, by mean above."""
+        values = np.exp(self.logs)
+        low = int(np.searchsorted(np.cumsum(self.mass), TRIM))
+        high = len(values) - int(np.searchsorted(np.cumsum((self.mass * values)[::-1]), TRIM * self.mean))
+        if not low < high - 1:
+            return self
+        mass = self.mass[low:high].copy()
+        raised = float((self.mass[:low] * values[:low]).sum() / values[low])
+        mass[0] += raised
+        mass[-1] += float(self.mass[high:].sum())
+        excess = float((self.mass[high:] * (values[high:] - values[high - 1])).sum())
+        zero = max(float(self.mass[:low].sum()) - raised, 0.0)
+        return replace(self, first=self.first + low, mass=mass, zero=self.zero + zero, excess=self.excess + excess)
+
+    def refined(self) -> Spread:
+        """The same on the finest lattice with at most POINTS points that contains this one."""
+        found = self
+        while len(found.mass) <= POINTS // 2 and found.spacing > FINEST:
+            mass = np.zeros(2 * len(found.mass) - 1)
+            mass[::2] = found.mass
+            found = replace(found, spacing=0.5 * found.spacing, first=2 * found.first, mass=mass)
+        return found
+
+    def coarsened(self, spacing: float) -> Spread:
+        """Odd points moved to their neighbours, until the lattice has `spacing` (this one's times a power of 2)."""
+        found = self
+        while found.spacing < spacing:
+            mass = np.append(np.zeros(found.first % 2), found.mass)
+            mass = np.append(mass, np.zeros(1 - len(mass) % 2))
+            up = math.expm1(found.spacing) / math.expm1(2.0 * found.spacing)
+            even = mass[::2].copy()
+            even[1:] += up * mass[1::2]
+            even[:-1] += (1.0 - up) * mass[1::2]
+            found = replace(found, spacing=2.0 * found.spacing, first=found.first // 2, mass=even)
+        return found
+
+
+def spread_of(tails: Callable[[Array], Tails]) -> Spread | None:
+    """e^L under Q, for a loss with these tails: mean 1. None where L varies too little, or too much, for a lattice."""
+    ends = _range(tails)
+    if ends is None or ends[1] - ends[0] <= 1e-9 or max(abs(ends[0]), abs(ends[1])) > WIDEST:
+        return None
+    spacing = 2.0 ** math.ceil(math.log2((ends[1] - ends[0]) / POINTS))
+    first, last = math.floor(ends[0] / spacing), math.ceil(ends[1] / spacing)
+    logs: Array = spacing * np.arange(first, last + 1, dtype=float)
+    found = tails(logs)
+    p, q = _cells(found.p_above, found.p_below), _cells(found.q_above, found.q_below)
+    values = np.exp(logs)
+    up = np.clip((p / values[:-1] - q) / math.expm1(spacing), 0.0, q)
+    mass = np.append(q - up, 0.0)
+    mass[1:] += up
+    below_p, below_q, above_p, above_q = (
+        math.exp(float(x)) for x in (found.p_below[0], found.q_below[0], found.p_above[-1], found.q_above[-1])
+    )
+    mass[0] += min(below_p / values[0], below_q)
+    mass[-1] += above_q
+    zero, excess = max(below_q - below_p / float(values[0]), 0.0), max(above_p - above_q * float(values[-1]), 0.0)
+    return Spread(spacing, first, mass, zero, excess, 1.0).trimmed().refined()
+
+
+def _range(tails: Callable[[Array], Tails]) -> tuple[float, float] | None:
+    """Losses below which Q, and above which P, have less than TRIM; or no less however far one goes, which is infinite loss."""
+    out: Array = np.append(np.geomspace(1e-12, WIDEST, 1200), BEYOND)
+    with np.errstate(all="ignore"):
+        above, below = tails(out).p_above, tails(-out[::-1]).q_below[::-1]
+    if np.isnan(above).any() or np.isnan(below).any():
+        return None
+    low, high = (float(out[int(np.argmax(far <= max(math.log(TRIM), float(far[-1]) + 1e-9)))]) for far in (below, above))
+    return -low, high
+
+
+def _cells(above: Array, below: Array) -> Array:
+    """Masses between neighbouring points, from whichever tail is the smaller."""
+    rising, falling = np.diff(np.exp(below)), -np.diff(np.exp(above))
+    return np.asarray(np.maximum(np.where(below[1:] < -0.7, rising, falling), 0.0))
+
+
+def folded(one: Spread, count: int) -> Spread:
+    """The sum of `count` independent copies, by doubling."""
+    power, total = one, None
+    while True:
+        if count % 2:
+            total = power if total is None else total_of(total, power).trimmed().refined()
+        count //= 2
+        if not count:
+            return total if total is not None else one
+        power = total_of(power, power).trimmed().refined()
+
+
+def total_of(a: Spread, b: Spread) -> Spread:
+    """The sum of two independent variables, on the coarser of their lattices."""
+    spacing = max(a.spacing, b.spacing)
+    a, b = a.coarsened(spacing), b.coarsened(spacing)
+    lowest, highest = (_log_sum(x, y, spacing) for x, y in ((a.first, b.first), (a.first + len(a.mass), b.first + len(b.mass))))
+    first = min(a.first, b.first)
+    if lowest - first > 4 * POINTS:  # what one copy shows where the other is 0 would need too many points: it is spread below
+        first = lowest
+    out = np.zeros(highest + 2 - first)
+    _add_pairs(out, first, spacing, a, b, 0)
+    _add_pairs(out, first, spacing, b, a, 1)
+    zero = a.zero * b.zero + _add_alone(out, first, spacing, a, b.zero) + _add_alone(out, first, spacing, b, a.zero)
+    out /= float(out.sum()) + zero  # or the rounding of the whole mass would double each time
+    return Spread(spacing, first, out, zero, a.excess + b.excess, a.mean + b.mean)
+
+
+def _log_sum(i: int, j: int, spacing: float) -> int:
+    """The index below log(e^{ih} + e^{jh}), or one less where rounding may have lifted it."""
+    return max(i, j) + math.floor(math.log1p(math.exp(-spacing * abs(i - j))) / spacing) - 1
+
+
+def _add_alone(out: Array, first: int, spacing: float, one: Spread, weight: float) -> float:
+    """Add one variable with this weight; points below the first go to it and to 0, which gets what is returned."""
+    skipped = min(max(first - one.first, 0), len(one.mass))
+    kept = one.mass[skipped:]
+    out[one.first + skipped - first :][: len(kept)] += weight * kept
+    below = weight * one.mass[:skipped]
+    raised = float((below * np.exp(spacing * (one.first - first + np.arange(skipped)))).sum())
+    out[0] += raised
+    return max(float(below.sum()) - raised, 0.0)
+
+
+def _add_pairs(out: Array, first: int, spacing: float, small: Spread, large: Spread, nearest: int) -> None:
+    """Add every pair whose point of `large` lies `nearest` or more above that of `small`."""
+    closest, furthest = large.first - small.first - len(small.mass) + 1, large.first + len(large.mass) - 1 - small.first
+    distances = np.arange(max(nearest, closest), max(furthest, nearest - 1) + 1)
+    gain = np.log1p(np.exp(-spacing * distances))
+    steps = np.floor(gain / spacing).astype(int)
+    shares = np.clip(np.expm1(gain - spacing * steps) / math.expm1(spacing), 0.0, 1.0)
+    for distance, step, share in zip(distances.tolist(), steps.tolist(), shares.tolist(), strict=True):
+        begin = max(small.first, large.first - distance)
+        end = min(small.first + len(small.mass), large.first + len(large.mass) - distance)
+        if begin >= end:
+            continue
+        pairs = small.mass[begin - small.first : end - small.first] * large.mass[begin + distance - large.first :][: end - begin]
+        at = begin + distance + step - first
+        out[at + 1 : at + 1 + len(pairs)] += share * pairs
+        out[at : at + len(pairs)] += (1.0 - share) * pairs

@@ -1,0 +1,145 @@
+"""A rough look at privacy losses, to plan a grid: nothing that is proven rests on it.
+
+Each loss is reduced to about a thousand outcomes on a logarithmic scale, from its tails alone. That is enough to find the tilt, the
+spread of the composition and the range that matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from dpcli.numerics.tails import Tails
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+TILTS = (1e-3, 1e4)
+
+
+class HasTails(Protocol):
+    """A privacy loss that can be put on a grid."""
+
+    def tails(self, at: Array) -> Tails:
+        """log P(L > l), log P(L <= l), log Q(L > l), log Q(L <= l) at increasing l."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """One loss: log masses of the cells between increasing `edges`, and each cell's typical loss."""
+
+    edges: Array
+    log_mass: Array
+    loss: Array
+    log_infinite: float
+
+    def cgf(self, z: Array) -> Array:
+        """About log E[e^{z L}; L < inf], for any real z."""
+        turn = np.outer(z, self.loss)
+        near = np.abs(turn) < 1.0
+        with np.errstate(over="ignore"):
+            mass = np.exp(self.log_mass)
+            terms = np.where(near, mass * np.expm1(np.where(near, turn, 0.0)), np.exp(self.log_mass + turn) - mass)
+            small = np.log1p(np.maximum(terms.sum(axis=1), -1.0 + 1e-300))
+        top = (self.log_mass + turn).max(axis=1)
+        return np.asarray(np.where(top < 100.0, small, top + np.log(np.exp(self.log_mass + turn - top[:, None]).sum(axis=1))))
+
+    def unit(self) -> float:
+        """The smallest loss other than 0 where it stands alone, as in a loss on a lattice; 0 for continuous ones."""
+        sizes = np.sort(np.abs(self.loss[self.loss != 0.0]))
+        alone = len(sizes) > 0 and sizes[0] > 1e-12 and ((sizes > 1.01 * sizes[0]) & (sizes < 1.9 * sizes[0])).sum() == 0
+        return float(sizes[0]) if alone else 0.0
+
+    def rare_order(self, copies: int, log_rare: float) -> float:
+        """The order at which Chernoff's bound best shows what loss `copies` steps exceed with a P-mass of e^log_rare."""
+        s = np.geomspace(1e-2, 1e4, 61)
+        with np.errstate(all="ignore"):
+            above = (copies * self.cgf(s) - log_rare) / s
+        return float(s[int(np.argmin(np.where(np.isfinite(above), above, np.inf)))])
+
+    def range(self, log_rare: float, tilt: float, log_tilted_rare: float) -> tuple[float, float]:
+        """Where the loss lies but for P-mass e^log_rare above, and what below it would, moved up to its end, be a share
+        e^log_tilted_rare of the tilted mass."""
+        above = np.logaddexp.accumulate(self.log_mass[::-1])[::-1]
+        tilted = self.log_mass + tilt * self.loss
+        below = np.logaddexp.accumulate(self.log_mass) + tilt * self.edges[1:] - np.logaddexp.reduce(tilted)
+        high = int(np.searchsorted(-above, -log_rare))
+        low = int(np.argmax(below > log_tilted_rare))
+        return float(self.edges[min(low, len(self.edges) - 2)]), float(self.edges[min(high, len(self.edges) - 1)])
+
+
+def survey(loss: HasTails) -> Survey:
+    """About 1,400 evaluations of the tails."""
+    side = np.geomspace(1e-13, 1e6, 640)
+    edges = np.concatenate((-side[::-1], [0.0], side))
+    with np.errstate(all="ignore"):
+        tails = loss.tails(edges)
+        p, q = _cells(tails.p_above, tails.p_below), _cells(tails.q_above, tails.q_below)
+        typical = np.clip(p - q, edges[:-1], edges[1:])
+    kept = ~np.isneginf(p) & ~np.isnan(typical)
+    return Survey(np.append(edges[:-1][kept], edges[1:][kept][-1:]), p[kept], typical[kept], float(tails.p_above[-1]))
+
+
+def _cells(above: Array, below: Array) -> Array:
+    rising = below[1:] < above[1:]
+    outer, inner = np.where(rising, below[1:], above[:-1]), np.where(rising, below[:-1], above[1:])
+    return np.where(outer > inner, outer + np.log(-np.expm1(inner - outer)), -np.inf)
+
+
+Surveys = Sequence[tuple[Survey, int]]
+
+
+def total(surveys: Surveys, z: Array) -> Array:
+    """About the composition's K."""
+    result: Array = np.zeros_like(z)
+    for found, count in surveys:
+        result = result + count * found.cgf(z)
+    return result
+
+
+def best_tilt(surveys: Surveys, log_delta: float) -> tuple[float, float]:
+    """(t, epsilon by Chernoff's bound) near log delta."""
+
+    def bound(z: Array) -> Array:
+        return (total(surveys, z) - log_delta - np.log(z) - np.log1p(z)) / z
+
+    return _smallest(bound)
+
+
+def tilt_for(surveys: Surveys, epsilon: float) -> tuple[float, float]:
+    """(t, log delta) at which Chernoff's bound of delta(epsilon) is least."""
+    return _smallest(lambda z: total(surveys, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z))
+
+
+def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:
+    low, high = TILTS
+    z = np.geomspace(low, high, 25)
+    for _ in range(2):
+        with np.errstate(all="ignore"):
+            values = function(z)
+        k = int(np.nanargmin(np.where(np.isnan(values), np.inf, values)))
+        best = float(z[k]), float(values[k])
+        z = np.geomspace(z[max(k - 1, 0)], z[min(k + 1, len(z) - 1)], 17)
+    return best
+
+
+def spread(surveys: Surveys, tilt: float, log_rare: float) -> tuple[float, float, float, float]:
+    """(A, B, a, b): the tilted composition lies outside of [A, B] with a probability of about e^log_rare at either side, by
+    Chernoff's bound at the tilts t - a and t + b."""
+    s = np.geomspace(1e-3, 1e3, 49) * max(tilt, 1e-2)
+    with np.errstate(all="ignore"):
+        here = float(total(surveys, np.array([tilt]))[0])
+        high = (total(surveys, tilt + s) - here - log_rare) / s
+        low = (here - total(surveys, tilt - s) + log_rare) / s
+    low, high = np.where(np.isfinite(low), low, -np.inf), np.where(np.isfinite(high), high, np.inf)
+    margin = 0.1 * float(high.min() - low.max()) + 1e-12
+    # The smallest order that does nearly as well: a grid's own moments of a larger one are far from the survey's.
+    down, up = int(np.argmax(low >= low.max() - margin)), int(np.argmax(high <= high.min() + margin))
+    return float(low[down]), float(high[up]) + 1e-12, float(s[down]), float(s[up])

@@ -1,0 +1,67 @@
+"""Sums of rotating terms at equally spaced frequencies, by one matrix product instead of one exponential per term; complex log1p.
+
+e^{i (A + b) h l} = e^{i A h l} e^{i b h l}: for N frequencies a table of sqrt(N) coarse and one of sqrt(N) fine rotations per term.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+    from dpcli.numerics.tilted import ComplexArray
+else:
+    np = lazy("numpy")
+
+BLOCK = 1 << 20  # entries of a table held at a time
+
+
+def turned_less_one(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
+    """SUM_j weights_j (e^{i y loss_j} - 1) at y = 0, step, ..., (count-1) step.
+
+    With a = e^{i A} - 1 and b = e^{i B} - 1, e^{i(A+B)} - 1 = a b + a + b: nothing cancels near 0.
+    """
+    fine = math.isqrt(max(count - 1, 0)) + 1
+    rows = -(-count // fine)
+    small = _less_one(np.outer(step * np.arange(fine), loss))
+    total = np.empty((rows, fine), dtype=complex)
+    block = max(1, BLOCK // max(len(loss), 1))
+    for i in range(0, rows, block):
+        large = _less_one(np.outer(step * fine * np.arange(i, min(i + block, rows)), loss)) * weights
+        total[i : i + block] = large @ small.T + large.sum(axis=1)[:, None]
+    return np.asarray((total + small @ weights).ravel()[:count])
+
+
+def _less_one(angle: Array) -> ComplexArray:
+    """e^{i angle} - 1."""
+    half = np.sin(0.5 * angle)
+    found = np.empty(angle.shape, dtype=complex)
+    found.real = -2.0 * half * half
+    found.imag = np.sin(angle)
+    return found
+
+
+def turned(log_weights: ComplexArray, loss: ComplexArray, step: float, first: int, count: int) -> ComplexArray:
+    """SUM_j e^{log_weights_j + i y loss_j} at y = first step, ..., (first+count-1) step, for losses with Im >= 0 (which fade)."""
+    fine = math.isqrt(max(count - 1, 0)) + 1
+    rows = -(-count // fine)
+    small = np.exp(np.outer(step * np.arange(fine), 1j * loss))
+    total = np.empty((rows, fine), dtype=complex)
+    block = max(1, BLOCK // max(len(loss), 1))
+    for i in range(0, rows, block):
+        y = step * (first + fine * np.arange(i, min(i + block, rows)))
+        total[i : i + block] = np.exp(np.outer(y, 1j * loss) + log_weights) @ small.T
+    return np.asarray(total.ravel()[:count])
+
+
+def log1p_complex(z: Array | ComplexArray) -> ComplexArray:
+    """log(1 + z) that keeps the digits of a small z, which numpy's does not for complex arguments."""
+    found = np.empty(z.shape, dtype=complex)
+    found.real = 0.5 * np.log1p(z.real * (2.0 + z.real) + z.imag * z.imag)
+    found.imag = np.arctan2(z.imag, 1.0 + z.real)
+    return found
