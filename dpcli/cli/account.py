@@ -11,6 +11,7 @@ from dpcli.cli.options import accounting_options, emit, output_options, refuse
 @click.argument("file")
 @accounting_options
 @click.option("--epsilon", type=float, help="Report delta at this epsilon instead.")
+@click.option("--tolerance", type=float, help="Relative width of the grid accountant's interval [default: 0.001].")
 @click.option("--digits", type=click.IntRange(0, 15), default=4, show_default=True, help="Decimals in the table.")
 @output_options("table", "json", "jsonl", "markdown", "csv", "github", "junit", "sarif", "total")
 def command(
@@ -19,6 +20,7 @@ def command(
     delta: float | None,
     group_size: int,
     epsilon: float | None,
+    tolerance: float | None,
     digits: int,
     format_: str,
     outputs: tuple[str, ...],
@@ -37,5 +39,7 @@ def command(
     pipeline, diagnostics = checked_load(file)
     sources = click.get_current_context().obj.verbose > 0
     return emit(
-        document(account(pipeline, accountants or None, delta, epsilon, group_size), diagnostics, digits, sources), format_, outputs
+        document(account(pipeline, accountants or None, delta, epsilon, group_size, tolerance), diagnostics, digits, sources),
+        format_,
+        outputs,
     )

@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
+from dpcli.cli.options import emit, output_options, refuse
 
-@click.command(short_help="What a rule, a term, an accountant or a mechanism means.")
-@click.argument("name")
-def command(name: str) -> None:
-    """What NAME means.
+
+@click.command(short_help="What a pipeline's guarantee, a rule or a term means.")
+@click.argument("file", metavar="FILE|NAME")
+@click.option("--delta", type=float, help="Explain the guarantee at this delta instead of the file's.")
+@click.option(
+    "--prior",
+    "priors",
+    type=float,
+    multiple=True,
+    metavar="P",
+    help="Belief before the release; repeatable [default: 0.01 and 0.5].",
+)
+@output_options("table", "json", "markdown", "csv", "total")
+def command(file: str, delta: float | None, priors: tuple[float, ...], format_: str, outputs: tuple[str, ...]) -> int:
+    """What the guarantee of the pipeline in FILE means to an attacker, or what NAME means.
+
+    FILE is an existing file, a name that ends in .toml, or "-" for standard input: the highest true-positive rate at a false-positive
+    rate, beliefs before and after, groups. Exit code 3 where no finite guarantee can be certified, 1 where a rule calls it unsound.
 
     NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson) or a term (adjacency).
     """
-    from dpcli.glossary import explain
+    if not _is_file(file):
+        from dpcli.glossary import explain
 
-    click.echo(explain(name))
+        text = None if format_ == "table" else format_
+        refuse("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
+        click.echo(explain(file))
+        return 0
+    from dpcli.lint.run import checked_load
+    from dpcli.meaning import PRIORS, meaning
+    from dpcli.report.meaning_report import document
+
+    pipeline, diagnostics = checked_load(file)
+    account, found = meaning(pipeline, delta, priors or PRIORS)
+    return emit(document(account, found, diagnostics), format_, outputs)
+
+
+def _is_file(name: str) -> bool:
+    return name == "-" or name.endswith(".toml") or (os.path.exists(name) and not os.path.isdir(name))

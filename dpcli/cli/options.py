@@ -81,15 +81,15 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     return document.exit_code
 
 
-def write(path: str, text: str) -> None:
+def write(path: str, text: str | bytes) -> None:
     """Write a file in one piece, or say in one line why not."""
     given = click.get_current_context().params
     inputs = [given.get("file"), *(given.get("files") or ())]
     if os.path.exists(path) and any(source and os.path.exists(source) and os.path.samefile(path, source) for source in inputs):
         raise InputError(f"{path}: expected another path for the output, found the input file")
     try:
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with open(path, "wb") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -108,11 +108,12 @@ def _accountants(account: Account, decimals: int) -> Table:
             mark = notes.setdefault(row.reason or "", len(notes) + 1)
             rows.append(("", row.accountant.name, "-", f"[{mark}]", row.accountant.title))
         else:
-            star = ">" if row is account.winner else ""
+            star = ">" if row is account.winner else "" if row.accountant.sound else "~"
             rows.append((star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, decimals), row.accountant.title))
+    approximate = ", but for ~" if any(row.bound and not row.accountant.sound for row in account.rows) else ""
     at = f"at delta = {account.delta!r}" if account.quantity == "epsilon" else f"at epsilon = {account.epsilon!r}"
     return Table(
-        f"{account.quantity} {at}, by accountant (upper bounds, rounded up)",
+        f"{account.quantity} {at}, by accountant (upper bounds, rounded up{approximate})",
         ("", "accountant", account.quantity, "detail", "theorem"),
         tuple(rows),
         frozenset({2}),
@@ -125,6 +126,8 @@ def _detail(row: Row, decimals: int) -> str:
     parts = [f"{key} {value:.4g}" for key, value in row.bound.detail.items()]
     if row.bound.lower is not None:
         parts.append(f"at least {down(row.bound.lower, decimals)}")
+    if not row.accountant.sound:
+        parts.append("no bound: may be too small")
     return ", ".join(parts)
 
 
@@ -157,7 +160,7 @@ def describe(entry: Entry, account: Account) -> str:
     scheme = entry.sampling.scheme
     return (
         f"{scheme}, no amplification"
-        if isinstance(entry.sampling, OncePerEpoch)
+        if isinstance(entry.sampling, OncePerEpoch) and not entry.sampling.amplified
         else f"{scheme}, rate {float(rate):.6g}"
         if rate
         else scheme

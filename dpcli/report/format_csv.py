@@ -14,9 +14,10 @@ def render(document: Document) -> str:
     writer = csv.writer(out, lineterminator="\r\n")
     for table in document.tables[:1]:
         writer.writerow(table.columns)
-        writer.writerows([_safe(cell) for cell in row] for row in table.rows)
+        writer.writerows([safe(cell) for cell in row] for row in table.rows)
     return out.getvalue()
 
 
-def _safe(cell: str) -> str:
+def safe(cell: str) -> str:
+    """A cell that no spreadsheet runs as a formula."""
     return "'" + cell if cell[:1] in ("=", "+", "@", "\t", "\r") or (cell[:1] == "-" and cell != "-") else cell

@@ -1,0 +1,25 @@
+"""dpcli diff."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import emit, output_options
+
+
+@click.command(short_help="What changed between two pipelines, and what each change costs.")
+@click.argument("files", nargs=2, metavar="A B")
+@click.option("--delta", type=float, help="Compare at this delta instead of A's.")
+@click.option("--exit-code", "judged", is_flag=True, help="Exit with 1 where B costs more, 3 where that cannot be said.")
+@output_options("table", "json", "jsonl", "markdown", "csv", "total")
+def command(files: tuple[str, str], delta: float | None, judged: bool, format_: str, outputs: tuple[str, ...]) -> int:
+    """What changed from pipeline A to pipeline B, and what each change costs: made alone to A, and all together.
+
+    A and B are files, "-" for standard input (one of them), or REVISION:PATH for a file as it stands at a git revision. Mechanisms are
+    matched by name. Both are priced at A's delta. Where the statement has changed (unit, adjacency, max_contributions, dataset_size,
+    delta, adaptive), the epsilons are shown but called not comparable.
+    """
+    from dpcli.difference import difference
+    from dpcli.report.difference_report import document
+
+    return emit(document(difference(*files, delta), judged), format_, outputs)

@@ -1,0 +1,75 @@
+"""How a picture leaves the process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from dpcli.cli.options import Settings, wants_color, write
+from dpcli.errors import InputError
+from dpcli.registry import CHART_FORMATS, load
+
+if TYPE_CHECKING:
+    from dpcli.plots.chart import Chart
+
+SUFFIXES = {".svg": "svg", ".png": "png", ".csv": "csv", ".vl.json": "vega-lite", ".json": "vega-lite", ".txt": "terminal"}
+PATIENCE = 1.0  # seconds without a word
+FIXED = 100  # columns where the output is no terminal
+
+
+def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
+    """Print a chart, or write it to the paths given; everything is rendered before anything is written."""
+    formats = [format_ or _by_suffix(path) for path in outputs]
+    texts = [_render(chart, name, FIXED, False, "utf-8") for name in formats]
+    if not outputs:
+        _print(chart, format_ or "terminal")
+    for path, text in zip(outputs, texts, strict=True):
+        write(path, text)
+
+
+def _by_suffix(path: str) -> str:
+    for suffix, name in SUFFIXES.items():
+        if path.lower().endswith(suffix):
+            return name
+    raise InputError(f"{path}: expected a path that ends in {', '.join(SUFFIXES)}, or -f FORMAT, found neither")
+
+
+def _print(chart: Chart, name: str) -> None:
+    settings: Settings = click.get_current_context().obj
+    fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
+    width = FIXED if fixed else shutil.get_terminal_size((FIXED, 24)).columns
+    found = _render(chart, name, width, wants_color(settings.color), getattr(sys.stdout, "encoding", None) or "utf-8")
+    if isinstance(found, bytes) and sys.stdout.isatty():
+        raise InputError(f"expected a path for {name} (-o PATH) or a pipe, found a terminal")
+    click.echo(found, nl=False, color=True)
+
+
+def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> str | bytes:
+    render: Callable[..., str | bytes] = load(CHART_FORMATS[name])
+    return render(chart, width=width, color=color, encoding=encoding)
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Callable[[int, int], None]]:
+    """A function to report progress to: one line on standard error after a second, where that is a terminal; it is gone at the end."""
+    start, settings = time.monotonic(), click.get_current_context().obj
+    shown = False
+
+    def report(done: int, total: int) -> None:
+        nonlocal shown
+        if time.monotonic() - start > PATIENCE and sys.stderr.isatty() and not settings.quiet:
+            click.echo(f"\rdpcli: {done} of {total} points", nl=False, err=True)
+            shown = True
+
+    try:
+        yield report
+    finally:
+        if shown:
+            click.echo("\r" + " " * 40 + "\r", nl=False, err=True)

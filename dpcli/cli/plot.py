@@ -1,0 +1,54 @@
+"""dpcli plot."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import accounting_options
+from dpcli.cli.picture import progress, show
+from dpcli.registry import CHART_FORMATS
+
+
+@click.command(short_help="Draw epsilon, delta or an attacker's errors, in a terminal or to a file.")
+@click.argument("kind")
+@click.argument("file")
+@click.option("-m", "--mechanism", metavar="NAME", help="The mechanism that is varied, where several could be.")
+@accounting_options
+@click.option(
+    "-f",
+    "--format",
+    "format_",
+    type=click.Choice(tuple(CHART_FORMATS)),
+    help="The format [default: the suffix of PATH, or terminal].",
+)
+@click.option(
+    "-o", "--output", "outputs", multiple=True, metavar="PATH", help="Write to PATH, in the format of its suffix; repeatable."
+)
+def command(
+    kind: str,
+    file: str,
+    mechanism: str | None,
+    accountants: tuple[str, ...],
+    delta: float | None,
+    group_size: int,
+    format_: str | None,
+    outputs: tuple[str, ...],
+) -> int:
+    """Draw one KIND of picture of the pipeline in FILE: in the terminal, or to a .svg, .png, .csv, .vl.json or .txt file.
+
+    Kinds: epsilon-steps and epsilon-sigma (epsilon by the number of steps, by the noise), delta-epsilon (the privacy profile), trade-off
+    (the errors that an attacker must at least make), rdp (the Renyi divergence by order), accountants (epsilon by accountant).
+
+    Each -a draws a line of its own; without it, the smallest bound of all accountants is drawn. Exit code 1 where a rule calls the file
+    unsound, 3 where no finite epsilon can be certified: nothing is written then.
+    """
+    from dpcli.lint.run import checked_load
+    from dpcli.plots.draw import checked_kind, draw
+    from dpcli.plots.question import Question
+
+    checked_kind(kind)
+    pipeline, diagnostics = checked_load(file)
+    with progress() as report:
+        chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, report), diagnostics)
+    show(chart, format_, outputs)
+    return int(any(found.severity == "error" for found in diagnostics))

@@ -1,0 +1,54 @@
+"""accountants: what each of them says about one pipeline, side by side."""
+
+from __future__ import annotations
+
+from dpcli.accounting import Account, Row
+from dpcli.plots.chart import Axis, Bar, Chart, Tone
+from dpcli.plots.question import Question
+from dpcli.plots.words import bound, name_of, not_a_bound, setting
+
+WIDE = 30.0  # ratio of the largest to the smallest from which a linear axis would hide the small ones
+
+
+def chart(question: Question) -> Chart:
+    """Horizontal bars of epsilon, the smallest on top; those that say nothing are in the notes. Raises InputError, CannotCertify."""
+    account = question.headline()
+    rows = sorted((row for row in account.rows if row.bound is not None), key=lambda row: row.upper)
+    values = [row.upper for row in rows]
+    positive = [value for value in values if value > 0.0]
+    wide = len(positive) == len(values) and values[-1] > WIDE * values[0]
+    low = 10.0 ** _floor_log10(values[0] / 2.0) if wide else 0.0
+    return Chart(
+        kind="accountants",
+        title="epsilon by accountant",
+        subtitle=f"{name_of(account)}: {setting(account)}",
+        x=Axis("epsilon", low, 1.6 * values[-1] if wide else 1.05 * (values[-1] or 1.0), scale="log" if wide else "linear"),
+        y=Axis("accountant", -0.5, len(rows) - 0.5, categories=tuple(row.accountant.name for row in reversed(rows))),
+        bars=tuple(_bar(row, len(rows) - 1 - i, account) for i, row in enumerate(rows)),
+        notes=(_bounds(account), *not_a_bound(account), *_silent(account)),
+    )
+
+
+def _bounds(account: Account) -> str:
+    but = ", but for what is named below" if not_a_bound(account) else ""
+    return f"every number is an upper bound{but}, rounded up; the smallest bound is the headline"
+
+
+def _bar(row: Row, position: int, account: Account) -> Bar:
+    tone = Tone.MAIN if row is account.winner else Tone.MUTED
+    return Bar(row.accountant.name, bound(row.upper), float(position), row.upper, tone)
+
+
+def _silent(account: Account) -> tuple[str, ...]:
+    """The accountants without a number, by their reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in account.rows:
+        if row.bound is None:
+            reasons.setdefault(row.reason or "it says nothing", []).append(row.accountant.name)
+    return tuple(f"no bar for {', '.join(names)}: {reason}" for reason, names in reasons.items())
+
+
+def _floor_log10(value: float) -> int:
+    import math
+
+    return math.floor(math.log10(value))

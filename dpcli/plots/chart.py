@@ -1,0 +1,134 @@
+"""A picture as a value: what is drawn, and nothing about how."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dpcli.errors import InternalError
+
+Scale = Literal["linear", "log"]
+Points = tuple[tuple[float, float], ...]
+
+
+class Tone(enum.Enum):
+    """What a colour says; a renderer has one for each, and never needs it to tell two things apart."""
+
+    MAIN = 0
+    SECOND = 1
+    THIRD = 2
+    FOURTH = 3
+    FIFTH = 4
+    MUTED = 5  # a reference: no information, a guarantee's straight lines
+    LIMIT = 6  # a budget
+
+
+SERIES = (Tone.MAIN, Tone.SECOND, Tone.THIRD, Tone.FOURTH, Tone.FIFTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis from `low` to `high`; `categories` are the words at 0, 1, 2, ... where it has no numbers."""
+
+    label: str
+    low: float
+    high: float
+    scale: Scale = "linear"
+    unit: str = ""
+    categories: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The label with its unit, and with the scale where it is not the plain one."""
+        words = ", ".join(word for word in (self.unit, "log scale" if self.scale == "log" else "") if word)
+        return f"{self.label} ({words})" if words else self.label
+
+    def share(self, value: float) -> float:
+        """Where `value` lies: 0 at `low`, 1 at `high`, beyond them outside; -inf for what a log scale cannot show."""
+        if self.scale == "linear":
+            return (value - self.low) / (self.high - self.low)
+        return math.log(value / self.low) / math.log(self.high / self.low) if value > 0.0 else -math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A curve through points in the order of x, named at its end."""
+
+    label: str
+    points: Points
+    tone: Tone = Tone.MAIN
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """What lies between two curves: the certified bounds, or a region of the plane."""
+
+    label: str
+    lower: Points
+    upper: Points
+    tone: Tone = Tone.MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """One point with what it says."""
+
+    label: str
+    x: float
+    y: float
+    tone: Tone = Tone.MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A horizontal bar up to `value`, at a position of the categories, with the number as it is to be printed."""
+
+    name: str
+    label: str
+    position: float
+    value: float
+    tone: Tone = Tone.MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One picture.
+
+    kind: its name on the command line. subtitle: unit, adjacency, delta and sampling: no epsilon without them.
+    notes: what a reader has to know and cannot see, one sentence each.
+    """
+
+    kind: str
+    title: str
+    subtitle: str
+    x: Axis
+    y: Axis
+    lines: tuple[Line, ...] = ()
+    bands: tuple[Band, ...] = ()
+    markers: tuple[Marker, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for x, y in self.places():
+            if not (math.isfinite(x) and math.isfinite(y)):
+                raise InternalError(f"a {self.kind} plot holds the point ({x!r}, {y!r}): this is a bug in dpcli, and no picture")
+
+    def places(self) -> Iterator[tuple[float, float]]:
+        """Every point of the picture."""
+        for points in (*(line.points for line in self.lines), *(part for band in self.bands for part in (band.lower, band.upper))):
+            yield from points
+        yield from ((marker.x, marker.y) for marker in self.markers)
+        yield from ((bar.value, bar.position) for bar in self.bars)
+
+
+def log_span(values: Iterable[float], room: float = 1.0) -> tuple[float, float]:
+    """(low, high) of a log axis around positive values, widened by a factor `room`; at least a factor of 4 apart."""
+    found = list(values)
+    low, high = min(found) / room, max(found) * room
+    widen = max(1.0, math.sqrt(4.0 * low / high))
+    return low / widen, high * widen

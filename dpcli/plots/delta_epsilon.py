@@ -1,0 +1,73 @@
+"""delta-epsilon: the privacy profile, the smallest delta for every epsilon."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dpcli.accounting import Account
+from dpcli.plots.chart import Axis, Chart, Line, Marker
+from dpcli.plots.curves import Curve, certificates, curves
+from dpcli.plots.question import Question
+from dpcli.plots.words import epsilon_at_most, name_of, not_a_bound, setting
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy("numpy")
+
+POINTS = 49
+REACH = (1e-3, 0.5)  # lowest delta relative to the file's, highest
+SMALLEST = 1e-300
+GUARANTEES = "each point computed is an (epsilon, delta) guarantee, and so is all above it; the line between them is for the eye"
+
+
+def chart(question: Question) -> Chart:
+    """epsilon at many deltas, drawn with epsilon across: each point is a guarantee. Raises InputError, CannotCertify."""
+    account = question.headline()
+    assert account.delta is not None
+    low = max(min(REACH[0] * (account.delta or 1e-6), 1e-9), SMALLEST)
+    deltas = sorted({*np.geomspace(low, REACH[1], POINTS).tolist(), *([account.delta] if account.delta > low else [])})
+    found = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
+    most = max(e.upper for curve in found for _, e in curve.found)
+    return Chart(
+        kind="delta-epsilon",
+        title="privacy profile: delta by epsilon",
+        subtitle=f"{name_of(account)}: {setting(account)}",
+        x=Axis("epsilon", 0.0, 1.05 * most if most > 0.0 else 1.0),
+        y=Axis("delta", low, 1.0, scale="log"),
+        lines=tuple(_line(curve) for curve in found),
+        bands=tuple(band for curve in found for band in curve.bands(_across)),
+        markers=_here(account),
+        notes=(
+            *([GUARANTEES] if any(curve.sound for curve in found) else []),
+            *certificates(found),
+            *not_a_bound(account),
+            *_pure(account),
+        ),
+    )
+
+
+def _line(curve: Curve) -> Line:
+    """Without the deltas at which epsilon is 0 already, where there are enough others: they hold, but a smaller one does too."""
+    line = curve.line(_across)
+    some = tuple(point for point in line.points if point[0] > 0.0)
+    return replace(line, points=some if len(some) > 1 else line.points)
+
+
+def _across(delta: float, epsilon: float) -> tuple[float, float]:
+    return epsilon, delta
+
+
+def _here(account: Account) -> tuple[Marker, ...]:
+    if not account.delta or not math.isfinite(account.upper):
+        return ()
+    return (Marker(f"{epsilon_at_most(account)} at delta = {account.delta!r}", account.upper, account.delta),)
+
+
+def _pure(account: Account) -> tuple[str, ...]:
+    if account.delta or not math.isfinite(account.upper):
+        return ()
+    return (f"{epsilon_at_most(account)} at delta = 0, which a log axis cannot show",)

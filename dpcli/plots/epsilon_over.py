@@ -1,0 +1,70 @@
+"""epsilon over one parameter of one mechanism, with the file's own value marked and its budget drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dpcli.accounting import Account
+from dpcli.errors import InputError
+from dpcli.pipeline.model import Entry
+from dpcli.plots.chart import Axis, Chart, Line, Marker, Tone, log_span
+from dpcli.plots.curves import Curve, certificates, curves, replaced
+from dpcli.plots.question import Question
+from dpcli.plots.words import epsilon_at_most, few, name_of, not_a_bound, setting
+
+ROOM = 1.08
+NEAR = 1e-2  # relative
+
+
+def chart(
+    kind: str, title: str, label: str, question: Question, entry: Entry, key: str, here: float, values: Sequence[float]
+) -> Chart:
+    """The picture of epsilon at `values` of entry's key, which is `here` in the file; both axes in logs, where composition is straight."""
+    account = question.headline()
+    assert account.delta is not None
+    delta = account.delta
+    found = curves(question, account, values, lambda value: (replaced(question, entry, key, value), delta))
+    lines = tuple(line for line in map(_positive, found) if len(line.points) > 1)
+    if not lines:
+        raise InputError(f"nothing to draw: epsilon is 0 at delta = {delta!r}, whatever the {label}")
+    low, high = log_span((y for line in lines for _, y in line.points), ROOM)
+    xs = log_span(x for line in lines for x, _ in line.points)
+    return Chart(
+        kind=kind,
+        title=title,
+        subtitle=f"{name_of(account)}, mechanism {entry.name}: {setting(account)}",
+        x=Axis(label, *xs, scale="log"),
+        y=Axis("epsilon", low, high, scale="log"),
+        lines=(*lines, *_budget(account, xs, low, high)),
+        bands=tuple(band for curve in found for band in curve.bands(_upright) if all(y > 0.0 for _, y in band.lower)),
+        markers=_here(account, found, key, here),
+        notes=(*certificates(found), *not_a_bound(account)),
+    )
+
+
+def _upright(x: float, y: float) -> tuple[float, float]:
+    return x, y
+
+
+def _positive(curve: Curve) -> Line:
+    """Without the points at epsilon 0, which a log axis cannot show."""
+    line = curve.line(_upright)
+    return Line(line.label, tuple((x, y) for x, y in line.points if y > 0.0), line.tone, line.dashed)
+
+
+def _here(account: Account, found: tuple[Curve, ...], key: str, here: float) -> tuple[Marker, ...]:
+    """The headline at the file's own value, unless the lines say otherwise there: then the value is not what the file runs at."""
+    drawn = min((e.upper for curve in found for value, e in curve.found if value == here), default=math.inf)
+    if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):
+        return ()
+    words = key.replace("_", " ")
+    return (Marker(f"this file: {words} {few(here)}, {epsilon_at_most(account)}", here, account.upper),)
+
+
+def _budget(account: Account, xs: tuple[float, float], low: float, high: float) -> tuple[Line, ...]:
+    """The file's cap, where it is for the same delta and within the picture."""
+    cap = account.budget
+    if cap is None or cap.delta != account.delta or not low <= cap.epsilon <= high:
+        return ()
+    return (Line(f"budget {cap.epsilon!r}", tuple((x, cap.epsilon) for x in xs), Tone.LIMIT, dashed=True),)

@@ -1,0 +1,28 @@
+"""epsilon-sigma: epsilon against the noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpcli.plots import epsilon_over
+from dpcli.plots.chart import Chart
+from dpcli.plots.curves import varied
+from dpcli.plots.question import Question
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy("numpy")
+
+POINTS = 49
+REACH = (0.4, 6.0)  # times the file's own noise
+
+
+def chart(question: Question) -> Chart:
+    """Around the file's own noise multiplier, sigma or scale, whichever it states. Raises InputError, CannotCertify."""
+    entry, key = varied(question, "noise")
+    here = float(getattr(entry.spec, key))
+    values = sorted({*(here * np.geomspace(*REACH, POINTS)).tolist(), here})
+    words = key.replace("_", " ")
+    return epsilon_over.chart("epsilon-sigma", f"epsilon by {words}", words, question, entry, key, here, values)

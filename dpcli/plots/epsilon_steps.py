@@ -1,0 +1,39 @@
+"""epsilon-steps: epsilon against the number of steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpcli.mechanisms.sampling import Runs
+from dpcli.pipeline.model import Entry
+from dpcli.plots import epsilon_over
+from dpcli.plots.chart import Chart
+from dpcli.plots.curves import varied
+from dpcli.plots.question import Question
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy("numpy")
+
+POINTS = 41
+REACH = (1e-2, 10.0)  # of the file's own number of steps
+MOST = 10**18
+
+
+def chart(question: Question) -> Chart:
+    """From a hundredth of the file's steps (at least 1) to ten times as many. Raises InputError, CannotCertify."""
+    entry, key = varied(question, "steps")
+    here = _steps(entry, question.pipeline.privacy.dataset_size)
+    low, high = max(1.0, REACH[0] * here), min(max(REACH[1] * here, 10.0), MOST)
+    steps = sorted({round(value) for value in np.geomspace(low, high, POINTS)} | {here})
+    return epsilon_over.chart(
+        "epsilon-steps", "epsilon by number of steps", "steps", question, entry, key, float(here), [float(n) for n in steps]
+    )
+
+
+def _steps(entry: Entry, dataset_size: int | None) -> int:
+    """The file's own number, from its epochs where it states those."""
+    rate = getattr(entry.sampling, "lower_rate", lambda _: None)(dataset_size)
+    return Runs(None if entry.epochs is not None else entry.steps, entry.epochs, dataset_size).steps_at(rate)

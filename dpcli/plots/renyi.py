@@ -1,0 +1,76 @@
+"""rdp: the Renyi divergence over orders, and the epsilon that each order would give."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dpcli.accountants.base import merged
+from dpcli.accountants.renyi_curve import RenyiCurve, renyi_curve
+from dpcli.accounting import account
+from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.numerics.conversion import balle
+from dpcli.plots.chart import Axis, Chart, Line, Marker, Points, Tone, log_span
+from dpcli.plots.question import Question
+from dpcli.plots.words import bound, name_of, setting
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+POINTS = 61
+REACH = (0.02, 12.0)  # orders less 1, relative to the winning one's
+TALL = 12.0  # what is above this many times the best epsilon is cut off
+
+
+def chart(question: Question) -> Chart:
+    """D_a of the whole composition, the conversion of each order alone, and the best of them. Raises InputError, CannotCertify."""
+    if question.accountants:
+        raise InputError(f"--accountant: expected no such flag for rdp, which shows one of them, found {question.accountants[0]!r}")
+    found = account(question.pipeline, ("rdp",), question.delta, group_size=question.group_size)
+    (row,) = found.rows
+    assert found.delta is not None
+    if row.bound is None or not row.upper > 0.0:
+        raise CannotCertify(f"nothing to draw: the Renyi accountant has no epsilon > 0 here: {row.reason or 'it is 0'}")
+    best, epsilon = row.bound.detail["order"], row.upper
+    most = TALL * epsilon
+    try:
+        curve = renyi_curve(merged(tuple((charge.mechanism, charge.count) for charge in found.charges)))
+        orders = _within(curve, best, most)
+        divergences = curve.at(orders)
+    except NotRepresentable as error:
+        raise CannotCertify(f"nothing to draw: {error}") from None
+    lines = (
+        Line("epsilon from each order", _kept(orders, balle(orders, divergences, math.log(found.delta)), most), Tone.SECOND),
+        Line("Renyi divergence", _kept(orders, divergences, most), Tone.MAIN),
+    )
+    low, high = log_span((y for line in lines for _, y in line.points), 1.1)
+    return Chart(
+        kind="rdp",
+        title="Renyi divergence by order, and the epsilon that it gives",
+        subtitle=f"{name_of(found)}: {setting(found)}",
+        x=Axis("order", *log_span(x for line in lines for x, _ in line.points), scale="log"),
+        y=Axis("divergence, epsilon", max(low, high / 1e4), high, scale="log", unit="nats"),
+        lines=tuple(line for line in lines if len(line.points) > 1),
+        markers=(Marker(f"best order {best:.4g}: epsilon <= {bound(epsilon)} (rdp)", best, epsilon, Tone.SECOND),),
+        notes=(
+            "both lines are upper bounds of the whole composition; any order is sound, and the lowest point is the one reported",
+        ),
+    )
+
+
+def _within(curve: RenyiCurve, best: float, most: float) -> Array:
+    """Orders around the best, up to where the divergence leaves the picture; it may do so within a few per cent of an order."""
+    reach = 1.0 + (best - 1.0) * np.geomspace(*REACH, 4 * POINTS)
+    highest: float = reach[curve.at(reach) <= most].max(initial=best)
+    cliff = 1.0 + (highest - 1.0) * np.linspace(0.75, 1.0, POINTS // 2)
+    return np.unique(np.concatenate([1.0 + np.geomspace(reach[0] - 1.0, highest - 1.0, POINTS), cliff]))
+
+
+def _kept(orders: Array, values: Array, most: float) -> Points:
+    """What a log axis up to `most` can show."""
+    return tuple((float(a), float(y)) for a, y in zip(orders, values, strict=True) if 0.0 < y <= most)

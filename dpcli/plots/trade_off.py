@@ -1,0 +1,118 @@
+"""trade-off: what an attacker's errors must at least be, false negatives against false positives."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dpcli.accounting import Account
+from dpcli.curve import Curve, profile, trade_off
+from dpcli.numerics.trade_off import false_negatives
+from dpcli.plots.chart import SERIES, Axis, Band, Chart, Line, Points, Tone
+from dpcli.plots.corners import corners
+from dpcli.plots.curves import curves
+from dpcli.plots.question import Question
+from dpcli.plots.words import epsilon_at_most, loosely, name_of, not_a_bound, percent_up, setting
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+POINTS = 40
+FAINT, PLAIN = (
+    (1e-8, 1e-2, 13),
+    (0.02, 0.8, 27),
+)  # deltas for accountants one by one, in logs and evenly: all of them bend the curve
+TIGHT = 1e-3  # certified bounds on delta this close are worth a word
+READ_AT = (0.001, 0.01, 0.1)  # false positive rates at which the notes read the curve
+
+
+def chart(question: Question) -> Chart:
+    """The curve of all guarantees together, that of the headline alone, and no information. Raises InputError, CannotCertify."""
+    account = question.headline()
+    found = _named(question, account) if question.accountants else (("trade-off curve", _whole(question, account)),)
+    unsound = {row.accountant.name for row in account.rows if not row.accountant.sound}
+    lines = tuple(Line(label, _points(curve), SERIES[i % len(SERIES)], label in unsound) for i, (label, curve) in enumerate(found))
+    bounds = tuple((line, curve) for line, (label, curve) in zip(lines, found, strict=True) if label not in unsound)[:1]
+    return Chart(
+        kind="trade-off",
+        title="trade-off curve: an attacker's false negatives against false positives",
+        subtitle=f"{name_of(account)}: {setting(account)}",
+        x=Axis("false positive rate", 0.0, 1.0),
+        y=Axis("false negative rate", 0.0, 1.0),
+        lines=(*lines, *_headline(account), Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, dashed=True)),
+        bands=tuple(Band("no attack gets here", tuple((x, 0.0) for x, _ in line.points), line.points) for line, _ in bounds),
+        notes=(*(note for _, curve in bounds for note in _meaning(curve)), *not_a_bound(account)),
+    )
+
+
+def _meaning(curve: Curve) -> tuple[str, ...]:
+    """What a curve that is a bound says."""
+    rates = "; ".join(f"{percent_up(1.0 - rate)} at {100.0 * x:g} %" for x, rate in _read(curve))
+    return (
+        "a test that tells two neighbouring datasets apart has its two errors on or above the curve: below it none is possible, above it "
+        "none is ruled out",
+        f"the highest true positive rate at a false positive rate: {rates}",
+        _worth(curve),
+    )
+
+
+def _whole(question: Question, account: Account) -> Curve:
+    """The privacy profile, closely spaced where e^epsilon still bends the curve."""
+    reach = 1.25 * min(row.upper for row in account.rows) + 1e-3
+    epsilons = sorted({*np.linspace(0.0, min(reach, 8.0), POINTS).tolist(), *np.linspace(0.0, reach, 9).tolist()})
+    return _with_headline(profile(question.pipeline, epsilons, question.group_size, account.delta or 1e-6), account)
+
+
+def _with_headline(curve: Curve, account: Account) -> Curve:
+    """The headline is a pair as well, and may lie between the others."""
+    if account.winner is None or account.delta is None:
+        return curve
+    at = int(np.searchsorted(curve.epsilons, account.upper))
+    epsilons = np.insert(curve.epsilons, at, account.upper)
+    return Curve(epsilons, np.insert(curve.upper, at, account.delta), np.insert(curve.lower, at, account.delta))
+
+
+def _named(question: Question, account: Account) -> tuple[tuple[str, Curve], ...]:
+    """The pairs of each accountant that was asked for."""
+    assert account.delta is not None
+    deltas = sorted({*np.geomspace(*FAINT).tolist(), *np.linspace(*PLAIN).tolist(), account.delta, 0.0})
+    found = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
+    return tuple((one.label, _of_pairs([(e.upper, delta) for delta, e in one.found])) for one in found)
+
+
+def _of_pairs(pairs: list[tuple[float, float]]) -> Curve:
+    epsilons, deltas = np.array(sorted(pairs)).T
+    return Curve(epsilons, deltas, np.zeros_like(deltas))
+
+
+def _points(curve: Curve) -> Points:
+    """The curve at its corners, between which it is straight."""
+    alphas = corners(zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True))
+    return tuple(zip(alphas, trade_off(curve, alphas).tolist(), strict=True))
+
+
+def _read(curve: Curve) -> tuple[tuple[float, float], ...]:
+    return tuple(zip(READ_AT, trade_off(curve, READ_AT).tolist(), strict=True))
+
+
+def _headline(account: Account) -> tuple[Line, ...]:
+    """The straight lines of the headline alone."""
+    if account.winner is None or account.delta is None or not math.isfinite(account.upper):
+        return ()
+    alphas = corners([(account.upper, account.delta)])
+    rates: Array = false_negatives(np.array([account.upper]), np.array([account.delta]), np.array(alphas))
+    label = f"{epsilon_at_most(account)}, delta = {account.delta!r}, by itself"
+    return (Line(label, tuple(zip(alphas, rates.tolist(), strict=True)), Tone.THIRD, dashed=True),)
+
+
+def _worth(curve: Curve) -> str:
+    """How far the true curve may be above what is drawn."""
+    gap = float((curve.upper - curve.lower).max())
+    if gap < TIGHT:
+        return f"from upper bounds on delta at {len(curve.epsilons)} epsilons, certified from below to within {loosely(gap)}"
+    return "from upper bounds on epsilon and delta: the true curve may be higher, never lower"

@@ -1,0 +1,95 @@
+"""The words around a picture: everything that an epsilon depends on, and numbers rounded in their safe direction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, Context, Decimal
+
+from dpcli.accounting import Account
+from dpcli.pipeline.model import Entry
+from dpcli.plots.question import Epsilon
+from dpcli.report.rounding import up
+
+
+def name_of(account: Account) -> str:
+    """The pipeline's name, else its path."""
+    path = account.pipeline.path
+    return account.pipeline.name or ("standard input" if path == "-" else path) or "the pipeline"
+
+
+def setting(account: Account) -> str:
+    """Unit, adjacency, delta and sampling."""
+    privacy = account.pipeline.privacy
+    parts = [
+        f"per {privacy.unit or 'record'}",
+        privacy.adjacency.value,
+        f"delta = {account.delta!r}",
+        f"sampling: {sampling(account)}",
+    ]
+    return ", ".join([f"groups of {account.group_size:,}", *parts] if account.group_size > 1 else parts)
+
+
+def sampling(account: Account) -> str:
+    """The schemes of the entries that touch data; one that runs others has theirs."""
+    entries = [entry for entry in account.pipeline.mechanisms if entry.type != "post-processing" and not _runs_others(entry)]
+    return " and ".join(sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries})) or "none"
+
+
+def _runs_others(entry: Entry) -> bool:
+    return entry.sampling is None and (hasattr(entry.spec, "mechanisms") or hasattr(entry.spec, "mechanism"))
+
+
+def epsilon_at_most(account: Account) -> str:
+    """The headline as a marker says it."""
+    assert account.winner is not None
+    return f"epsilon <= {up(account.upper)} ({account.winner.accountant.name})"
+
+
+def bound(value: float) -> str:
+    """An upper bound, rounded up."""
+    return up(value)
+
+
+def percent_up(share: float) -> str:
+    """A share of at most this, in percent, rounded up."""
+    return f"{min(math.ceil(share * 1e4) / 1e2, 100.0):.2f} %"
+
+
+def few(value: float) -> str:
+    """A stated number in few digits; not a bound."""
+    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
+
+
+def line_label(names: tuple[str, ...], found: Iterable[Epsilon]) -> str:
+    """The accountant that was asked for, or those that gave the smallest bounds along the line."""
+    if len(names) == 1:
+        return names[0]
+    winners = list(dict.fromkeys(epsilon.accountant for epsilon in found))
+    return (
+        f"accountant{'s' if len(winners) > 1 else ''}: {' and '.join(winners)}"
+        if len(winners) < 3
+        else f"smallest of {len(winners)} accountants"
+    )
+
+
+def certificate(found: Iterable[Epsilon]) -> str:
+    """What the points of a line are worth, and how far the truth may be from them."""
+    values = [epsilon for epsilon in found if epsilon.upper > 0.0]  # 0 is certain
+    gaps = [(e.upper - e.lower) / e.upper for e in values if e.lower is not None]
+    points = f"{len(values)} points, each an upper bound on epsilon"
+    if not gaps:
+        return f"{points}; the true one may be smaller"
+    some = "" if len(gaps) == len(values) else f" at {len(gaps)}"
+    return f"{points}, certified from below{some}: the true one is at most a fraction {loosely(max(gaps))} smaller"
+
+
+def loosely(gap: float) -> str:
+    """One digit, rounded up."""
+    return f"{Context(prec=1, rounding=ROUND_CEILING).plus(Decimal(gap)):.0e}" if gap > 0.0 else "0"
+
+
+def not_a_bound(account: Account) -> tuple[str, ...]:
+    """Which of the accountants approximate."""
+    names = [row.accountant.name for row in account.rows if not row.accountant.sound and row.bound is not None]
+    return (f"{', '.join(names)}: an approximation, not a bound",) if names else ()
