@@ -1,0 +1,70 @@
+"""The benchmarks' settings are sound, and dpcli's side of the comparison with its peers runs; how fast is for the benchmark to say."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks import peers
+from tests.benchmarks.isolation import Answer
+from tests.benchmarks.settings import SETTINGS, SMALL, Setting
+from tests.benchmarks.soundness import gaussian_epsilon, responses_epsilon
+
+
+@pytest.mark.parametrize("setting", [*SETTINGS, *SMALL], ids=lambda s: s.name)
+def test_a_setting_is_a_question(setting: Setting) -> None:
+    assert 0.0 < setting.delta <= 1e-3
+    for rate, noise, steps in setting.phases:
+        assert 1e-6 <= rate <= 1.0 and 0.3 <= noise <= 100.0 and 1 <= steps <= 10**9
+    assert len(set(setting.phases)) == len(setting.phases) > 0
+
+
+def test_settings_reach_to_the_ends() -> None:
+    phases = [phase for setting in SETTINGS for phase in setting.phases]
+    assert len(SETTINGS) >= 40
+    assert len({s.name for s in SETTINGS}) == len({s.digest for s in SETTINGS}) == len(SETTINGS)
+    assert sum(setting.reference is not None for setting in SETTINGS) == 12
+    assert {1e-3, 1e-30} <= {setting.delta for setting in SETTINGS}
+    assert [(min(column), max(column)) for column in zip(*phases, strict=True)] == [(1e-6, 1.0), (0.3, 100.0), (1, 10**9)]
+    assert max(len(setting.phases) for setting in SETTINGS) == 200
+    assert any(setting.replaces for setting in SETTINGS)
+
+
+def test_truths_in_closed_form() -> None:
+    """Analytic Gaussian values to seven digits; one response's delta is p - e^eps (1-p)."""
+    assert gaussian_epsilon(1.0, 1e-5) == pytest.approx(4.377178, abs=1e-6)
+    assert gaussian_epsilon(1.0, 1e-12) == pytest.approx(7.238494, abs=1e-6)
+    keep = math.e / (1.0 + math.e)
+    assert responses_epsilon(1.0, 1, 1e-3) == pytest.approx(math.log((keep - 1e-3) / (1.0 - keep)), rel=1e-12)
+
+
+def test_our_side_runs_and_resumes(tmp_path: Path) -> None:
+    """Two settings: each interval holds its reference, a second run asks nothing, and the report can be printed both ways."""
+    path = tmp_path / "peers.csv"
+    words = ["--peers", "exact", "--only", "mnist", "--soundness", "skip", "--csv", str(path)]
+    first = peers.main(words)
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert [(row["setting"], row["status"]) for row in rows] == [("mnist", "ok"), ("mnist replace-one", "ok")]
+    for row, reference in zip(rows, (2.3795545188, 4.2174858115), strict=True):
+        assert float(row["lower"]) * (1.0 - 1e-9) <= reference <= float(row["upper"]) * (1.0 + 1e-9)
+    assert "exceptions\n----------\n- none" in first
+    assert "| mnist |" in peers.main([*words, "--markdown"])
+    assert list(csv.DictReader(path.read_text().splitlines())) == rows
+
+
+@pytest.mark.parametrize(
+    ("upper", "expected"),
+    [
+        (2.0, "tighter or equal"),
+        (3.0, "tighter or equal"),
+        (1.95, "within the certificate"),
+        (1.8, "too small"),
+        (math.inf, "none"),
+    ],
+)
+def test_how_a_peer_stands(upper: float, expected: str) -> None:
+    """Below exact's certified lower bound an epsilon is not tight but wrong."""
+    assert peers.standing(Answer("ok", 1.9, 2.0, 1.0, 1, 1.0), Answer("ok", None, upper, 1.0, 1, 1.0)) == expected
