@@ -17,6 +17,7 @@ from dpcli.registry import ACCOUNTANTS, load
 from tests.strategies import counts, deltas, dp_sgd, entries, entry, log_uniform, noisy, pipeline, pipelines, rates
 
 SEARCH = 2e-3  # golden sections over how delta is shared stop early, and may stop elsewhere when an input moves
+INTERVALS = ("exact", "pld")
 FEW_STEPS = 0.2  # by how much `optimal` may be loose for few steps at a large delta
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")  # `test_arithmetic_is_silent` asks for silence
@@ -33,8 +34,12 @@ def grows(small: Account, large: Account, tolerance: float = SEARCH) -> None:
     cheap, dear = uppers(small), uppers(large)
     if any(e.sampling is not None and e.type != "gaussian" for e in small.pipeline.mechanisms):
         cheap.pop("rdp-classic", None)  # high orders, where it is at its best, are bounded loosely for sampled pure mechanisms
-    for name in cheap:
-        if cheap[name] < math.inf:
+    for row in small.rows:
+        name = row.accountant.name
+        if name in INTERVALS:  # as wide as the work allows, or refused: what is certain of the one must not contradict the other
+            lower = None if row.bound is None else row.bound.lower
+            assert lower is None or lower <= dear[name] * (1.0 + 1e-9), name
+        elif cheap.get(name, math.inf) < math.inf:
             assert dear[name] >= cheap[name] * (1.0 - (FEW_STEPS if name == "optimal" else tolerance)), name
 
 
@@ -96,9 +101,7 @@ def test_a_larger_rate_never_costs_less(noise: float, rate: float, factor: float
 def test_sampling_never_costs_more_than_none(subject: Pipeline) -> None:
     sampled, whole = uppers(account(subject)), uppers(account(unsampled(subject)))
     for name in sampled:
-        silent = name in ("zcdp", "analytic") or (
-            name == "exact" and sampled[name] == math.inf
-        )  # it says nothing of a sampled step
+        silent = name in ("zcdp", "analytic", *INTERVALS)  # they say nothing of a sampled step, or not to the last digit
         assert silent or sampled[name] <= whole[name] * (1.0 + SEARCH) or whole[name] == math.inf, name
 
 
@@ -181,7 +184,7 @@ def test_groups_of_anything_never_cost_less(parts: list[Entry], size: int, delta
     grows(account(pipeline(*parts, delta=delta)), account(pipeline(*parts, delta=delta), group_size=size))
 
 
-@given(pipelines(most=2), st.sampled_from(sorted(ACCOUNTANTS)))
+@given(pipelines(most=2), st.sampled_from(sorted(set(ACCOUNTANTS) - {"pld"})))  # the grid's own tests ask this of it
 def test_delta_of_epsilon_of_delta(subject: Pipeline, name: str) -> None:
     delta = subject.privacy.delta
     assert delta is not None
@@ -230,8 +233,9 @@ def test_parallel_parts_cost_as_much_as_the_dearest(parts: list[Entry], delta: f
     renamed = [replace(e, name=f"part {i}") for i, e in enumerate(parts)]
     together = account(pipeline_of([parted(e, f"part {i}") for i, e in enumerate(renamed)], delta))
     for name, upper in uppers(together).items():
-        alone = [account(pipeline_of([e], delta), [name]).upper for e in renamed]
-        assert upper == math.inf or upper >= max(alone) * (1.0 - SEARCH), name
+        if name in SOUND - set(INTERVALS) and upper < math.inf:
+            alone = [account(pipeline_of([e], delta), [name]).upper for e in renamed]
+            assert upper >= max(alone) * (1.0 - SEARCH), name
     names = ["zcdp", "rdp", "rdp-classic", "moments", "analytic"]  # advanced composition may do better with the parts one by one
     grows(account(together.pipeline, names, delta), account(pipeline_of(renamed, delta), names))
 

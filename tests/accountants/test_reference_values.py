@@ -209,7 +209,7 @@ def test_user_level_sampled_group_against_brute_force() -> None:
             low, high = (x, high) if ratio < mp.exp(at) else (low, x)
         return float(mp.fsum(w * mp.ncdf(j * mu - high) for j, w in enumerate(weights)) - mp.exp(at) * mp.ncdf(-high))
 
-    rows = [row for row in account(subject).rows if row.upper < 20.0]
+    rows = [row for row in account(subject).rows if row.accountant.sound and row.upper < 20.0]
     assert {"basic", "rdp", "rdp-optimal", "moments"} <= {row.accountant.name for row in rows}
     for row in rows:
         assert exact(row.upper) <= delta * (1.0 + 1e-9), row.accountant.name

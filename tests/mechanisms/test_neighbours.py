@@ -23,7 +23,7 @@ from dpcli.mechanisms.group import Group, grouped
 from dpcli.mechanisms.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.noisy_max import ReportNoisyMaxSpec
 from dpcli.mechanisms.permute_and_flip import PermuteAndFlipSpec
-from dpcli.mechanisms.poisson import PoissonReplaced, PoissonSampled
+from dpcli.mechanisms.poisson import PoissonSampled
 from dpcli.mechanisms.post_processing import Free, PostProcessingSpec
 from dpcli.mechanisms.randomized_response import RandomizedResponse, RandomizedResponseSpec
 from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
@@ -96,7 +96,12 @@ SAMPLED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (
         GaussianSpec(noise_multiplier=2.0),
         Neighbours(Adjacency.REPLACE_ONE, 3),
-        PoissonReplaced(Gaussian(3.0), any_sampled(0.1, 3)),
+        SampledGaussianReplaced(0.5, 0.1, 3),
+    ),
+    (
+        GaussianSpec(noise_multiplier=20.0),
+        Neighbours(Adjacency.REPLACE_ONE, 100),
+        SampledGaussianReplaced(5.0, any_sampled(0.1, 100)),
     ),
     (LaplaceSpec(noise_multiplier=2.0), CROWD, PoissonSampled(Laplace(7.5), any_sampled(0.1, 15))),
     (PureSpec(epsilon=0.5, stated_for="unit"), CROWD, PoissonSampled(Pure(1.5), any_sampled(0.1, 15))),

@@ -19,8 +19,8 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "rate ignored by sampled Gaussian's amplification",
         M + "sampled_gaussian.py",
-        "any_sampled(self.rate, self.records), delta)",
-        "0.5 * any_sampled(self.rate, self.records), delta)",
+        "amplify(Gaussian(self.mu * self.records), any_sampled(self.rate, self.records), delta)",
+        "amplify(Gaussian(self.mu * self.records), 0.5 * any_sampled(self.rate, self.records), delta)",
     ),
     (
         "sampled Gaussian: m^z for m^(z+1)",
@@ -276,7 +276,7 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return 1 if spec.contribution_form else neighbours.contributions",
         "return 1",
     ),
-    ("members of a group charged for nothing", "pipeline/resolve.py", "entries[name].steps))", "1))"),
+    ("members of a group charged for nothing", "pipeline/resolve.py", "else (spec, part.steps)", "else (spec, 1)"),
     ("budget verdict flipped", "accounting.py", "if spent > cap.epsilon", "if spent < cap.epsilon"),
     (
         "gate: cap compared with nothing",

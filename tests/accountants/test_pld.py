@@ -1,0 +1,217 @@
+"""The grid accountant against closed forms, reference values, brute force, and the contour accountant."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcli.accountants.exact import ExactProfile
+from dpcli.accountants.optimal import ACCOUNTANT as OPTIMAL
+from dpcli.accountants.pld import PldProfile
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.discrete_gaussian import DiscreteGaussian
+from dpcli.mechanisms.discrete_laplace import DiscreteLaplace
+from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.given import Approx
+from dpcli.mechanisms.laplace import Laplace
+from dpcli.mechanisms.post_processing import Free
+from dpcli.mechanisms.randomized_response import RandomizedResponse
+from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.two_point import Pure
+from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
+
+Steps = tuple[tuple[Mechanism, int], ...]
+
+REFERENCE: list[tuple[Steps, float, float]] = [
+    (((SampledGaussian(1 / 1.1, 256 / 60000), 14040),), 1e-5, 2.3795545188),
+    (((SampledGaussianReplaced(1 / 1.1, 256 / 60000), 14040),), 1e-5, 4.2174858115),
+    (((SampledGaussian(1 / 3.0, 4096 / 50000), 2500),), 1e-5, 6.5788958506),
+    (((SampledGaussian(2.0, 0.01), 10000),), 1e-5, 43.3664898605),
+    (((SampledGaussian(1.0, 0.001), 10000),), 1e-12, 1.1844838022),
+    (((SampledGaussian(1.0, 0.001), 10000),), 1e-30, 5.1537675837),
+    (((SampledGaussian(0.25, 0.01), 10000),), 1e-5, 0.94686680076),
+    (((Gaussian(1 / 20), 100),), 1e-5, 1.9930914044),
+    (((SampledGaussian(1.0, 0.1), 10),), 1e-5, 2.8545189280),
+    (((SampledGaussian(1.0, 0.01), 1000), (SampledGaussian(0.5, 0.02), 500), (Gaussian(1 / 30), 3)), 1e-6, 2.3938704130),
+]
+
+
+@pytest.mark.parametrize(("steps", "delta", "epsilon"), REFERENCE, ids=repr)
+def test_reference_values_lie_in_an_interval_of_the_tolerance(steps: Steps, delta: float, epsilon: float) -> None:
+    bound = PldProfile(steps).epsilon(delta)
+    assert bound.lower is not None and bound.lower <= epsilon <= bound.upper
+    assert bound.upper - bound.lower <= 1e-3 * bound.upper
+
+
+def test_a_finer_tolerance_is_met() -> None:
+    steps, delta, epsilon = REFERENCE[0]
+    bound = PldProfile(steps, tolerance=1e-5).epsilon(delta)
+    assert bound.lower is not None and bound.lower <= epsilon <= bound.upper
+    assert bound.upper - bound.lower <= 1e-5 * bound.upper
+
+
+def test_many_steps_are_composed_on_a_coarsening_grid() -> None:
+    """10^6 steps at rate 1e-4: 0.9127034976 by 30-digit arithmetic."""
+    bound = PldProfile(((SampledGaussian(1 / 0.8, 1e-4), 10**6),), tolerance=0.2, seconds=3.4).epsilon(1e-7)
+    assert bound.lower is not None and bound.lower <= 0.9127034976 <= bound.upper
+    assert bound.upper - bound.lower <= 0.2 * bound.upper
+
+
+@pytest.mark.parametrize("delta", [0.3, 1e-3, 1e-10, 1e-30, 1e-100, 1e-250])
+@pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
+def test_gaussians_at_any_delta(mu: float, delta: float) -> None:
+    bound = PldProfile(((Gaussian(mu / 5.0), 25),)).epsilon(delta)
+    low, high = gaussian_epsilon(mu, delta)
+    assert bound.lower is not None and bound.lower <= high and low <= bound.upper
+    assert bound.upper - bound.lower <= 2e-3 * max(bound.upper, 0.1)
+
+
+@pytest.mark.parametrize(("epsilon", "count", "delta"), [(0.1, 100, 1e-5), (10.0, 6, 1e-6), (0.01, 10000, 1e-5), (1.0, 3, 1e-9)])
+def test_pure_mechanisms_equal_the_optimal_theorem(epsilon: float, count: int, delta: float) -> None:
+    """Kairouz, Oh, Viswanath 2015: k-fold randomised response, in closed form. 6 x 10 at 1e-6 is about 60, not 48."""
+    steps: Steps = ((Pure(epsilon), count),)
+    bound, optimal = PldProfile(steps).epsilon(delta), OPTIMAL.compose(steps).epsilon(delta)
+    assert bound.lower is not None and bound.lower <= optimal.upper * (1.0 + 1e-12)
+    exact = k_fold_response(epsilon, count, delta)
+    assert bound.lower <= exact * (1.0 + 1e-9) and exact <= bound.upper * (1.0 + 1e-9)
+    assert bound.upper - bound.lower <= 1e-6 * bound.upper
+
+
+def k_fold_response(epsilon: float, count: int, delta: float) -> float:
+    """epsilon(delta) of k-fold binary randomised response, by the binomial sum and bisection."""
+    log_p, log_q = -math.log1p(math.exp(-epsilon)), -epsilon - math.log1p(math.exp(-epsilon))
+
+    def total(at: float) -> float:
+        terms = []
+        for j in range(count + 1):
+            loss = (2 * j - count) * epsilon
+            if loss > at:
+                log_choose = math.lgamma(count + 1) - math.lgamma(j + 1) - math.lgamma(count - j + 1)
+                terms.append(math.exp(log_choose + j * log_p + (count - j) * log_q) * -math.expm1(at - loss))
+        return math.fsum(terms)
+
+    low, high = 0.0, count * epsilon
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if total(middle) > delta else (low, middle)
+    return high
+
+
+def test_stated_guarantees_compose_as_the_optimal_theorem_says() -> None:
+    """(e, d) claims: 1 - (1-d)^k of infinite loss, the rest is randomised response."""
+    bound = PldProfile(((Approx(0.1, 1e-7), 10),)).epsilon(1e-5)
+    lost = -math.expm1(10 * math.log1p(-1e-7))
+    exact = k_fold_response(0.1, 10, (1e-5 - lost) / (1.0 - lost))
+    assert bound.lower is not None and bound.lower <= exact * (1.0 + 1e-9) and exact <= bound.upper * (1.0 + 1e-9)
+    assert bound.upper - bound.lower <= 1e-6
+    with pytest.raises(NotRepresentable, match="revealed with probability 1e-06"):
+        PldProfile(((Approx(0.1, 1e-7), 10),)).epsilon(1e-7)
+
+
+def test_one_laplace_release_in_closed_form() -> None:
+    """delta(eps) = 1 - e^{(eps - e0)/2}."""
+    bound = PldProfile(((Laplace(1.0), 1),)).epsilon(1e-5)
+    exact = 1.0 + 2.0 * math.log1p(-1e-5)
+    assert bound.lower is not None and bound.lower <= exact <= bound.upper
+    assert bound.upper - bound.lower <= 1e-3
+
+
+def brute_force(pairs: list[tuple[list[float], list[float]]], epsilon: float) -> float:
+    """Hockey-stick divergence of a product of finite pairs, by enumeration."""
+    total = []
+    for outcome in itertools.product(*(range(len(p)) for p, _ in pairs)):
+        p = math.prod(pair[0][i] for pair, i in zip(pairs, outcome, strict=True))
+        q = math.prod(pair[1][i] for pair, i in zip(pairs, outcome, strict=True))
+        total.append(max(p - math.exp(epsilon) * q, 0.0))
+    return math.fsum(total)
+
+
+def response(epsilon: float, categories: int) -> tuple[list[float], list[float]]:
+    kept, other = math.exp(epsilon) / (math.exp(epsilon) + categories - 1), 1.0 / (math.exp(epsilon) + categories - 1)
+    rest = [other] * (categories - 2)
+    return [kept, other, *rest], [other, kept, *rest]
+
+
+@given(st.floats(0.05, 2.0), st.integers(2, 5), st.floats(0.05, 2.0), st.integers(1, 3), st.integers(1, 3), st.floats(0.0, 2.0))
+@settings(max_examples=25, deadline=None)
+def test_finite_mechanisms_by_enumeration(e1: float, k: int, e2: float, n1: int, n2: int, epsilon: float) -> None:
+    steps: Steps = ((RandomizedResponse(e1, k), n1), (Pure(e2), n2))
+    exact = brute_force([response(e1, k)] * n1 + [response(e2, 2)] * n2, epsilon)
+    bound = PldProfile(steps).delta(epsilon)
+    assert bound.lower is not None
+    assert bound.lower <= exact + 1e-12 and exact <= bound.upper + 1e-12
+
+
+MECHANISMS = st.one_of(
+    st.builds(Gaussian, st.floats(0.02, 2.0)),
+    st.builds(SampledGaussian, st.floats(0.2, 1.5), st.floats(0.005, 0.5)),
+    st.builds(SampledGaussianReplaced, st.floats(0.2, 1.5), st.floats(0.005, 0.5)),
+)
+
+
+@given(st.lists(st.tuples(MECHANISMS, st.integers(1, 200)), min_size=1, max_size=3), st.floats(-12.0, -2.0))
+@settings(max_examples=25, deadline=None)
+def test_the_contour_agrees(steps: list[tuple[Mechanism, int]], log10_delta: float) -> None:
+    delta = 10.0**log10_delta
+    grid = PldProfile(tuple(steps)).epsilon(delta)
+    try:
+        exact = ExactProfile(tuple(steps)).epsilon(delta)
+    except NotRepresentable:
+        return
+    assert grid.lower is not None and exact.lower is not None
+    assert grid.lower <= exact.upper * (1.0 + 1e-12) and exact.lower <= grid.upper * (1.0 + 1e-12)
+
+
+ANY = st.one_of(
+    MECHANISMS,
+    st.builds(Laplace, st.floats(0.01, 2.0)),
+    st.builds(Pure, st.floats(0.01, 2.0)),
+    st.builds(Approx, st.floats(0.01, 2.0), st.floats(1e-12, 1e-8)),
+    st.builds(DiscreteLaplace, st.floats(0.5, 20.0), st.integers(1, 4)),
+    st.builds(DiscreteGaussian, st.floats(0.5, 20.0), st.integers(1, 3)),
+    st.just(Free()),
+)
+
+
+@given(st.lists(st.tuples(ANY, st.integers(1, 20)), min_size=1, max_size=3), st.floats(-5.0, -1.0))
+@settings(max_examples=30, deadline=None)
+def test_epsilon_and_delta_are_inverse_and_order_does_not_matter(steps: list[tuple[Mechanism, int]], log10_delta: float) -> None:
+    delta = 10.0**log10_delta
+    bound = PldProfile(tuple(steps)).epsilon(delta)
+    again = PldProfile(tuple(reversed(steps))).epsilon(delta)
+    assert (bound.lower, bound.upper) == (again.lower, again.upper)
+    assert bound.lower is not None and 0.0 <= bound.lower <= bound.upper
+    back = PldProfile(tuple(steps)).delta(bound.upper)
+    assert back.lower is not None and back.lower <= delta * (1.0 + 1e-9)
+    copies = tuple((mechanism, 1) for mechanism, count in steps for _ in range(count))
+    assert PldProfile(copies).epsilon(delta).upper == bound.upper
+
+
+def test_shares_follow_the_cost() -> None:
+    shares = PldProfile(((Pure(0.1), 10), (Pure(0.2), 10), (Free(), 5))).shares(1e-5)
+    assert math.fsum(shares) == pytest.approx(1.0)
+    assert shares[2] == 0.0 and 2.5 < shares[1] / shares[0] < 5.0
+
+
+def test_quick_answers_or_says_no_before_it_starts() -> None:
+    steps: Steps = ((SampledGaussian(1 / 0.6, 256 / 920344), 71900),)
+    with pytest.raises(NotRepresentable, match="would take too long here"):
+        PldProfile(steps).tuned(None, 0.1).epsilon(1e-6)
+
+
+def test_delta_zero_is_refused() -> None:
+    with pytest.raises(NotRepresentable, match="needs delta > 0"):
+        PldProfile(((Gaussian(1.0), 1),)).epsilon(0.0)
+
+
+def test_delta_at_epsilon_of_a_gaussian() -> None:
+    for epsilon in (0.0, 0.5, 2.0, 20.0):
+        bound = PldProfile(((Gaussian(0.25), 16),)).delta(epsilon)
+        low, high = gaussian_delta(1.0, epsilon)
+        assert bound.lower is not None and bound.lower <= high and low <= bound.upper
+        assert bound.upper <= low * 1.1

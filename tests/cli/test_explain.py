@@ -1,0 +1,121 @@
+"""dpcli explain."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command import ROOT, dpcli
+
+MNIST = "examples/mnist.toml"
+WIDE = """\
+format = 1
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+delta = 0.0
+[[mechanism]]
+name = "mean"
+type = "gaussian"
+noise_multiplier = 1.0
+"""
+
+
+def test_a_file_is_explained_in_the_terms_of_an_attack() -> None:
+    result = dpcli("explain", MNIST)
+    assert (result.code, result.err) == (0, "")
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert lines[0].startswith("epsilon <= 2.3817 at delta = 1e-05 (per example, add-remove, sampling: poisson; accountant: exact")
+    assert "1 % 4.03 % 95.97 %" in lines
+    assert any(line.startswith("50 % 94.2") and line.endswith("61.23 % 50 %") for line in lines)
+    text = " ".join(result.out.split())
+    for words in (
+        "Neyman-Pearson",
+        "advantage: true positives minus false positives are at most 22.45 %",
+        "not covered:",
+        "mu = 0.58",
+    ):
+        assert words in text
+
+
+def test_machine_form() -> None:
+    found = json.loads(dpcli("explain", MNIST, "-f", "json").out)
+    assert found["schema"] == "dpcli/meaning/v1"
+    assert found["result"]["accountant"] == "exact"
+    said = found["meaning"]
+    rates = {point["false_positive_rate"]: point["true_positive_rate_upper"] for point in said["trade_off"]}
+    assert rates[0.01] == pytest.approx(0.0402, abs=1e-4)
+    assert rates[0.0] <= said["advantage_upper"] == pytest.approx(0.224469317, rel=1e-6)
+    assert [group["size"] for group in said["groups"]] == [1, 2, 4]
+    assert [belief["prior"] for belief in said["posterior"]["beliefs"]] == [0.01, 0.5]
+    assert all(point["delta_lower"] <= point["delta_upper"] for point in said["profile"])
+
+
+def test_priors_and_delta() -> None:
+    found = json.loads(dpcli("explain", MNIST, "--prior", "0.2", "--delta", "1e-7", "-f", "json").out)
+    assert found["delta"] == found["meaning"]["posterior"]["exception_probability"] == 1e-7
+    assert [belief["prior"] for belief in found["meaning"]["posterior"]["beliefs"]] == [0.2]
+    assert "expected a probability" in dpcli("explain", MNIST, "--prior", "1").err
+
+
+@pytest.mark.parametrize("format_", ["table", "json", "markdown", "csv", "total"])
+def test_every_format_and_standard_input(format_: str) -> None:
+    result = dpcli("explain", "-", "-f", format_, stdin=Path(ROOT, MNIST).read_bytes())
+    assert (result.code, result.err) == (0, "")
+    assert result.out
+
+
+def test_no_finite_guarantee_is_said_and_exits_with_3() -> None:
+    result = dpcli("explain", "-", stdin=WIDE.encode())
+    assert result.code == 3
+    assert result.out.startswith("no finite guarantee can be certified")
+    assert "state a delta > 0" in result.out
+    assert json.loads(dpcli("explain", "-", "-f", "json", stdin=WIDE.encode()).out)["meaning"] is None
+    assert dpcli("explain", "-", "-f", "total", stdin=WIDE.encode()).out == "inf\n"
+
+
+def test_without_delta_the_file_is_not_explained() -> None:
+    result = dpcli("explain", "-", stdin=WIDE.replace("delta = 0.0\n", "").encode())
+    assert result.code == 2
+    assert "expected a delta in the file or by --delta" in result.err
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "words"),
+    [
+        ("add-remove", '"this example was in the data"'),
+        ("replace-one", '"it was this example in the data, and not that one"'),
+        ("zero-out", '"this example was in the data, and not blanked"'),
+    ],
+)
+def test_the_claim_is_what_adjacency_compares(adjacency: str, words: str) -> None:
+    text = WIDE.replace("add-remove", adjacency).replace("delta = 0.0", "delta = 1e-5")
+    assert words in " ".join(dpcli("explain", "-", stdin=text.encode()).out.split())
+
+
+def test_a_file_that_a_rule_refuses_is_explained_with_exit_code_1() -> None:
+    text = Path(ROOT, MNIST).read_text().replace("delta = 1e-5", "delta = 1e-3")
+    result = dpcli("explain", "-", stdin=text.encode())
+    assert result.code == 1
+    assert "error DP105" in result.out
+
+
+def test_names_are_still_explained_and_take_no_flags() -> None:
+    assert dpcli("explain", "adjacency").out.startswith("adjacency\n")
+    assert dpcli("explain", "examples").code == 2  # a directory is no pipeline, and no term
+    assert "no such file" in dpcli("explain", "missing.toml").err
+    for flags in (("--delta", "0.1"), ("--prior", "0.1"), ("-f", "json"), ("-o", "json=x")):
+        assert "beside the name of a rule or a term" in dpcli("explain", "DP101", *flags).err
+
+
+def test_explaining_a_training_run_is_quick() -> None:
+    code = "import time; from dpcli.cli.main import main; main(['explain', 'examples/mnist.toml']); print(time.process_time())"
+    seconds = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()[-1])
+        for _ in range(2)
+    ]
+    assert min(seconds) < 1.5

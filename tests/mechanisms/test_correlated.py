@@ -1,0 +1,187 @@
+"""Matrix mechanisms: sensitivities against every participation pattern."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpcli
+from dpcli.accounting import account
+from dpcli.errors import DpcliError, InputError
+from dpcli.mechanisms.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, square_root
+from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.sampling import BallsInBins, OncePerEpoch, Poisson, Scheme, Unsampled
+from dpcli.numerics.participation import toeplitz_sensitivity, tree_sensitivity
+from dpcli.pipeline.resolve import resolve
+from tests.strategies import entry, pipeline
+
+COLUMNS = {
+    "square root": square_root(8),
+    "one band": np.array([2.0]),
+    "prefix sums": np.ones(8),
+    "steps": np.array([1.0, 1.0, 0.3, 0.3, 0.3, 0.01]),
+}
+
+
+def patterns(steps: int, separation: int, participations: int) -> Iterator[tuple[int, ...]]:
+    """Every way to take part at most so often, at least so far apart."""
+    for count in range(1, participations + 1):
+        for chosen in itertools.combinations(range(steps), count):
+            if all(b - a >= separation for a, b in itertools.pairwise(chosen)):
+                yield chosen
+
+
+def worst(encoder: np.ndarray, separation: int, participations: int) -> float:
+    steps = encoder.shape[1]
+    return max(
+        float(np.linalg.norm(encoder[:, list(chosen)].sum(axis=1))) for chosen in patterns(steps, separation, participations)
+    )
+
+
+def toeplitz(column: np.ndarray, steps: int) -> np.ndarray:
+    matrix = np.zeros((steps, steps))
+    for k, value in enumerate(column[:steps]):
+        matrix += value * np.eye(steps, k=-k)
+    return matrix
+
+
+def tree(steps: int) -> np.ndarray:
+    """One row per complete node."""
+    rows = []
+    for level in range(steps.bit_length()):
+        starts = range(0, steps - 2**level + 1, 2**level)
+        rows += [[float(start <= j < start + 2**level) for j in range(steps)] for start in starts]
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("steps", [1, 2, 5, 9])
+def test_toeplitz_is_the_worst_pattern(name: str, steps: int) -> None:
+    for separation, participations in itertools.product((1, 2, 3, 4, 20), (1, 2, 3, 9)):
+        found = toeplitz_sensitivity(COLUMNS[name], steps, separation, participations)
+        exact = worst(toeplitz(COLUMNS[name], steps), separation, participations)
+        assert exact * (1 - 1e-14) <= found <= exact * (1 + 1e-11)
+
+
+@pytest.mark.parametrize("steps", range(1, 13))
+def test_tree_covers_every_pattern(steps: int) -> None:
+    encoder = tree(steps)
+    for separation, participations in itertools.product((1, 2, 3, 4, 8), (1, 2, 3, 12)):
+        found, exact = tree_sensitivity(steps, separation, participations), worst(encoder, separation, participations)
+        assert exact * (1 - 1e-14) <= found
+        if participations == 1 or (steps & (steps - 1) == 0 and separation & (separation - 1) == 0):
+            assert found == pytest.approx(exact)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4, 1000, 1024, 10**7])
+def test_one_participation_in_a_tree_touches_its_levels(steps: int) -> None:
+    assert tree_sensitivity(steps, 1, 1) == pytest.approx(math.sqrt(math.ceil(math.log2(steps + 1))))
+
+
+def test_contributions_need_not_agree() -> None:
+    """Vectors that differ from step to step never move the stream further than equal ones."""
+    rng = np.random.default_rng(3)
+    encoder = toeplitz(square_root(6), 12)
+    bound = toeplitz_sensitivity(square_root(6), 12, 3, 4)
+    for _ in range(500):
+        vectors = np.zeros((12, 3))
+        for step in (0, 3, 6, 9):
+            direction = rng.standard_normal(3)
+            vectors[step] = direction / np.linalg.norm(direction)
+        assert np.linalg.norm(encoder @ vectors) <= bound
+
+
+def test_square_root_of_prefix_sums() -> None:
+    root = toeplitz(square_root(40), 40)
+    assert root @ root == pytest.approx(np.tril(np.ones((40, 40))))
+    # ||column||^2 = 1 + log(n)/pi + O(1): Fichtenberger et al. 2022; exactly sum of f_k^2
+    assert toeplitz_sensitivity(square_root(1000), 1000, 1, 1) ** 2 == pytest.approx(1.0 + math.log(1000) / math.pi, abs=0.3)
+
+
+def resolved(spec: Any, scheme: Scheme | None = None, **privacy: Any) -> tuple[Any, int]:
+    single = replace(entry("gaussian", noise_multiplier=1.0), type="banded-toeplitz", spec=spec, sampling=scheme)
+    (charge,) = resolve(pipeline(single, **privacy))
+    return charge.mechanism, charge.count
+
+
+def test_one_gaussian_for_the_whole_run() -> None:
+    spec = TreeSpec(noise_multiplier=4.0, iterations=15, max_participations=1)
+    assert resolved(spec) == (Gaussian(pytest.approx(0.5)), 1)  # type: ignore[arg-type]
+    assert resolved(spec, adjacency="zero-out")[0].mu == pytest.approx(0.5)
+    assert resolved(spec, adjacency="replace-one")[0].mu == pytest.approx(1.0)
+    assert resolved(spec, max_contributions=3)[0].mu == pytest.approx(1.5)
+
+
+def test_bands_no_wider_than_the_separation_do_not_add_up() -> None:
+    """Columns b apart do not overlap: k of them cost sqrt(k) times one."""
+    spec = ToeplitzSpec(noise_multiplier=1.0, iterations=400, max_participations=4, min_separation=100, bands=100)
+    one = replace(spec, max_participations=1)
+    assert spec.encoded_norm() == pytest.approx(2.0 * one.encoded_norm())
+
+
+def test_one_band_is_independent_noise() -> None:
+    spec = ToeplitzSpec(noise_multiplier=5.0, iterations=100, max_participations=20, min_separation=5, coefficients=(1.0,))
+    assert account(pipeline(entry("gaussian", noise_multiplier=5.0, steps=20))).upper == pytest.approx(
+        account(pipeline(replace(entry("gaussian", noise_multiplier=5.0), spec=spec))).upper
+    )
+
+
+def test_buffers_are_their_coefficients() -> None:
+    buffered = BufferedToeplitzSpec(
+        noise_multiplier=1.0, iterations=50, max_participations=5, min_separation=10, buf_decay=(0.9, 0.3), output_scale=(0.2, 0.5)
+    )
+    column = (1.0, *(0.2 * 0.9**k + 0.5 * 0.3**k for k in range(49)))
+    stated = ToeplitzSpec(noise_multiplier=1.0, iterations=50, max_participations=5, min_separation=10, coefficients=column)
+    assert buffered.encoded_norm() == pytest.approx(stated.encoded_norm())
+
+
+@pytest.mark.parametrize("scheme", [Poisson("poisson", 0.1), BallsInBins("balls-in-bins", 0.1), OncePerEpoch("cyclic", 0.1)])
+def test_sampling_of_the_whole_run_is_refused(scheme: Scheme) -> None:
+    spec = TreeSpec(noise_multiplier=4.0, iterations=15, max_participations=1)
+    with pytest.raises(InputError, match="expected no sampling beside banded-toeplitz"):
+        resolved(spec, scheme)
+    assert resolved(spec, Unsampled("none"))[1] == 1
+
+
+FILE = """
+format = 1
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+delta = 1e-6
+[[mechanism]]
+name = "train"
+type = "banded-toeplitz"
+noise_multiplier = 5.0
+iterations = 1000
+max_participations = 5
+min_separation = 200
+bands = 200
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("bands = 200", "", "either coefficients or bands, found neither"),
+        ("bands = 200", "bands = 2\ncoefficients = [1.0]", "found both"),
+        ("bands = 200", "coefficients = [1.0, 0.5, 0.6]", "never rise, which the worst participation is proven for, found 0.6 after 0.5"),
+        ("bands = 200", "coefficients = [0.0]", "a first one > 0"),
+        ("bands = 200", "coefficients = [1.0, -0.5]", "number >= 0"),
+        ("max_participations = 5", "", "max_participations"),
+        ('banded-toeplitz"', 'buffered-toeplitz"\nbuf_decay = [0.9]\noutput_scale = [1.1]', "add up to at most 1"),
+        ('banded-toeplitz"', 'buffered-toeplitz"\nbuf_decay = [0.9]\noutput_scale = [0.1, 0.2]', "one for each of 1 decays"),
+    ],
+)  # fmt: skip
+def test_bad_files(old: str, new: str, message: str, tmp_path: Any) -> None:
+    file = tmp_path / "pipeline.toml"
+    text = FILE.replace(old, new)
+    file.write_text(text.replace("bands = 200\n", "") if "buffered" in new else text)
+    with pytest.raises(DpcliError, match=message):
+        dpcli.load(file)

@@ -1,0 +1,321 @@
+"""Random allocation against enumeration, quadrature and simulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import ndtr
+
+from dpcli.accounting import account
+from dpcli.errors import InputError
+from dpcli.mechanisms.atoms import AtomicLoss
+from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, Spec
+from dpcli.mechanisms.composed import Composed
+from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
+from dpcli.mechanisms.given import Approx
+from dpcli.mechanisms.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.random_allocation import Outcomes, RandomAllocation, SymmetricAllocation
+from dpcli.mechanisms.sampling import BallsInBins
+from dpcli.mechanisms.two_point import Pure
+from dpcli.pipeline.resolve import resolve
+from tests.strategies import entry, pipeline
+
+TOLERANCE = 2e-3  # the lattice's own error, of second order in its spacing
+
+
+def curves(mechanism: RandomAllocation) -> tuple[Outcomes, Outcomes]:
+    remove, add = (loss.outcomes() for loss in mechanism.directions())
+    assert remove is not None and add is not None
+    return remove, add
+
+
+def two_bins(mu: float, gamma: float) -> tuple[float, float]:
+    """E[(R - gamma)+] and E[(1 - gamma R)+] for R = (Y + Y')/2, log-normal of mean 1: Black-Scholes inside an integral."""
+
+    def call(strike: float) -> float:
+        if strike <= 0.0:
+            return 1.0 - strike
+        d = (-math.log(strike) - 0.5 * mu * mu) / mu
+        return float(ndtr(d + mu) - strike * ndtr(d))
+
+    def over(f: Callable[[float], float]) -> float:
+        density = lambda x: math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)  # noqa: E731
+        return float(quad(lambda x: density(x) * f(math.exp(mu * x - 0.5 * mu * mu)), -12, 12, limit=400, epsabs=1e-14)[0])
+
+    remove = over(lambda y: 0.5 * call(2 * gamma - y))
+    shortfall = over(lambda y: 0.5 * (call(2 / gamma - y) - 1.0 + (2 / gamma - y)))  # put from call, E[Y'] = 1
+    return remove, gamma * shortfall
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.5])
+def test_two_bins_by_quadrature(mu: float, epsilon: float) -> None:
+    for pair, exact in zip(curves(SymmetricAllocation(Gaussian(mu), 2)), two_bins(mu, math.exp(epsilon)), strict=True):
+        if exact > 1e-9:  # what the quadrature resolves
+            assert exact * (1 - 1e-6) <= math.exp(pair.log_delta(epsilon)) <= exact * (1 + TOLERANCE)
+
+
+@pytest.mark.parametrize("bins", [3, 5, 8])
+@pytest.mark.parametrize("e0", [0.2, 1.0, 2.5])
+def test_two_point_steps_by_enumeration(bins: int, e0: float) -> None:
+    """R depends on how many of the t steps show the record's likelier outcome."""
+    high = 1.0 / (1.0 + math.exp(e0))  # Q's probability of the outcome of ratio e^e0
+    for epsilon in (0.01, 0.3, 0.9):
+        remove = add = 0.0
+        for n in range(bins + 1):
+            mass = math.comb(bins, n) * high**n * (1 - high) ** (bins - n)
+            ratio = (n * math.exp(e0) + (bins - n) * math.exp(-e0)) / bins
+            remove += mass * max(ratio - math.exp(epsilon), 0.0)
+            add += mass * max(1.0 - math.exp(epsilon) * ratio, 0.0)
+        for pair, exact in zip(curves(RandomAllocation(Pure(e0), bins)), (remove, add), strict=True):
+            # Few outcomes, at and near which the curve bends: the lattice rounds each corner off.
+            assert exact * (1 - 1e-9) <= math.exp(pair.log_delta(epsilon)) <= exact * (1 + TOLERANCE) + 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Lopsided(Mechanism):
+    """A step whose pair is not its own mirror image: ratios 2, 4/9 and 1."""
+
+    def approx_dp(self, delta: float) -> float:
+        return math.log(9 / 4)
+
+    def losses(self) -> tuple[AtomicLoss]:
+        return (AtomicLoss((math.log(0.25), math.log(0.45)), (math.log(2.0), math.log(4 / 9))),)
+
+
+def test_a_lopsided_step_by_enumeration() -> None:
+    """The pair bounds the record's coming and its going: P with it and Q without, and P without it and Q with."""
+    p, q, bins = (0.5, 0.2, 0.3), (0.25, 0.45, 0.3), 4
+    remove = add = 0.0
+    epsilon = 0.2
+    for x in itertools.product(range(3), repeat=bins):
+        up, down = (sum(a[i] / b[i] for i in x) / bins for a, b in ((p, q), (q, p)))
+        remove += math.prod(q[i] for i in x) * max(up - math.exp(epsilon), 0.0)
+        add += math.prod(p[i] for i in x) * max(1.0 - math.exp(epsilon) * down, 0.0)
+    for pair, exact in zip(curves(RandomAllocation(Lopsided(), bins)), (remove, add), strict=True):
+        assert exact * (1 - 1e-9) <= math.exp(pair.log_delta(epsilon)) <= exact * (1 + TOLERANCE) + 1e-4
+
+
+def test_a_stated_delta_stays() -> None:
+    """What reveals the record with probability d in its step does so in the pass; that it is absent, only where all steps show it."""
+    remove, add = curves(RandomAllocation(Approx(1.0, 1e-6), 10))
+    assert math.exp(remove.log_delta(1.2)) == pytest.approx(1e-6, rel=1e-9)
+    assert math.exp(add.log_delta(2.0)) < 1e-20
+    assert math.isinf(RandomAllocation(Approx(1.0, 1e-6), 10).approx_dp(5e-7))
+
+
+def test_three_passes_by_simulation() -> None:
+    """delta at epsilon 1 of three passes of twenty steps, sampled with the record, against the grid accountant."""
+    rng, mu, bins, passes, runs = np.random.default_rng(11), 1.0, 20, 3, 200_000
+    loss = np.zeros(runs)
+    for _ in range(passes):
+        x = rng.standard_normal((runs, bins))
+        x[:, 0] += mu  # the bins are alike
+        loss += np.log(np.exp(mu * x - 0.5 * mu * mu).mean(axis=1))
+    lost = np.maximum(-np.expm1(1.0 - loss), 0.0)
+    single = replace(entry("gaussian", noise_multiplier=1.0), epochs=3.0, sampling=BallsInBins("balls-in-bins", 0.05))
+    found = account(pipeline(single), ["pld"], epsilon=1.0).upper
+    assert abs(found - lost.mean()) <= 4.5 * lost.std() / math.sqrt(runs) + TOLERANCE * found
+
+
+@pytest.mark.parametrize(("mu", "bins", "epsilon"), [(1.0, 300, 0.05), (2.0, 40, 1.0)])
+def test_simulation(mu: float, bins: int, epsilon: float) -> None:
+    rng = np.random.default_rng(7)
+    ratios = np.concatenate(
+        [np.exp(mu * rng.standard_normal((2000, bins)) - 0.5 * mu * mu).mean(axis=1) for _ in range(20_000 // bins)]
+    )
+    gamma = math.exp(epsilon)
+    samples = (np.maximum(ratios - gamma, 0.0), np.maximum(1.0 - gamma * ratios, 0.0))
+    for pair, found in zip(curves(SymmetricAllocation(Gaussian(mu), bins)), samples, strict=True):
+        mean, error = float(found.mean()), float(found.std()) / math.sqrt(len(found))
+        assert abs(math.exp(pair.log_delta(epsilon)) - mean) <= 4.5 * error + TOLERANCE * mean
+
+
+@pytest.mark.parametrize("inner", [Gaussian(1.0), Laplace(0.7), Pure(2.0)])
+@pytest.mark.parametrize("bins", [2, 50, 5000])
+def test_the_pair_is_a_pair(inner: Mechanism, bins: int) -> None:
+    """Both distributions add up to 1, however many sums were taken."""
+    for pair in curves(RandomAllocation(inner, bins)):
+        assert np.exp(pair.log_p).sum() == pytest.approx(1.0, abs=1e-13)
+        assert np.exp(pair.log_q).sum() == pytest.approx(1.0, abs=1e-13)
+
+
+@pytest.mark.parametrize("inner", [Gaussian(1.0), Laplace(0.7)])
+def test_more_bins_never_cost_more(inner: Mechanism) -> None:
+    """Nor does a pass ever cost more than one unsampled step; what the lattice adds is above both."""
+    costs = [RandomAllocation(inner, bins).approx_dp(1e-6) for bins in (2, 3, 10, 1000, 10**6)]
+    assert costs[0] <= inner.approx_dp(1e-6)
+    assert costs == sorted(costs, reverse=True)
+
+
+@pytest.mark.parametrize("mu", [1e-12, 1e-6, 1e-3, 15.0, 33.0, 1e3])
+def test_extreme_noise(mu: float) -> None:
+    """Too much noise for a lattice, or too little, costs at most one unsampled step; 37 = 100101 bins make sums of unequal size."""
+    for delta in (1e-9, 1e-5, 0.1):
+        found, whole = SymmetricAllocation(Gaussian(mu), 37).approx_dp(delta), Gaussian(mu).approx_dp(delta)
+        assert 0.0 <= found <= whole
+        if mu >= 15.0:  # one in 37: at least what is left at 37 times the delta
+            assert found >= 0.9 * Gaussian(mu).approx_dp(min(37 * delta, 0.9)) - math.log(37.0)
+
+
+def test_only_upper_bounds_are_claimed() -> None:
+    """The lattice's pair lies above the worst case, so an interval around it is none around epsilon."""
+    single = replace(entry("gaussian", noise_multiplier=1.0), epochs=2.0, sampling=BallsInBins("balls-in-bins", 0.1))
+    for adjacency in ("add-remove", "replace-one"):
+        result = account(pipeline(single, adjacency=adjacency))
+        assert result.lower is None and 0.0 < result.upper < math.inf
+
+
+def test_a_symmetric_step_needs_one_lattice() -> None:
+    for delta in (1e-3, 1e-9, 1e-15):
+        one, other = (kind(Gaussian(0.8), 60).approx_dp(delta) for kind in (SymmetricAllocation, RandomAllocation))
+        assert one == pytest.approx(other, rel=1e-9)
+
+
+def test_integer_orders_by_enumeration() -> None:
+    """E[R^a] over all ways in which a factors fall into t bins: e^{mu^2 sum c (c-1) / 2}."""
+    mu, bins = 0.9, 4
+    loss = SymmetricAllocation(Gaussian(mu), bins).losses()[0]
+    for order in range(2, 8):
+        total = 0.0
+        for choice in itertools.product(range(bins), repeat=order):
+            counts = np.bincount(choice, minlength=bins)
+            total += math.exp(mu * mu * float((counts * (counts - 1)).sum()) / 2.0) / bins**order
+        assert loss.cgf(np.array([order - 1.0]))[0] == pytest.approx(math.log(total), rel=1e-10)
+
+
+def test_vanishing_moments_keep_their_digits() -> None:
+    """t = 10^12: E[R^2] - 1 = (e^{mu^2} - 1) / t."""
+    found = SymmetricAllocation(Gaussian(1.0), 10**12).losses()[0].cgf(np.array([1.0]))[0]
+    assert found == pytest.approx(math.expm1(1.0) / 1e12, rel=1e-9)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 2.0])
+def test_negative_powers_by_quadrature(mu: float) -> None:
+    rule, weight = np.polynomial.hermite_e.hermegauss(180)
+    mass = np.outer(weight, weight) / (2 * math.pi)
+    y = np.exp(mu * rule - 0.5 * mu * mu)
+    ratio = 0.5 * (y[:, None] + y[None, :])
+    z = np.array([0.1, 1.0, 2.5, 7.0])
+    exact = np.array([math.log((mass * ratio ** -float(x)).sum()) for x in z])
+    found = SymmetricAllocation(Gaussian(mu), 2).losses()[1].cgf(z)
+    assert (found >= exact * (1 - 1e-9)).all()
+    assert (found <= exact * 1.03 + 1e-6).all()
+
+
+@pytest.mark.parametrize("kind", [SymmetricAllocation, RandomAllocation])
+def test_the_renyi_curve_covers_the_pair(kind: type[RandomAllocation]) -> None:
+    """At the orders where the lattice's own moment is finite in practice, it is at most a little above the bound."""
+    for loss in kind(Gaussian(0.7), 40).directions():
+        pair = loss.outcomes()
+        assert pair is not None
+        for z in (0.5, 1.0, 2.0, 4.0):
+            finite = np.isfinite(pair.losses)
+            moment = math.log(np.exp(pair.log_p[finite] + z * pair.losses[finite]).sum())
+            assert moment <= loss.cgf(np.array([z]))[0] * (1.0 + TOLERANCE)
+
+
+def hockey_stick(p: dict[tuple[int, ...], float], q: dict[tuple[int, ...], float], epsilon: float) -> float:
+    return sum(max(p[x] - math.exp(epsilon) * q[x], 0.0) for x in q)
+
+
+def allocation_of(high: float, low: float, subsets: list[tuple[int, ...]], steps: int) -> dict[tuple[int, ...], float]:
+    """Probabilities of binary outcomes where the steps of a random subset show 1 with probability `high`, others with `low`."""
+    table = {}
+    for x in itertools.product((0, 1), repeat=steps):
+        total = 0.0
+        for chosen in subsets:
+            rates = [high if i in chosen else low for i in range(steps)]
+            total += math.prod(r if bit else 1 - r for r, bit in zip(rates, x, strict=True))
+        table[x] = total / len(subsets)
+    return table
+
+
+@pytest.mark.parametrize(("steps", "k"), [(4, 2), (5, 2), (6, 3)])
+def test_k_of_t_is_bounded_by_k_blocks(steps: int, k: int) -> None:
+    """The theorem itself, by enumeration of randomised response: any uniform choice of k against one from each block."""
+    high, low = 0.7, 0.3
+    sizes = [steps // k + (i < steps % k) for i in range(k)]
+    starts = np.cumsum([0, *sizes])
+    blocks = [range(starts[i], starts[i + 1]) for i in range(k)]
+    whole = allocation_of(high, low, list(itertools.combinations(range(steps), k)), steps)
+    split = allocation_of(high, low, list(itertools.product(*blocks)), steps)
+    absent = allocation_of(high, low, [()], steps)
+    for epsilon in np.linspace(0.0, 2.0, 21):
+        assert hockey_stick(whole, absent, epsilon) <= hockey_stick(split, absent, epsilon) + 1e-15
+        assert hockey_stick(absent, whole, epsilon) <= hockey_stick(absent, split, epsilon) + 1e-15
+
+
+def renyi(p: list[np.ndarray], q: list[np.ndarray], order: float) -> float:
+    """Of two uniform mixtures of unit Gaussians in the plane, by a fine sum."""
+    axis = np.arange(-14.0, 14.0, 0.05)
+    x, y = np.meshgrid(axis, axis)
+
+    def density(means: list[np.ndarray]) -> np.ndarray:
+        return sum(np.exp(-0.5 * ((x - m[0]) ** 2 + (y - m[1]) ** 2)) for m in means) / (len(means) * 2 * math.pi)
+
+    return math.log(float((density(p) ** order * density(q) ** (1 - order)).sum()) * 0.05**2) / (order - 1.0)
+
+
+def charge(
+    spec: Spec, rate: float, steps: int = 2, k: int = 1, epochs: float | None = None, **privacy: object
+) -> tuple[Mechanism, int]:
+    scheme = BallsInBins("balls-in-bins", rate, None, k)
+    single = replace(entry("gaussian", noise_multiplier=1.0), spec=spec, steps=steps, epochs=epochs, sampling=scheme)
+    found = resolve(pipeline(single, **privacy))[0]
+    return found.mechanism, found.count
+
+
+@pytest.mark.parametrize("order", [1.5, 2.0, 3.0])
+def test_two_records_and_replacements_are_covered(order: float) -> None:
+    """Two bins: two records that come or go together, one replaced in its place or elsewhere, and two replaced."""
+    unit, zero = (np.array([1.0, 0.0]), np.array([0.0, 1.0])), [np.zeros(2)]
+    pairs = [unit[i] + unit[j] for i in range(2) for j in range(2)]
+    a = np.array([order])
+
+    def cost(**privacy: object) -> float:
+        mechanism, count = charge(GaussianSpec(noise_multiplier=1.0), 0.5, **privacy)
+        return count * float(mechanism.rdp(a)[0])
+
+    two = cost(max_contributions=2, unit="user")
+    assert max(renyi(pairs, zero, order), renyi(zero, pairs, order)) <= two
+    assert renyi(list(unit), [-m for m in unit], order) <= cost(adjacency="replace-one")
+    assert renyi(pairs, [-m for m in pairs], order) <= cost(adjacency="replace-one", max_contributions=2, unit="user")
+
+
+def test_charges() -> None:
+    spec = GaussianSpec(noise_multiplier=2.0)
+    once = SymmetricAllocation(Gaussian(0.5), 10)
+    assert charge(spec, 0.1, steps=25) == (once, 3)
+    assert charge(spec, 0.099, steps=25) == (once, 3)
+    assert charge(spec, 0.1, epochs=2.5) == (once, 3)
+    assert charge(spec, 0.25, steps=25, k=5) == (SymmetricAllocation(Gaussian(0.5), 4), 10)
+    assert charge(spec, 0.4, steps=5, k=2) == (
+        Composed(((SymmetricAllocation(Gaussian(0.5), 2), 1), (SymmetricAllocation(Gaussian(0.5), 3), 1))),
+        1,
+    )
+    assert charge(spec, 0.6, steps=5) == (Gaussian(0.5), 5)
+    assert charge(LaplaceSpec(noise_multiplier=2.0), 0.1, steps=10) == (RandomAllocation(Laplace(0.5), 10), 1)
+    for privacy in ({"adjacency": "replace-one"}, {"adjacency": "zero-out"}, {"max_contributions": 2}):
+        with pytest.raises(InputError, match="amplification by balls in bins is proven for Gaussian noise"):
+            charge(LaplaceSpec(noise_multiplier=2.0), 0.1, **privacy)
+
+
+def test_one_bin_of_a_group_is_the_whole_group() -> None:
+    neighbours = Neighbours(Adjacency.REPLACE_ONE, 3)
+    assert GaussianSpec(noise_multiplier=2.0).resolve(neighbours).gdp() == pytest.approx(3.0)
+    assert charge(GaussianSpec(noise_multiplier=2.0), 1.0, adjacency="replace-one", max_contributions=3)[0] == Gaussian(3.0)
+
+
+def test_a_pass_of_mnist() -> None:
+    """n = 60,000, batches of 256: 234 whole batches, 60 passes. Poisson sampling at that rate: 2.3817."""
+    single = replace(entry("gaussian", noise_multiplier=1.1), epochs=60.0, sampling=BallsInBins("balls-in-bins", None, 256))
+    subject = pipeline(single, dataset_size=60_000)
+    assert resolve(subject)[0].mechanism.approx_dp(1e-5) == pytest.approx(0.27173, rel=5e-4)
+    assert 2.33 <= account(subject).upper <= 2.3425

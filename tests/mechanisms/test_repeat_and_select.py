@@ -1,0 +1,207 @@
+"""Selection among random trials against enumeration, closed forms and another library's figures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+import dpcli
+from dpcli.accounting import account
+from dpcli.errors import DpcliError, NotRepresentable
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.composed import Composed
+from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.given import Approx
+from dpcli.mechanisms.given_renyi import Zcdp
+from dpcli.mechanisms.repeat_and_select import NegativeBinomial, Poisson, RepeatAndSelect, RepeatAndSelectSpec, TrialsTable
+from dpcli.mechanisms.sampling import Poisson as PoissonSampling
+from dpcli.mechanisms.two_point import Pure
+from dpcli.pipeline.resolve import resolve
+from tests.strategies import entry, pipeline
+
+BINOMIALS = [NegativeBinomial(1.0, 0.1), NegativeBinomial(0.0, 0.05), NegativeBinomial(0.5, 0.02), NegativeBinomial(-0.5, 0.01)]
+TRIALS = [*BINOMIALS, NegativeBinomial(3.0, 0.3), Poisson(0.3), Poisson(1.0), Poisson(10.0)]
+ORDERS = np.array([1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 40.0])
+
+
+def generating(trials: NegativeBinomial | Poisson, x: np.ndarray) -> np.ndarray:
+    """f(x) = E[x^K], from the definitions."""
+    if isinstance(trials, Poisson):
+        return np.exp(trials.mean * (x - 1.0))
+    inside = 1.0 - (1.0 - trials.gamma) * x
+    if trials.eta == 0.0:
+        return np.log(inside) / math.log(trials.gamma)
+    return (inside**-trials.eta - 1.0) / (trials.gamma**-trials.eta - 1.0)
+
+
+def selected(trials: NegativeBinomial | Poisson, one: np.ndarray) -> np.ndarray:
+    """Distribution of the best of K draws from `one` (ordered, worst first); first entry: K = 0."""
+    below = np.concatenate(([0.0], np.cumsum(one)))
+    below[-1] = 1.0
+    return np.concatenate(([generating(trials, np.zeros(1))[0]], np.diff(generating(trials, below))))
+
+
+def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
+    kept = p > 0
+    return math.log(float((p[kept] ** order * q[kept] ** (1.0 - order)).sum())) / (order - 1.0)
+
+
+@pytest.mark.parametrize("trials", TRIALS, ids=str)
+@pytest.mark.parametrize("e0", [0.1, 1.0, 3.0])
+def test_pure_runs_by_enumeration(trials: NegativeBinomial | Poisson, e0: float) -> None:
+    """Every pair of extreme points of e0-DP on three ordered outcomes, at many base rates."""
+    bound = RepeatAndSelect(Pure(e0), trials)
+    worst = 0.0
+    for high in np.linspace(0.01, 0.99, 60):
+        p = np.array([high, 1 - high])
+        q = np.maximum(p * math.exp(-e0), 1 - np.minimum(p[::-1] * math.exp(e0), 1.0))
+        q = np.array([max(q[0], 1 - math.exp(e0) * p[1]), 0.0])
+        q[1] = 1 - q[0]
+        for one, other in ((p, q), (q, p), (p[::-1], q[::-1]), (q[::-1], p[::-1])):
+            a, b = selected(trials, one), selected(trials, other)
+            a, b = a[a > 0], b[a > 0]
+            worst = max(worst, float(np.abs(np.log(a / b)).max()))
+            for order, value in zip(ORDERS, bound.rdp(ORDERS), strict=True):
+                assert divergence(a, b, order) <= value * (1 + 1e-9)
+    assert worst <= bound.approx_dp(0.0) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("trials", TRIALS, ids=str)
+@pytest.mark.parametrize("mu", [0.1, 0.5, 1.5])
+def test_gaussian_runs_by_summation(trials: NegativeBinomial | Poisson, mu: float) -> None:
+    """The best of K draws of N(0, 1) against N(mu, 1), both ways and with either end as the better, on a fine partition."""
+    edges = np.linspace(-12.0, 12.0 + mu, 6001)
+    one, other = (np.diff(ndtr(np.concatenate(([-np.inf], edges - shift, [np.inf])))) for shift in (0.0, mu))
+    value = RepeatAndSelect(Gaussian(mu), trials).rdp(ORDERS)
+    for a, b in ((one, other), (other, one), (one[::-1], other[::-1]), (other[::-1], one[::-1])):
+        p, q = selected(trials, a), selected(trials, b)
+        seen = (p > 1e-200) & (q > 1e-200)
+        for order, bound in zip(ORDERS[:5], value, strict=False):
+            assert divergence(p[seen], q[seen], order) <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("trials", BINOMIALS, ids=str)
+def test_pure_is_below_the_corollary(trials: NegativeBinomial) -> None:
+    """(2 + eta) epsilon is the limit of many trials."""
+    for epsilon in (1e-3, 0.5, 2.0):
+        assert epsilon <= trials.pure(epsilon) <= (2.0 + trials.eta) * epsilon
+    assert NegativeBinomial(trials.eta, 1e-200).pure(0.5) == pytest.approx((2.0 + trials.eta) * 0.5, rel=1e-9)
+    assert trials.pure(1e4) == pytest.approx(1e4 + (1 + trials.eta) * math.log(1 / trials.gamma), rel=1e-9)
+
+
+@pytest.mark.parametrize("trials", BINOMIALS, ids=str)
+def test_mean_is_the_derivative_at_one(trials: NegativeBinomial) -> None:
+    step = 1e-6
+    slope = (1.0 - generating(trials, np.array([1.0 - step]))[0]) / step
+    assert trials.mean == pytest.approx(slope, rel=1e-3)
+
+
+def test_zcdp_runs_in_closed_form() -> None:
+    """eta = 1, mean 10, rho: the best b is sqrt(log(10)/rho), so D_a = rho a + 2 (2 sqrt(rho log 10) - rho) + log(10)/(a-1)."""
+    rho, orders = 0.02, np.array([12.0, 20.0, 60.0])
+    expected = rho * orders + 2.0 * (2.0 * math.sqrt(rho * math.log(10.0)) - rho) + math.log(10.0) / (orders - 1.0)
+    found = NegativeBinomial(1.0, 0.1).rdp(Zcdp(rho), orders)
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert (found >= expected * (1 - 1e-12)).all()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "mean", "eta", "epsilon"),
+    [("geometric", 30.0, None, 2.5551), ("geometric", 10.0, None, 2.27131), ("logarithmic", 10.0, None, 1.90179),
+     ("truncated-negative-binomial", 10.0, 0.5, 2.09701), ("poisson", 5.0, None, 1.84941)],
+)  # fmt: skip
+def test_figures_of_another_library(distribution: Any, mean: float, eta: float | None, epsilon: float) -> None:
+    """dp_accounting 0.6, RepeatAndSelectDpEvent of a Gaussian of noise 4 at delta 1e-6, on 2,000 orders from 1.05 to 100."""
+    trials = TrialsTable(distribution=distribution, mean=mean, eta=eta).distributed()
+    assert RepeatAndSelect(Gaussian(0.25), trials).approx_dp(1e-6) == pytest.approx(epsilon, rel=1e-4)
+
+
+def test_stated_mean_is_never_undercut() -> None:
+    for eta, distribution in (
+        (None, "geometric"),
+        (None, "logarithmic"),
+        (0.3, "truncated-negative-binomial"),
+        (-0.9, "truncated-negative-binomial"),
+    ):
+        for mean in (1.001, 3.0, 1e4, 1e12):
+            trials = TrialsTable(distribution=distribution, mean=mean, eta=eta).distributed()  # type: ignore[arg-type]
+            assert isinstance(trials, NegativeBinomial) and mean <= trials.mean <= mean * (1 + 1e-6)
+
+
+def tuned(inner: dict[str, Any], trials: TrialsTable, **privacy: Any) -> Any:
+    first = replace(entry("gaussian", **inner), steps=50, sampling=PoissonSampling("poisson", 0.1))
+    second = replace(
+        entry("gaussian", noise_multiplier=1.0), type="repeat-and-select", spec=RepeatAndSelectSpec(mechanism="0", trials=trials)
+    )
+    return pipeline(first, second, **privacy)
+
+
+def test_the_run_is_charged_once_with_its_own_sampling() -> None:
+    geometric = TrialsTable(distribution="geometric", mean=10.0)
+    charges = resolve(tuned({"noise_multiplier": 4.0}, geometric))
+    assert [c.name for c in charges] == ["1"] and charges[0].count == 1
+    (mechanism,) = [c.mechanism for c in charges]
+    assert isinstance(mechanism, RepeatAndSelect) and isinstance(mechanism.inner, Composed)
+    assert mechanism.inner.parts[0][1] == 50
+    alone = account(
+        replace(tuned({"noise_multiplier": 4.0}, geometric), mechanisms=tuned({"noise_multiplier": 4.0}, geometric).mechanisms[:1])
+    )
+    assert alone.upper < account(tuned({"noise_multiplier": 4.0}, geometric)).upper < 10 * alone.upper
+
+
+def test_a_stated_delta_is_not_enough() -> None:
+    mechanism: Mechanism = RepeatAndSelect(Approx(1.0, 1e-9), NegativeBinomial(1.0, 0.1))
+    for ask in (lambda: mechanism.approx_dp(1e-5), lambda: mechanism.rdp(ORDERS), mechanism.zcdp, mechanism.losses):
+        with pytest.raises(NotRepresentable):
+            ask()
+
+
+FILE = """
+format = 1
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+delta = 1e-6
+[[mechanism]]
+name = "trial"
+type = "pure-dp"
+epsilon = 0.1
+[[mechanism]]
+name = "tune"
+type = "repeat-and-select"
+mechanism = "trial"
+trials = { distribution = "geometric", mean = 10 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (", mean = 10", "", "trials: expected either mean or gamma, found neither"),
+        ("mean = 10", "mean = 10, gamma = 0.1", "found mean and gamma"),
+        ("mean = 10", "mean = 1", "a mean > 1"),
+        ("mean = 10", "mean = 10, eta = 2", "no eta"),
+        ('"geometric"', '"truncated-negative-binomial"', "eta, the shape"),
+        ('"geometric", mean = 10', '"poisson", gamma = 0.1', "mean, for poisson, found gamma"),
+        ('mechanism = "trial"', 'mechanism = "trail"', "did you mean"),
+        ('mechanism = "trial"', 'mechanism = "tune"', "its own"),
+    ],
+)  # fmt: skip
+def test_bad_files(old: str, new: str, message: str, tmp_path: Any) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(FILE.replace(old, new))
+    with pytest.raises(DpcliError, match=message):
+        dpcli.load(file)
+
+
+def test_pure_file(tmp_path: Any) -> None:
+    """Three epsilon at most: epsilon + 2 log((e^eps + 0.1) / (1 + 0.1 e^eps))."""
+    file = tmp_path / "pipeline.toml"
+    file.write_text(FILE)
+    exact = 0.1 + 2.0 * math.log((math.exp(0.1) + 0.1) / (1.0 + 0.1 * math.exp(0.1)))
+    assert exact * 0.99 <= account(dpcli.load(file), delta=1e-9).upper <= exact * (1 + 1e-9) < 0.3

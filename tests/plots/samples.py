@@ -1,0 +1,41 @@
+"""Pipelines that cost little to draw."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dpcli.accountants.rdp import ACCOUNTANT
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.read import parse
+
+HEAD = """format = 1
+name = "sample"
+[privacy]
+unit = "user"
+max_contributions = 1
+adjacency = "{adjacency}"
+delta = {delta}
+releases = "outputs"
+"""
+
+
+def text(mechanism: str, delta: str = "1e-5", adjacency: str = "add-remove", more: str = "") -> bytes:
+    """A file with one mechanism called m."""
+    return (HEAD.format(delta=delta, adjacency=adjacency) + more + f'[[mechanism]]\nname = "m"\n{mechanism}\n').encode()
+
+
+GAUSSIAN = text('type = "gaussian"\nnoise_multiplier = 2.0\nsteps = 10')
+PURE = text('type = "pure-dp"\nepsilon = 0.5\nsteps = 3')
+NO_NOISE = text('type = "gaussian"\nnoise_multiplier = 1e-300')
+NO_COST = text('type = "post-processing"')
+TWO = GAUSSIAN + b'[[mechanism]]\nname = "other"\ntype = "laplace"\nnoise_multiplier = 5.0\n'
+
+
+def pipeline(data: bytes) -> Pipeline:
+    """The pipeline in a file's bytes."""
+    return parse(data, "sample.toml")
+
+
+APPROXIMATE = replace(
+    ACCOUNTANT, name="approximate", sound=False
+)  # as a central-limit theorem would be: nothing that it says is a bound

@@ -1,0 +1,232 @@
+"""What the pictures show: every kind against the accountants that it draws."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from dpcli.accounting import account
+from dpcli.errors import CannotCertify, InputError, InternalError
+from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
+from dpcli.pipeline.read import load
+from dpcli.plots.chart import Axis, Chart, Line, log_span
+from dpcli.plots.draw import draw
+from dpcli.plots.question import Question
+from dpcli.registry import PLOTS
+from tests.command import ROOT
+from tests.plots.samples import GAUSSIAN, NO_COST, NO_NOISE, PURE, TWO, pipeline, text
+
+MU = math.sqrt(10.0) / 2.0  # of GAUSSIAN: ten steps with noise multiplier 2
+
+
+def chart(kind: str, data: bytes = GAUSSIAN, **options: object) -> Chart:
+    return draw(kind, Question(pipeline(data), **options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", PLOTS)
+def test_every_kind_says_what_its_epsilon_depends_on(kind: str) -> None:
+    found = chart(kind)
+    assert found.kind == kind
+    assert found.subtitle.startswith("sample")
+    for words in ("per user", "add-remove", "delta = 1e-05", "sampling: none"):
+        assert words in found.subtitle
+    assert found.title and found.notes and found.x.title and found.y.title
+    assert len(list(found.places())) >= 2
+
+
+@pytest.mark.parametrize("kind", PLOTS)
+def test_every_point_is_within_the_axes(kind: str) -> None:
+    found = chart(kind)
+    for x, y in found.places():
+        assert -1e-9 <= found.x.share(x) <= 1.0 + 1e-9
+        assert -1e-9 <= found.y.share(y) <= 1.0 + 1e-9
+
+
+def test_epsilon_by_steps_is_the_analytic_gaussian() -> None:
+    found = chart("epsilon-steps")
+    (line,) = found.lines
+    assert (found.x.label, found.y.label, found.x.scale) == ("steps", "epsilon", "log")
+    assert [x for x, _ in line.points] == sorted(x for x, _ in line.points)
+    for steps, epsilon in line.points:
+        low, high = gaussian_epsilon(math.sqrt(steps) / 2.0, 1e-5)
+        assert low * (1.0 - 1e-12) <= epsilon <= high * 1.002  # the picture stops asking once both sides are that close
+    assert [y for _, y in line.points] == sorted(y for _, y in line.points)
+    assert found.markers[0].x == 10.0
+    assert found.markers[0].label.startswith("this file: steps 10, epsilon <= ")
+
+
+def test_epsilon_by_noise_falls() -> None:
+    found = chart("epsilon-sigma")
+    (line,) = found.lines
+    assert found.x.label == "noise multiplier"
+    assert 2.0 in [x for x, _ in line.points]
+    assert [y for _, y in line.points] == sorted((y for _, y in line.points), reverse=True)
+    for multiplier, epsilon in line.points:
+        assert epsilon >= gaussian_epsilon(math.sqrt(10.0) / multiplier, 1e-5)[0] * (1.0 - 1e-12)
+
+
+def test_profile_points_are_guarantees_and_the_band_holds_the_headline() -> None:
+    found = chart("delta-epsilon")
+    (line,), (band,), (marker,) = found.lines, found.bands, found.markers
+    headline = account(pipeline(GAUSSIAN))
+    assert (marker.x, marker.y) == (headline.upper, 1e-5)
+    for epsilon, delta in line.points:
+        assert gaussian_delta(MU, epsilon)[0] <= delta * (1.0 + 1e-9)
+    ((lower, _),) = [point for point in band.lower if point[1] == 1e-5]
+    ((upper, _),) = [point for point in band.upper if point[1] == 1e-5]
+    assert headline.lower is not None
+    assert lower <= headline.upper <= upper * (1.0 + 1e-9)
+    assert all(low[0] <= high[0] for low, high in zip(band.lower, band.upper, strict=True))
+
+
+def test_trade_off_is_below_the_true_curve_and_above_the_headline_alone() -> None:
+    from dpcli.numerics.normal import gaussian_delta as delta_of
+
+    found = chart("trade-off")
+    curve, single, none = found.lines
+    assert curve.points[0][0] == 0.0 and curve.points[-1][0] == 1.0
+    for alpha, beta in curve.points:
+        # No test of a Gaussian does better: every (epsilon, delta(epsilon)) pair bounds beta, and the curve drawn is one of a few pairs.
+        true = max(1.0 - delta_of(MU, e / 50.0)[0] - math.exp(e / 50.0) * alpha for e in range(400))
+        mirrored = max(math.exp(-e / 50.0) * (1.0 - delta_of(MU, e / 50.0)[0] - alpha) for e in range(400))
+        assert beta <= max(true, mirrored, 0.0) + 2e-3
+    falls = [(b - d) / (c - a) for (a, b), (c, d) in pairwise(curve.points) if c > a]
+    assert all(left >= right - 1e-9 for left, right in pairwise(falls))  # convex
+    assert all(beta <= 1.0 - alpha + 1e-12 for alpha, beta in curve.points)
+    heights = np.interp([x for x, _ in single.points], *zip(*curve.points, strict=True))
+    assert all(height >= y - 1e-9 for height, (_, y) in zip(heights, single.points, strict=True))
+    assert single.dashed and single.label.startswith("epsilon <= ")
+    assert none.points == ((0.0, 1.0), (1.0, 0.0))
+    assert any("none below" in note or "below it none" in note for note in found.notes)
+
+
+def test_renyi_curve_of_a_gaussian_is_a_line_and_its_best_order_is_marked() -> None:
+    found = chart("rdp")
+    converted, divergence = found.lines
+    assert found.y.unit == "nats"
+    for order, value in divergence.points:
+        assert value == pytest.approx(order * MU**2 / 2.0, rel=1e-12)
+    (marker,) = found.markers
+    assert marker.y == min([marker.y, *(y for _, y in converted.points)])
+    assert marker.y == account(pipeline(GAUSSIAN), ["rdp"]).upper
+
+
+def test_bars_are_the_rows_of_the_table() -> None:
+    found = chart("accountants")
+    rows = {row.accountant.name: row.upper for row in account(pipeline(GAUSSIAN)).rows if row.bound is not None}
+    assert {bar.name: bar.value for bar in found.bars} == rows
+    assert [bar.value for bar in found.bars] == sorted(rows.values())
+    assert all(float(bar.label) >= bar.value for bar in found.bars)
+    assert found.y.categories == tuple(bar.name for bar in reversed(found.bars))
+    silent = " ".join(found.notes)
+    assert all(row.accountant.name in rows or row.accountant.name in silent for row in account(pipeline(GAUSSIAN)).rows)
+
+
+def test_each_named_accountant_has_its_own_line() -> None:
+    found = chart("epsilon-steps", accountants=("analytic", "rdp"))
+    assert [line.label for line in found.lines] == ["analytic", "rdp"]
+    exact, rdp = (dict(line.points) for line in found.lines)
+    assert all(exact[x] <= rdp[x] for x in exact)
+
+
+def test_pure_guarantees_can_be_drawn() -> None:
+    for kind in ("epsilon-steps", "delta-epsilon", "trade-off", "accountants"):
+        assert chart(kind, PURE).lines or chart(kind, PURE).bars
+    with pytest.raises(InputError, match="expected one mechanism whose noise can be varied, found none"):
+        chart("epsilon-sigma", PURE)
+
+
+@pytest.mark.parametrize("kind", PLOTS)
+def test_no_finite_epsilon_is_no_picture(kind: str) -> None:
+    with pytest.raises(CannotCertify, match="nothing to draw"):
+        chart(kind, NO_NOISE)
+
+
+def test_nothing_spent_is_said() -> None:
+    with pytest.raises(InputError, match="expected one mechanism whose steps can be varied, found none"):
+        chart("epsilon-steps", NO_COST)
+    with pytest.raises(InputError, match="epsilon is 0 at delta = 1e-05, whatever the steps"):
+        chart("epsilon-steps", text('type = "gaussian"\nnoise_multiplier = 1e300'))
+    assert chart("accountants", NO_COST).bars[0].value == 0.0
+
+
+def test_several_mechanisms_need_a_name() -> None:
+    with pytest.raises(InputError, match=r"found m, other: name one \(--mechanism NAME\)"):
+        chart("epsilon-steps", TWO)
+    with pytest.raises(InputError, match=r"--mechanism: expected a mechanism with noise to vary \(m, other\), found 'x'"):
+        chart("epsilon-sigma", TWO, mechanism="x")
+    with pytest.raises(InputError, match="expected no such flag for accountants"):
+        chart("accountants", TWO, mechanism="m")
+    assert "mechanism other" in chart("epsilon-steps", TWO, mechanism="other").subtitle
+
+
+def test_budget_is_drawn_where_it_is_for_the_same_delta() -> None:
+    cap = "[budget]\nepsilon = 6.0\n"
+    drawn = chart("epsilon-steps", text('type = "gaussian"\nnoise_multiplier = 2.0\nsteps = 10', more=cap))
+    assert [line.label for line in drawn.lines][1:] == ["budget 6.0"]
+    assert len(chart("epsilon-steps", text('type = "gaussian"\nnoise_multiplier = 2.0', more=cap + "delta = 1e-7\n")).lines) == 1
+
+
+def test_a_chart_holds_no_nan() -> None:
+    axis = Axis("a", 0.0, 1.0)
+    with pytest.raises(InternalError, match="no picture"):
+        Chart("k", "t", "s", axis, axis, lines=(Line("l", ((0.0, math.nan),)),))
+
+
+def test_log_span_has_room_around_one_value() -> None:
+    low, high = log_span([2.0])
+    assert low < 2.0 < high
+    assert high / low >= 4.0 * (1.0 - 1e-12)
+
+
+def test_progress_is_reported_to_the_end() -> None:
+    seen: list[tuple[int, int]] = []
+    chart("epsilon-steps", progress=lambda done, total: seen.append((done, total)))
+    assert seen[0][0] == 0
+    assert seen[-1][0] == seen[-1][1]
+
+
+def test_example_is_certified_along_the_line() -> None:
+    found = draw("epsilon-sigma", Question(load(str(ROOT / "examples" / "mnist.toml"))))
+    assert found.lines[0].label == "accountant: exact"
+    assert "certified from below: " in found.notes[0]
+
+
+EPOCHS = """type = "gaussian"
+noise_multiplier = 2.0
+epochs = 3
+sampling = { scheme = "poisson", rate = 0.1 }"""
+
+
+def test_epochs_are_marked_as_steps() -> None:
+    (marker,) = chart("epsilon-steps", text(EPOCHS)).markers
+    assert marker.x == 30.0
+    assert marker.y == account(pipeline(text(EPOCHS))).upper
+
+
+def test_steps_of_a_member_are_varied_through_its_group() -> None:
+    group = '[[mechanism]]\nname = "g"\ntype = "composed"\nmechanisms = ["m"]\nsteps = 2\n'
+    data = text(EPOCHS.split("epochs")[0] + "steps = 4") + group.encode()
+    found = chart("epsilon-steps", data, mechanism="m")
+    (marker,) = found.markers
+    assert marker.x == 4.0
+    assert marker.y == account(pipeline(data)).upper
+    assert "sampling: none" in found.subtitle
+
+
+def test_an_approximation_is_dashed_and_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpcli.registry import ACCOUNTANTS
+
+    monkeypatch.setitem(ACCOUNTANTS, "approximate", "tests.plots.samples:APPROXIMATE")
+    for kind in ("epsilon-steps", "delta-epsilon", "trade-off"):
+        found = chart(kind, accountants=("approximate",))
+        assert found.lines[0].dashed
+        assert found.bands == ()
+        assert any("not a bound" in note for note in found.notes)
+        assert not any("upper bound" in note or "possible" in note or "guarantee" in note for note in found.notes)
+    beside = chart("trade-off", accountants=("approximate", "analytic"))
+    assert beside.bands[0].upper == beside.lines[1].points
+    assert "approximate" not in chart("epsilon-steps").lines[0].label
