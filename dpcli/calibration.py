@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from dpcli.accounting import account
+from dpcli.accounting import Account, account
 from dpcli.errors import CannotCertify, InputError
 from dpcli.pipeline.model import Entry, Pipeline
 
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale"]
+Scale = tuple[Callable[[int], float], Callable[[float], int]]  # from an index to its value, and back
 DIGITS = 7  # answers are decimal numbers of this many significant digits
+TIGHT = 1e-8  # relative width of an interval, below which others are not asked
 NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
 
 
@@ -67,13 +69,19 @@ def calibrate(
         raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
     chosen = tuple(targets) if targets is not None else _find_targets(pipeline, solve)
     best: dict[float, tuple[float, str, float]] = {}
+    certified = ["exact"] if accountants is None else []  # an accountant whose interval leaves nothing for the others to gain
 
     def upper(value: float) -> float:
         if value not in best:
             candidate = substitute(pipeline, chosen, value)
             if any(True for entry in candidate.mechanisms for _ in entry.spec.problems()):
                 return math.inf  # the file's own rules refuse this value
-            result = account(candidate, accountants, delta, group_size=group_size)
+            result = account(candidate, certified or accountants, delta, group_size=group_size)
+            if certified and not _tight(result):
+                certified.clear()
+                result = account(candidate, accountants, delta, group_size=group_size)
+            if result.winner is not None and accountants is None and _tight(result):
+                certified[:] = [result.winner.accountant.name]
             assert result.delta is not None
             best[value] = (result.upper, "" if result.winner is None else result.winner.accountant.name, result.delta)
         return best[value][0]
@@ -94,6 +102,11 @@ def calibrate(
     )
 
 
+def _tight(result: Account) -> bool:
+    """Whether no sound accountant could say noticeably less."""
+    return result.lower is not None and result.upper - result.lower <= TIGHT * result.upper
+
+
 def _search(upper: Callable[[float], float], target: float, solve: Parameter, limit: float) -> tuple[float, float | None]:
     """(value, next cheaper value or None). Values are positions on a grid, so that both are exactly what is printed."""
     lowers = solve in ("noise", "scale")
@@ -102,8 +115,12 @@ def _search(upper: Callable[[float], float], target: float, solve: Parameter, li
     index: Callable[[float], int] = _whole_index if whole else _decimal_index
     sign = 1 if lowers else -1  # along the grid, `sign` times the index makes epsilon smaller
 
+    tried: list[tuple[int, float]] = []
+
     def fits(i: int) -> bool:
-        return upper(place(i)) <= target
+        epsilon = upper(place(i))
+        tried.append((i, epsilon))
+        return epsilon <= target
 
     last = index(limit) if math.isfinite(limit) else (10**18 if whole else _decimal_index(1e12))
     first = 1 if whole else _decimal_index(1e-9)
@@ -118,7 +135,7 @@ def _search(upper: Callable[[float], float], target: float, solve: Parameter, li
     if bad is None:
         return place(good), None
     while abs(good - bad) > 1:
-        middle = _guess(upper, place, target, good, bad)
+        middle = _secant(tried, (place, index), target, good, bad)
         good, bad = (middle, bad) if fits(middle) else (good, middle)
     return place(good), place(bad)
 
@@ -141,18 +158,23 @@ def _bracket(
     return (at, other) if ok else (other, at)
 
 
-def _guess(upper: Callable[[float], float], place: Callable[[int], float], target: float, good: int, bad: int) -> int:
-    """An index strictly between: by interpolating log epsilon along the grid, kept off the ends; the middle on every failure."""
-    middle = (good + bad) // 2
-    e_good, e_bad = upper(place(good)), upper(place(bad))
-    if not (math.isfinite(e_bad) and 0.0 < e_good < e_bad) or abs(good - bad) < 4:
+def _secant(tried: list[tuple[int, float]], scale: Scale, target: float, good: int, bad: int) -> int:
+    """An index strictly between: where the secant of log epsilon over log value, through the two nearest points, meets the target.
+
+    Where that lies at an end or beyond, so near the end as late attempts have doubled; the middle on every eighth attempt, so that
+    the bracket closes whatever the function does.
+    """
+    middle, inward = (good + bad) // 2, 1 if bad > good else -1
+    near = sorted((abs(math.log(e / target)), i, math.log(e / target)) for i, e in tried if 0.0 < e < math.inf)[:2]
+    if len(tried) % 8 == 0 or len(near) < 2 or near[0][2] == near[1][2]:
         return middle
-    share = (math.log(target) - math.log(e_good)) / (math.log(e_bad) - math.log(e_good))
-    # A step past the interpolated point, towards whichever end is nearer, closes the bracket from both sides.
-    nudge = 0.02 if share < 0.5 else -0.02
-    at = good + round((bad - good) * min(max(share + nudge * min(share, 1.0 - share), 0.001), 0.999))
-    low, high = min(good, bad) + 1, max(good, bad) - 1
-    return min(max(at, low), high)
+    (_, i, f), (_, j, g) = near
+    place, index = scale
+    x, y = math.log(place(i)), math.log(place(j))
+    root = min(max(x - f * (y - x) / (g - f), -700.0), 700.0)
+    reach = 1 << max(len(tried) - 12, 0)
+    low, high = sorted((good + inward * min(reach, abs(middle - good) or 1), bad - inward * min(reach, abs(middle - bad) or 1)))
+    return min(max(index(math.exp(root)), low), high)
 
 
 def _whole(i: int) -> float:
