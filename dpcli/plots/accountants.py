@@ -11,10 +11,13 @@ WIDE = 30.0  # ratio of the largest to the smallest from which a linear axis wou
 
 
 def chart(question: Question) -> Chart:
-    """Horizontal bars of epsilon, the smallest on top; those that say nothing are in the notes. Raises InputError, CannotCertify."""
+    """Horizontal bars of epsilon, the smallest bound on top and approximations (~) last; who says nothing is in the notes.
+
+    Raises InputError, CannotCertify.
+    """
     account = question.headline()
-    rows = sorted((row for row in account.rows if row.bound is not None), key=lambda row: row.upper)
-    values = [row.upper for row in rows]
+    rows = sorted((row for row in account.rows if row.bound is not None), key=lambda row: (not row.accountant.sound, row.upper))
+    values = sorted(row.upper for row in rows)
     positive = [value for value in values if value > 0.0]
     wide = len(positive) == len(values) and values[-1] > WIDE * values[0]
     low = 10.0 ** _floor_log10(values[0] / 2.0) if wide else 0.0
@@ -25,18 +28,23 @@ def chart(question: Question) -> Chart:
         x=Axis("epsilon", low, 1.6 * values[-1] if wide else 1.05 * (values[-1] or 1.0), scale="log" if wide else "linear"),
         y=Axis("accountant", -0.5, len(rows) - 0.5, categories=tuple(row.accountant.name for row in reversed(rows))),
         bars=tuple(_bar(row, len(rows) - 1 - i, account) for i, row in enumerate(rows)),
-        notes=(_bounds(account), *not_a_bound(account), *_silent(account)),
+        notes=(_bounds(account), *_approximate(account), *_silent(account)),
     )
 
 
 def _bounds(account: Account) -> str:
-    but = ", but for what is named below" if not_a_bound(account) else ""
+    but = ", but for what is named below" if _approximate(account) else ""
     return f"every number is an upper bound{but}, rounded up; the smallest bound is the headline"
 
 
 def _bar(row: Row, position: int, account: Account) -> Bar:
     tone = Tone.MAIN if row is account.winner else Tone.MUTED
-    return Bar(row.accountant.name, bound(row.upper), float(position), row.upper, tone)
+    label = bound(row.upper) if row.accountant.sound else f"~ {bound(row.upper)}"
+    return Bar(row.accountant.name, label, float(position), row.upper, tone)
+
+
+def _approximate(account: Account) -> tuple[str, ...]:
+    return not_a_bound(account, (row.accountant.name for row in account.rows))
 
 
 def _silent(account: Account) -> tuple[str, ...]:

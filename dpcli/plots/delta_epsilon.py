@@ -44,7 +44,7 @@ def chart(question: Question) -> Chart:
         notes=(
             *([GUARANTEES] if any(curve.sound for curve in found) else []),
             *certificates(found),
-            *not_a_bound(account),
+            *not_a_bound(account, question.accountants or ()),
             *_pure(account),
         ),
     )

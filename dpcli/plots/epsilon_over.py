@@ -39,7 +39,7 @@ def chart(
         lines=(*lines, *_budget(account, xs, low, high)),
         bands=tuple(band for curve in found for band in curve.bands(_upright) if all(y > 0.0 for _, y in band.lower)),
         markers=_here(account, found, key, here),
-        notes=(*certificates(found), *not_a_bound(account)),
+        notes=(*certificates(found), *not_a_bound(account, question.accountants or ())),
     )
 
 

@@ -46,7 +46,7 @@ def chart(question: Question) -> Chart:
         y=Axis("false negative rate", 0.0, 1.0),
         lines=(*lines, *_headline(account), Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, dashed=True)),
         bands=tuple(Band("no attack gets here", tuple((x, 0.0) for x, _ in line.points), line.points) for line, _ in bounds),
-        notes=(*(note for _, curve in bounds for note in _meaning(curve)), *not_a_bound(account)),
+        notes=(*(note for _, curve in bounds for note in _meaning(curve)), *not_a_bound(account, question.accountants or ())),
     )
 
 

@@ -89,7 +89,8 @@ def loosely(gap: float) -> str:
     return f"{Context(prec=1, rounding=ROUND_CEILING).plus(Decimal(gap)):.0e}" if gap > 0.0 else "0"
 
 
-def not_a_bound(account: Account) -> tuple[str, ...]:
-    """Which of the accountants approximate."""
-    names = [row.accountant.name for row in account.rows if not row.accountant.sound and row.bound is not None]
+def not_a_bound(account: Account, drawn: Iterable[str]) -> tuple[str, ...]:
+    """Which of the accountants that are drawn approximate."""
+    rows = {row.accountant.name for row in account.rows if not row.accountant.sound and row.bound is not None}
+    names = sorted(rows & set(drawn))
     return (f"{', '.join(names)}: an approximation, not a bound",) if names else ()
