@@ -13,7 +13,7 @@ from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import Charge, resolve
 from dpcli.registry import ACCOUNTANTS, load
 
-GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 15.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
+GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 40.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
 MANY = 50  # charges up to which a reason names its mechanisms
 Quantity = Literal["epsilon", "delta"]
 Verdict = Literal["pass", "warn", "fail", "unknown"]

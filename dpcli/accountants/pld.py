@@ -19,7 +19,7 @@ np = lazy("numpy")
 
 TOLERANCE = 1e-3
 POINTS_PER_SECOND = 5e6
-PATIENCE = 15.0  # seconds for one direction, where nobody says
+PATIENCE = 40.0  # seconds for one direction, where nobody says
 REFINEMENTS = 3
 MAX_SURVEYS = 4096
 _SURVEYS: dict[PrivacyLoss, Survey] = {}

@@ -24,7 +24,7 @@ else:
     np = lazy("numpy")
 
 LOG_NEGLIGIBLE = -20.0
-MAX_POINTS = 1 << 22
+MAX_POINTS = 6 << 20
 SMALLEST = 1 << 12
 
 Parts = Sequence[tuple[HasTails, Survey, int]]
@@ -59,12 +59,12 @@ def planned(parts: Parts, tilt: float, log_delta: float, error: float, unit: flo
     widest = (window[1] - window[0]) / SMALLEST
     needed = [_needed(part, tilt, log_delta, error / len(parts), unit, widest, work) for part in parts]
     most = 0 if unit > 0.0 else min(max(_most_rounds(count) for _, _, count in parts), 20)
-    for relaxed in range(12):
-        wanted = [spacing * 2.0**relaxed for spacing in needed]
+    for relaxed in (1.25**k for k in range(40)):
+        wanted = [spacing * relaxed for spacing in needed]
         plans = [_plan(parts, tilt, log_delta, unit, window, wanted, limit) for limit in range(1 + most)]
         cheap = [plan for plan in plans if plan.size <= MAX_POINTS and plan.work <= work]
         if cheap:
-            return replace(min(cheap, key=lambda plan: plan.work), coarseness=2.0**relaxed)
+            return replace(min(cheap, key=lambda plan: plan.work), coarseness=relaxed)
     return None
 
 
@@ -84,7 +84,7 @@ def _needed(
     """A spacing at which this part's share of the interval is at most `error`, found by trying; coarser where work forbids it."""
     count = part[2]
     low, high = _reach(part, tilt, log_delta)
-    finest = (high - low) / min(0.5 * MAX_POINTS, work / 8.0)
+    finest = (high - low) / min(0.5 * MAX_POINTS, max(work / 40.0, 1 << 16))
     spacing = min(math.sqrt(4.0 * error / (count * (tilt + 1.0))), widest)
     for _ in range(8):
         spacing = max(_snapped(spacing, unit), finest)
