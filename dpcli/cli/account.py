@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.options import accounting_options, emit, output_options, refuse
+from dpcli.cli.options import accounting_options, emit, output_options, refuse, working
 
 
 @click.command(short_help="What a pipeline costs, by every accountant.")
@@ -38,8 +38,6 @@ def command(
 
     pipeline, diagnostics = checked_load(file)
     sources = click.get_current_context().obj.verbose > 0
-    return emit(
-        document(account(pipeline, accountants or None, delta, epsilon, group_size, tolerance), diagnostics, digits, sources),
-        format_,
-        outputs,
-    )
+    with working():
+        result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
+    return emit(document(result, diagnostics, digits, sources), format_, outputs)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,26 @@ def refuse(beside: str, **given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise InputError(f"--{name.replace('_', '-')}: expected no such flag beside {beside}, found {value}")
+
+
+@contextmanager
+def working() -> Iterator[None]:
+    """One line on standard error after a second, where that is a terminal: a grid can take a while, and may be interrupted."""
+    settings: Settings = click.get_current_context().obj
+    if settings.quiet or not sys.stderr.isatty():
+        yield
+        return
+    import threading
+
+    said = threading.Timer(
+        1.0, click.echo, ("dpcli: still composing (Ctrl-C stops; nothing is written before the end)",), {"err": True}
+    )
+    said.daemon = True
+    said.start()
+    try:
+        yield
+    finally:
+        said.cancel()
 
 
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
