@@ -18,12 +18,14 @@ TERMS: dict[str, str] = {
         "removal and an addition, so replace-one costs more for the same noise: never compare epsilons across adjacencies."
     ),
     "delta": (
-        "The probability mass that the epsilon bound may miss. Report it well below 1 over the number of units: at delta = 1/n a "
+        "By how much an event's probability may exceed e^epsilon times its probability on the neighbouring data. It is not the probability "
+        "of a loss above epsilon, which can be larger. Report it well below 1 over the number of units: at delta = 1/n a "
         "mechanism may publish a random record outright and still comply."
     ),
     "epsilon": (
-        "The guarantee: whatever is released, an observer's odds that a given unit is in the data move by a factor of at most e^epsilon, "
-        "up to delta. At epsilon 1 odds move by at most 2.7, at 3 by 20, at 10 by 22,026. dpcli prints upper bounds, rounded up."
+        "The guarantee: with delta = 0, an observer's odds that a given unit is in the data move by a factor of at most e^epsilon, "
+        "whatever is released; with delta > 0 they may move further, rarely (`dpcli explain FILE` says how far, how often). At epsilon 1 "
+        "odds move by at most 2.7, at 3 by 20, at 10 by 22,026. dpcli prints upper bounds, rounded up."
     ),
     "unit": (
         "What one individual is: an example, a user, a household. A guarantee per example says nothing per user who owns several; "

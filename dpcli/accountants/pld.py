@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.directions import Losses, directions
-from dpcli.errors import NotRepresentable
+from dpcli.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.base import PrivacyLoss
 from dpcli.numerics.grid import Curve, composed, planned
 from dpcli.numerics.survey import Survey, best_tilt, survey, tilt_for
@@ -61,7 +61,9 @@ class PldProfile(PrivacyProfile):
         lower, (_, upper, spacing) = max(side[0] for side in sides), max(sides, key=lambda side: side[1])
         if not math.isfinite(upper):
             return Bound(math.inf)
-        return Bound(max(upper, 0.0), min(max(lower, 0.0), max(upper, 0.0)), {"spacing": spacing})
+        width = (upper - max(lower, 0.0)) / upper if upper > 0.0 else 0.0
+        detail = {"spacing": spacing} if width <= self.tolerance else {"spacing": spacing, "tolerance missed: width": width}
+        return Bound(max(upper, 0.0), min(max(lower, 0.0), max(upper, 0.0)), detail)
 
     def _interval(self, losses: Losses, log_delta: float) -> tuple[float, float, float]:
         """(lower, upper, spacing) of one direction; refined until it is as narrow as asked for, or work runs out."""
@@ -69,7 +71,11 @@ class PldProfile(PrivacyProfile):
         for attempt in range(REFINEMENTS):
             lower, upper, reference = curves_at_delta(losses, log_delta, self.tolerance * error_share, self.effort)
             with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
-                low, high = lower.epsilon(log_delta, reference), upper.epsilon(log_delta, reference)
+                low, high = lower.epsilon(log_delta), upper.epsilon(log_delta)
+            if low > high * (1.0 + 1e-9) + 1e-9 * abs(reference):
+                raise InternalError(
+                    f"the grid's bounds contradict each other ({low!r} above {high!r}): this is a bug in dpcli, and no number"
+                )
             width = (high - max(low, 0.0)) / max(high, 1e-300) if high > 0.0 else 0.0
             if width <= self.tolerance or attempt == REFINEMENTS - 1 or not math.isfinite(width) or upper.coarse:
                 break
@@ -82,6 +88,10 @@ class PldProfile(PrivacyProfile):
             below, above = curves_at_epsilon(losses, epsilon, self.tolerance, self.effort)
             with np.errstate(all="ignore"):
                 lower, upper = max(lower, below.delta(epsilon)), max(upper, above.delta(epsilon))
+        if lower > upper * (1.0 + 1e-9) + 1e-300:
+            raise InternalError(
+                f"the grid's bounds contradict each other ({lower!r} above {upper!r}): this is a bug in dpcli, and no number"
+            )
         return Bound(max(upper, math.ulp(0.0)), min(lower, upper))
 
     def shares(self, delta: float) -> tuple[float, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Key, Rule
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.mechanisms.dominated import Dominated
 from dpcli.mechanisms.gaussian import GaussianSpec
 from dpcli.numerics.participation import toeplitz_sensitivity, tree_sensitivity
 from dpcli.registry import lazy
@@ -67,6 +68,11 @@ class TreeSpec(CorrelatedSpec):
 
     def encoded_norm(self) -> float:
         return tree_sensitivity(self.iterations, self.min_separation, self.max_participations)
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        """The sensitivity of several participations is bounded node by node, and need not be reached."""
+        whole = CorrelatedSpec.resolve(self, neighbours)
+        return Dominated(whole) if self.max_participations > 1 else whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

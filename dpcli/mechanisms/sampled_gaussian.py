@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss, any_sampled
+from dpcli.mechanisms.dominated import Dominated
 from dpcli.mechanisms.poisson import NO_RHO, amplify
 from dpcli.numerics.capped import CappedLoss, cap, sharpness_for
 from dpcli.numerics.quadrature import TAIL, power_moment, step_size
@@ -281,9 +282,11 @@ def sampled_gaussian(mu: float, rate: float, records: int) -> Mechanism:
     """`SampledGaussian`, or what bounds it: for a large group one record of its total size; at rate 1 no sampling."""
     from dpcli.mechanisms.gaussian import Gaussian
 
+    if rate == 1.0:
+        return Gaussian(mu * records)
     if records > MAX_MULTIPLICITY:
-        mu, rate, records = mu * records, any_sampled(rate, records), 1
-    return SampledGaussian(mu, rate, records) if rate < 1.0 else Gaussian(mu * records)
+        return Dominated(SampledGaussian(mu * records, any_sampled(rate, records), 1))
+    return SampledGaussian(mu, rate, records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,9 +328,11 @@ def sampled_gaussian_replaced(mu: float, rate: float, records: int) -> Mechanism
     """`SampledGaussianReplaced`, or what bounds it, as the same theorem allows: for a large group one record of its total size."""
     from dpcli.mechanisms.gaussian import Gaussian
 
+    if rate == 1.0:
+        return Gaussian(2.0 * mu * records)
     if records > MAX_MULTIPLICITY:
-        mu, rate, records = mu * records, any_sampled(rate, records), 1
-    return SampledGaussianReplaced(mu, rate, records) if rate < 1.0 else Gaussian(2.0 * mu * records)
+        return Dominated(SampledGaussianReplaced(mu * records, any_sampled(rate, records), 1))
+    return SampledGaussianReplaced(mu, rate, records)
 
 
 @dataclass(frozen=True, slots=True)

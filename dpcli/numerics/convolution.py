@@ -61,7 +61,7 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
         error += count * lattice.error
         log_error += count * lattice.log_error
         shift += count * lattice.shift
-        lost += count * lattice.lost
+        lost += count * math.log1p(lattice.lost)
     modulus = np.exp(np.maximum(log_modulus, -300.0))
     growth = np.where(relative > 30.0, relative, np.log(np.expm1(np.minimum(relative, 30.0))))
     slips = np.exp(np.maximum(log_modulus + growth, -300.0))
@@ -69,7 +69,18 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
     rounding = math.sqrt(2.0 / size) * (norm(slips) + UNIT * math.log2(size) * norm(modulus))
     weights = np.maximum(np.roll(weights, (offset - first) % size), 0.0)
     one = parts[0][0]
-    return Lattice(one.tilt, one.spacing, first, weights, scale, -math.expm1(log_finite), error + rounding, log_error, shift, lost)
+    return Lattice(
+        one.tilt,
+        one.spacing,
+        first,
+        weights,
+        scale,
+        -math.expm1(log_finite),
+        error + rounding,
+        log_error,
+        shift,
+        math.expm1(min(lost, 700.0)),
+    )
 
 
 def _folded(weights: Array, size: int) -> Array:

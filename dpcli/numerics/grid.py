@@ -225,6 +225,10 @@ def _finished(side: list[tuple[Lattice, int]], plan: Plan) -> tuple[Lattice, flo
     """The composition on the plan's window, wider where that turns out too narrow, and a bound on the tilted mass outside of it."""
     begin, below = _edge(side, -1.0, plan.spacing * plan.first, plan.orders[0])
     end, above = _edge(side, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1])
+    if (
+        not (end - begin) <= 8.0 * plan.spacing * plan.size
+    ):  # so wide that it would take too long, or not finite: nothing is bounded
+        return convolved(side, plan.first, plan.size), math.inf
     first = min(math.floor(begin / plan.spacing), plan.first)
     length = max(math.ceil(end / plan.spacing) - first + 1, plan.size)
     result = convolved(side, first, plan.size if (first, length) == (plan.first, plan.size) else transform_size(length))
@@ -279,20 +283,22 @@ class Curve:
         second: Array = np.append(np.cumsum((terms * np.exp(-loss))[::-1])[::-1], 0.0)
         return np.asarray(loss, dtype=float), first, second
 
-    def epsilon(self, log_delta: float, reference: float) -> float:
+    def epsilon(self, log_delta: float) -> float:
         """Where delta(epsilon) falls to e^log_delta, from the curve's own side; +-inf where it does not on the grid."""
-        return self._crossing(log_delta, reference) - self.lattice.shift
+        return self._crossing(log_delta) - self.lattice.shift
 
-    def _crossing(self, log_delta: float, reference: float) -> float:
+    def _crossing(self, log_delta: float) -> float:
         """`epsilon`, as if the losses were on the grid."""
         lattice, slack = self.lattice, self.slack()
         rest = math.exp(log_delta) - self.infinite
         if rest <= 0.0:
             return math.inf
-        target = math.log(rest) - lattice.log_scale + lattice.tilt * reference - self.sign * (lattice.log_error + 1e-12)
-        if target > 690.0:
-            return -math.inf
-        level = math.exp(target)
+        rounding = lattice.log_error + 1e-12 + 4e-16 * len(lattice.weights)
+        # Chernoff's bound, from the lattice's own M: there the sums below are compared with 1, and nothing can underflow.
+        reference = (lattice.log_scale - math.log(rest) + self.sign * rounding) / lattice.tilt
+        if not math.isfinite(reference):
+            return math.inf if self.sign > 0.0 else -math.inf
+        level = 1.0
         loss, first, second = self._sums(reference)
         drift = self.sign * slack * np.exp(-lattice.tilt * loss)
         at = first[1:] - np.exp(loss) * second[1:] + drift

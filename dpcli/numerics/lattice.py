@@ -108,7 +108,7 @@ class Cells:
     def _bends(self, lowering: Array) -> Array:
         """What lowering the curve by c takes from the weights: the second divided difference of c."""
         h, up = self.spacing, math.exp(self.tilt * self.spacing)
-        padded = np.concatenate(([0.0], lowering, [0.0]))
+        padded = np.concatenate(([lowering[0] / up], lowering, [0.0]))  # to the left the curve keeps its slope
         here = padded[1:-1]
         return np.asarray((padded[2:] / up - here) / math.expm1(h) + (here - padded[:-2] * up) / math.expm1(-h))
 

@@ -84,7 +84,9 @@ def survey(loss: HasTails) -> Survey:
         p, q = _cells(tails.p_above, tails.p_below), _cells(tails.q_above, tails.q_below)
         typical = np.clip(p - q, edges[:-1], edges[1:])
     kept = ~np.isneginf(p) & ~np.isnan(typical)
-    return Survey(np.append(edges[:-1][kept], edges[1:][kept][-1:]), p[kept], typical[kept], float(tails.p_above[-1]))
+    with np.errstate(all="ignore"):
+        infinite = float(loss.tails(np.array([1e300])).p_above[0])
+    return Survey(np.append(edges[:-1][kept], edges[1:][kept][-1:]), p[kept], typical[kept], infinite)
 
 
 def _cells(above: Array, below: Array) -> Array:

@@ -10,6 +10,7 @@ from dpcli.mechanisms.sampling import OncePerEpoch
 from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.resolve import Charge
+from dpcli.plots.words import sampling
 from dpcli.report.diagnostics import diagnostic_data, finding
 from dpcli.report.document import Check, Document, Table
 from dpcli.report.rounding import down, percent, up
@@ -36,7 +37,7 @@ def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimal
 def headline(account: Account, decimals: int = 4) -> str:
     """The guarantee in one sentence, with everything that it depends on, and the budget's verdict."""
     privacy = account.pipeline.privacy
-    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {_schemes(account)}"
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {sampling(account)}"
     if account.group_size > 1:
         setting = f"groups of {account.group_size:,}, " + setting
     verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
@@ -165,11 +166,6 @@ def describe(entry: Entry, account: Account) -> str:
         if rate
         else scheme
     )
-
-
-def _schemes(account: Account) -> str:
-    entries = [entry for charge in account.charges for entry in charge.entries if entry.type != "post-processing"]
-    return " and ".join(sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries})) or "none"
 
 
 def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:

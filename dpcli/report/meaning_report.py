@@ -121,7 +121,8 @@ def _summary(meaning: Meaning) -> tuple[str, ...]:
         f"advantage: true positives minus false positives are at most {_percent_up(meaning.advantage)}, at any threshold (0 % is blind "
         "guessing, 100 % is certainty)",
         "every attack: by the Neyman-Pearson lemma no test of the release beats comparing its likelihoods under the two datasets; the "
-        "numbers bound that test, so they hold whatever the attacker knows or computes",
+        "numbers bound that test, so they hold whatever else the attacker knows or computes, as long as the run's own random draws "
+        "(noise, batches, the number of trials) stay secret",
         _gaussian(meaning),
     )
 

@@ -19,6 +19,7 @@ from dpcli.mechanisms.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.gaussian import Gaussian
 from dpcli.mechanisms.given import Approx
 from dpcli.mechanisms.laplace import Laplace
+from dpcli.mechanisms.poisson import PoissonSampled
 from dpcli.mechanisms.post_processing import Free
 from dpcli.mechanisms.randomized_response import RandomizedResponse
 from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
@@ -215,3 +216,18 @@ def test_delta_at_epsilon_of_a_gaussian() -> None:
         low, high = gaussian_delta(1.0, epsilon)
         assert bound.lower is not None and bound.lower <= high and low <= bound.upper
         assert bound.upper <= low * 1.1
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rate", "count", "log_delta"),
+    [
+        (9.070130463839718, 0.05969432446530406, 4, math.log(3.1018369464244466e-14)),
+        (5.617623342103811, 0.7066314395934311, 66, -77.58751106653804),
+    ],
+)
+def test_the_top_atom_is_never_lost(epsilon: float, rate: float, count: int, log_delta: float) -> None:
+    """Sampled Laplace noise at tiny deltas: the largest loss alone, of mass (1-q)/2 e^-e + q/2, forces epsilon up."""
+    bound = PldProfile(((PoissonSampled(Laplace(epsilon), rate), count),)).epsilon(math.exp(log_delta))
+    largest = math.log1p(rate * math.expm1(epsilon))
+    log_mass = count * math.log(0.5 * rate + 0.5 * (1.0 - rate) * math.exp(-epsilon))
+    assert bound.upper >= count * largest + math.log1p(-math.exp(log_delta - log_mass)) - 1e-9

@@ -15,6 +15,7 @@ from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, Spec, any_sa
 from dpcli.mechanisms.composed import BoundGroup, Composed
 from dpcli.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec
 from dpcli.mechanisms.discrete_laplace import DiscreteLaplace, DiscreteLaplaceSpec
+from dpcli.mechanisms.dominated import Dominated
 from dpcli.mechanisms.exponential import BoundedRange, ExponentialSpec
 from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
 from dpcli.mechanisms.given import Approx, ApproxSpec, PureSpec
@@ -101,7 +102,7 @@ SAMPLED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (
         GaussianSpec(noise_multiplier=20.0),
         Neighbours(Adjacency.REPLACE_ONE, 100),
-        SampledGaussianReplaced(5.0, any_sampled(0.1, 100)),
+        Dominated(SampledGaussianReplaced(5.0, any_sampled(0.1, 100))),
     ),
     (LaplaceSpec(noise_multiplier=2.0), CROWD, PoissonSampled(Laplace(7.5), any_sampled(0.1, 15))),
     (PureSpec(epsilon=0.5, stated_for="unit"), CROWD, PoissonSampled(Pure(1.5), any_sampled(0.1, 15))),

@@ -136,3 +136,14 @@ def test_rounding_of_a_large_power_stays_within_its_bound() -> None:
 def test_infinite_mass_composes() -> None:
     lattice = Lattice(1.0, 0.1, 0, np.array([0.5, 0.5]), 0.0, 1e-3, 0.0, 0.0)
     assert convolved([(lattice, 20)], 0, 32).infinite == pytest.approx(-math.expm1(20 * math.log1p(-1e-3)))
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=3, max_size=30), st.floats(1e-4, 0.2), st.floats(0.1, 20.0), st.integers(-40, 10))
+def test_coarsening_any_lattice_keeps_the_order_everywhere(raw: list[float], spacing: float, tilt: float, start: int) -> None:
+    """Left of the first grid point too, where the lowered curve must not be steeper than the curve."""
+    lattice = Lattice(tilt, spacing, start, np.array(raw) + 1e-6, 0.0, 0.0, 0.0, 0.0)
+    low, high = coarsened(lattice, False), coarsened(lattice, True)
+    at = spacing * np.concatenate(([start - 400.0], np.linspace(start - 4.0, start + len(raw) + 1.0, 60)))
+    exact, size = curve(lattice, at), float(curve(lattice, at[:1])[0])
+    assert (curve(low, at) <= exact + 1e-12 * size + low.error * size).all()
+    assert (exact <= curve(high, at) + 1e-12 * size).all()
