@@ -26,6 +26,7 @@ else:
     np = lazy("numpy")
 
 NOT_PLAIN = "it is a sampled Gaussian, and the closed form is for unsampled ones"
+MAX_REACH = 120.0  # contribution over noise up to which the contour accountant is tried
 MAX_MULTIPLICITY = 64  # larger groups are bounded by one record of their total size
 
 
@@ -119,6 +120,12 @@ def left_peak(p: float, mu: float, rate: float, records: int) -> float:
     return high
 
 
+def require_reach(reach: float) -> None:
+    """Refuse tilted quadratures that would take minutes: their nodes grow with the square of contribution over noise."""
+    if reach > MAX_REACH:
+        raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
+
+
 def mixture_bound(z: Array, mu: float, rate: float, records: int) -> Array:
     """log sum_j w_j e^{K_j(z)}: convexity of x^p over the number of sampled records; holds in both directions."""
     terms = [w + 0.5 * (j * mu) ** 2 * z * (z + 1.0) for j, w in enumerate(log_binomial(records, rate))]
@@ -147,6 +154,7 @@ class RemoveLoss:
 
     def tilted(self, t: float) -> TiltedQuadrature:
         """r = m, Q = N(0, 1)."""
+        require_reach(self.mu * self.records)
         mu, reach = self.mu, self.mu * self.records
         return TiltedQuadrature(
             t,
@@ -197,6 +205,7 @@ class AddLoss:
 
     def tilted(self, t: float) -> TiltedQuadrature:
         """r = 1/m, Q = m N(0, 1)."""
+        require_reach(self.mu * self.records)
         mu, reach = self.mu, self.mu * self.records
         return TiltedQuadrature(
             t,
@@ -236,6 +245,7 @@ class ReplaceLoss:
 
     def tilted(self, t: float) -> TiltedQuadrature:
         """r = m(x)/m(-x), Q = m(-x) N(0, 1)."""
+        require_reach(self.mu)
         mu = self.mu
         return TiltedQuadrature(
             t,
