@@ -102,7 +102,8 @@ def _needed(
 def _single(part: tuple[HasTails, Survey, int], tilt: float, log_delta: float, spacing: float) -> tuple[Lattice, Lattice]:
     """(lower, upper) lattices of one step."""
     low, high = _reach(part, tilt, log_delta)
-    start, end = math.floor(low / spacing) - 1, math.ceil(high / spacing) + 1
+    start = math.floor(low / spacing) - 1
+    end = max(math.ceil(high / spacing) + 1, start + 2)  # a loss beyond the survey's reach leaves no range: all of it counts as infinite
     return discretised(part[0].tails(edges(start, end - start + 1, spacing)), start, spacing, tilt)
 
 
