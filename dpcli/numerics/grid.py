@@ -103,7 +103,7 @@ def _single(part: tuple[HasTails, Survey, int], tilt: float, log_delta: float, s
     """(lower, upper) lattices of one step."""
     low, high = _reach(part, tilt, log_delta)
     start = math.floor(low / spacing) - 1
-    end = max(math.ceil(high / spacing) + 1, start + 2)  # a loss beyond the survey's reach leaves no range: all of it counts as infinite
+    end = max(math.ceil(high / spacing) + 1, start + 2)  # losses beyond the survey leave no range: they count as infinite
     return discretised(part[0].tails(edges(start, end - start + 1, spacing)), start, spacing, tilt)
 
 
