@@ -170,6 +170,11 @@ def sound_profiles(
     return tuple((accountant, profile.tuned(None, GLANCE)) for accountant, profile in found if not isinstance(profile, str))
 
 
+def attained(pipeline: Pipeline, group_size: int = 1) -> bool:
+    """Whether lower bounds on the mechanisms' dominating pairs are lower bounds on the pipeline; else they must not be shown."""
+    return all(charge.mechanism.attained() for charge in resolve(pipeline, group_size))
+
+
 def _accountant(name: str) -> Accountant:
     if name not in ACCOUNTANTS:
         import difflib

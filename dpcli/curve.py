@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.accountants.base import PrivacyProfile, checked
 from dpcli.accountants.many import on_contours, on_grids
-from dpcli.accounting import sound_profiles
+from dpcli.accounting import attained, sound_profiles
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.numerics.trade_off import delta_from_pairs, false_negatives
 from dpcli.pipeline.model import Pipeline
@@ -70,10 +70,11 @@ def profile(pipeline: Pipeline, epsilons: Sequence[float] | Array, group_size: i
     if at.ndim != 1 or not len(at) or not np.all((at >= 0.0) & (at < math.inf)) or np.any(np.diff(at) < 0.0):
         raise InputError("expected finite epsilons >= 0 in increasing order, found others")
     found = {accountant.name: profile for accountant, profile in sound_profiles(pipeline, group_size=group_size)}
-    curve = Curve(at, np.ones_like(at), np.zeros_like(at), delta)
+    curve, certain = Curve(at, np.ones_like(at), np.zeros_like(at), delta), attained(pipeline, group_size)
     for name, ask in TWO_SIDED.items():
         if name in found and not curve.close:
-            curve = _both(curve, ask(found[name], at, delta))
+            asked = ask(found[name], at, delta)
+            curve = _both(curve, asked if certain else replace(asked, lower=np.zeros_like(at)))
     rest = [one for name, one in found.items() if name not in TWO_SIDED]
     found_all = curve if curve.close else _both(curve, _from_pairs(rest, at, delta))
     return replace(found_all, upper=np.minimum(found_all.upper, delta_from_pairs(at, found_all.upper, at)))

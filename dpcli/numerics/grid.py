@@ -226,9 +226,8 @@ def _finished(side: list[tuple[Lattice, int]], plan: Plan) -> tuple[Lattice, flo
     """The composition on the plan's window, wider where that turns out too narrow, and a bound on the tilted mass outside of it."""
     begin, below = _edge(side, -1.0, plan.spacing * plan.first, plan.orders[0])
     end, above = _edge(side, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1])
-    if (
-        not (end - begin) <= 8.0 * plan.spacing * plan.size
-    ):  # so wide that it would take too long, or not finite: nothing is bounded
+    # So wide that it would take too long, or not finite: nothing is bounded.
+    if not end - begin <= 8.0 * plan.spacing * plan.size:
         return convolved(side, plan.first, plan.size), math.inf
     first = min(math.floor(begin / plan.spacing), plan.first)
     length = max(math.ceil(end / plan.spacing) - first + 1, plan.size)
@@ -328,7 +327,10 @@ class Curve:
         loss = lattice.spacing * (lattice.start + np.arange(len(lattice.weights))) - epsilon
         above = loss > 0.0
         value = float((lattice.weights[above] * np.exp(-lattice.tilt * loss[above]) * -np.expm1(-loss[above])).sum())
-        value = max(value + self.sign * self.slack(), 0.0)
+        value += self.sign * self.slack()
+        if math.isnan(value):  # an overflow on the way: nothing is known
+            return 1.0 if self.sign > 0.0 else 0.0
+        value = max(value, 0.0)
         log_value = math.log(value) if value > 0.0 else -math.inf
         log_value += lattice.log_scale - lattice.tilt * epsilon + self.sign * (lattice.log_error + 1e-12)
         return min(1.0, math.exp(min(log_value, 0.0)) + self.infinite)

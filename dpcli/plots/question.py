@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dpcli.accountants.base import Bound, checked
-from dpcli.accounting import Account, Row, account, sound_profiles
+from dpcli.accounting import Account, Row, account, attained, sound_profiles
 from dpcli.errors import CannotCertify, InternalError, NotRepresentable
 from dpcli.pipeline.model import Pipeline
 from dpcli.registry import ACCOUNTANTS
@@ -89,12 +89,12 @@ def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size:
 
 def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int) -> Iterator[tuple[str, Bound]]:
     """What the accountants say, where they say something finite; computed as it is asked for, and quickly."""
-    profiles = sound_profiles(pipeline, names, group_size)
+    profiles, certain = sound_profiles(pipeline, names, group_size), attained(pipeline, group_size)
     for accountant, profile in profiles:
         with suppress(NotRepresentable):
             bound = checked(profile.epsilon(delta))
             if math.isfinite(bound.upper):
-                yield accountant.name, bound
+                yield accountant.name, bound if certain else replace(bound, lower=None)
     if not profiles:  # approximations, which are drawn where they are asked for by name
         for row in account(replace(pipeline, budget=None), names, delta, group_size=group_size).rows:
             if row.bound is not None:

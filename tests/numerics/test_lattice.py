@@ -17,6 +17,7 @@ from dpcli.mechanisms.laplace import LaplaceLoss
 from dpcli.mechanisms.sampled_gaussian import AddLoss, RemoveLoss, ReplaceLoss
 from dpcli.mechanisms.two_point import TwoPointLoss
 from dpcli.numerics.convolution import convolved, transform_size
+from dpcli.numerics.grid import Curve
 from dpcli.numerics.lattice import Lattice, coarsened, convex, discretised, edges
 
 LOSSES: list[PrivacyLoss] = [
@@ -147,3 +148,9 @@ def test_coarsening_any_lattice_keeps_the_order_everywhere(raw: list[float], spa
     exact, size = curve(lattice, at), float(curve(lattice, at[:1])[0])
     assert (curve(low, at) <= exact + 1e-12 * size + low.error * size).all()
     assert (exact <= curve(high, at) + 1e-12 * size).all()
+
+
+def test_a_curve_of_nothing_known_claims_nothing() -> None:
+    lost = Lattice(1.0, 0.1, 0, np.array([0.5, math.nan]), 0.0, 0.0, 0.0, 0.0)
+    assert Curve(lost, 0.0, 0.0, 1.0).delta(0.05) == 1.0 and Curve(lost, 0.0, 0.0, -1.0).delta(0.05) == 0.0
+    assert Curve(lost, 0.0, 0.0, 1.0).epsilon(math.log(1e-5)) == math.inf

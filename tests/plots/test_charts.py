@@ -231,3 +231,23 @@ def test_an_approximation_is_dashed_and_promises_nothing(monkeypatch: pytest.Mon
     beside = chart("trade-off", accountants=("approximate", "analytic"))
     assert beside.bands[0].upper == beside.lines[1].points
     assert "approximate" not in chart("epsilon-steps").lines[0].label
+
+
+def test_what_only_dominates_is_not_certified_from_below() -> None:
+    """Several participations in a tree: the sensitivity is bounded, not known."""
+    tree = b"""
+format = 1
+[privacy]
+unit = "example"
+adjacency = "zero-out"
+delta = 1e-6
+[[mechanism]]
+name = "train"
+type = "tree-aggregation"
+noise_multiplier = 4.0
+iterations = 15
+max_participations = 3
+min_separation = 4
+"""
+    found = chart("epsilon-sigma", tree)
+    assert not found.bands and not any("certified from below" in note for note in found.notes)
