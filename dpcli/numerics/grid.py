@@ -271,6 +271,11 @@ class Curve:
         norm = math.sqrt(1.0 / (2.0 * t * (2.0 * t + 1.0) * (t + 1.0)) / h + peak * peak)
         return 1.01 * self.lattice.error * norm + self.outside * peak
 
+    def _unknown(self) -> bool:
+        """Whether something overflowed on the way: a NaN would else pass for nothing."""
+        lattice = self.lattice
+        return math.isnan(float(lattice.weights.sum()) + lattice.log_scale + lattice.log_error + self.slack() + self.infinite)
+
     def _sums(self, reference: float) -> tuple[Array, Array, Array]:
         """Losses near and above `reference`, and the sums of w e^{-t(l - ref)} and w e^{-(t+1)(l - ref)} over those at or above each."""
         t, h = self.lattice.tilt, self.lattice.spacing
@@ -290,6 +295,8 @@ class Curve:
     def _crossing(self, log_delta: float) -> float:
         """`epsilon`, as if the losses were on the grid."""
         lattice, slack = self.lattice, self.slack()
+        if self._unknown():
+            return math.inf if self.sign > 0.0 else -math.inf
         rest = math.exp(log_delta) - self.infinite
         if rest <= 0.0:
             return math.inf
@@ -323,14 +330,13 @@ class Curve:
 
     def delta(self, epsilon: float) -> float:
         """delta(epsilon), from the curve's own side, in [0, 1]."""
+        if self._unknown():
+            return 1.0 if self.sign > 0.0 else 0.0
         lattice, epsilon = self.lattice, epsilon + self.lattice.shift
         loss = lattice.spacing * (lattice.start + np.arange(len(lattice.weights))) - epsilon
         above = loss > 0.0
         value = float((lattice.weights[above] * np.exp(-lattice.tilt * loss[above]) * -np.expm1(-loss[above])).sum())
-        value += self.sign * self.slack()
-        if math.isnan(value):  # an overflow on the way: nothing is known
-            return 1.0 if self.sign > 0.0 else 0.0
-        value = max(value, 0.0)
+        value = max(value + self.sign * self.slack(), 0.0)
         log_value = math.log(value) if value > 0.0 else -math.inf
         log_value += lattice.log_scale - lattice.tilt * epsilon + self.sign * (lattice.log_error + 1e-12)
         return min(1.0, math.exp(min(log_value, 0.0)) + self.infinite)
