@@ -64,6 +64,24 @@ TERMS: dict[str, str] = {
         "sums that are valid privacy filters: basic, zcdp, analytic."
     ),
     "releases": "What leaves the private side: the final model, every checkpoint, or outputs. Part of the statement, not of the number.",
+    "waiver": (
+        "An exception to a rule with an end: [[gate.waiver]] names the rule, a reason, who approved it and when it expires. "
+        "Errors that make the number itself untrue cannot be waived; `dpcli explain DP102` says of each rule whether it may "
+        "be. A waived finding stays in the report."
+    ),
+    "user": (
+        "The unit of privacy where one person owns several records: every record of a user changes together. State unit and "
+        "max_contributions; a guarantee per record grows with the number of records to one per user, and dpcli never "
+        "guesses which is meant."
+    ),
+    "group": (
+        "Several units that change together, such as a household: k of them multiply a pure epsilon by k and a Gaussian mu by k, and delta "
+        "grows faster still. --group-size K prices a group; max_contributions is the same arithmetic within one unit."
+    ),
+    "horizon": (
+        "A schedule fixed in advance: [gate.horizon] says how often the whole pipeline runs on the same data and what all runs together "
+        "may spend. Runs decided on after looking at earlier results are no schedule and belong in a ledger."
+    ),
     "group_size": "How many units change together: --group-size 2 prices a couple who both opt out.",
     "slack": "delta', the part of delta that advanced and optimal composition spend on the composition itself.",
     "mu": "Sensitivity over noise of a Gaussian; compositions add up mu squared. Also the parameter of Gaussian DP.",

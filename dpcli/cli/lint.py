@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from dpcli.cli.options import emit, output_options
 
+if TYPE_CHECKING:
+    from dpcli.pipeline.diagnostics import Diagnostic
+
 
 @click.command(short_help="Check files against the catalogue of known failures.")
-@click.argument("files", nargs=-1, required=True)
-@output_options("text", "json", "jsonl", "markdown", "csv", "github", "junit", "sarif")
-def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...]) -> int:
+@click.argument("files", nargs=-1)
+@click.option("--ledger", metavar="LEDGER", help="Check a budget ledger too: a path or postgresql://...")
+@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@output_options("text", "json", "jsonl", "markdown", "csv", "github", "gitlab", "junit", "sarif")
+def command(files: tuple[str, ...], ledger: str | None, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Check FILES against the catalogue of known failures (dpcli explain DP101 tells what a rule means).
 
-    Exit code 0: no errors. 1: an error. 2: a file cannot be read as a pipeline.
+    Exit code 0: no errors. 1: an error. 2: a file cannot be read as a pipeline. 4: --ledger cannot be read.
     """
     from dpcli.lint.run import lint
     from dpcli.report.lint_text import exit_code, render
 
-    diagnostics = [d for file in files for d in lint(file)]
+    if not files and ledger is None:
+        raise click.UsageError("expected FILES or --ledger, found neither")
+    diagnostics = [d for file in files for d in lint(file)] + (_of_ledger(ledger, dataset) if ledger else [])
+    places = (*files, *([ledger] if ledger else []))
     if format_ == "text" and not outputs:
-        click.echo(render(files, diagnostics), nl=False)
+        click.echo(render(places, diagnostics), nl=False)
         return exit_code(diagnostics)
     from dpcli.report.lint_report import document
 
-    return emit(document(files, diagnostics), format_, outputs)
+    return emit(document(places, diagnostics), format_, outputs)
+
+
+def _of_ledger(ledger: str, dataset: str | None) -> list[Diagnostic]:
+    from dpcli.cli.budget_options import opened
+    from dpcli.ledger.findings import findings
+
+    with opened(ledger, dataset) as found:
+        return list(findings(found))

@@ -2,54 +2,115 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
 from dpcli.registry import load
 
 if TYPE_CHECKING:
+    from dpcli.lint.elsewhere import Elsewhere
     from dpcli.lint.rule import RuleInfo
 
-RULES: dict[str, str] = {
+READER_RULES: dict[str, str] = {
     "DP001": "dpcli.lint.reading:SYNTAX",
     "DP002": "dpcli.lint.reading:UNKNOWN_KEY",
     "DP003": "dpcli.lint.reading:WRONG_TYPE",
     "DP004": "dpcli.lint.reading:OUT_OF_RANGE",
     "DP005": "dpcli.lint.reading:INCONSISTENT",
+}
+
+FILE_RULES: dict[str, str] = {
     "DP101": "dpcli.lint.sampling:NOT_AMPLIFIED",
     "DP102": "dpcli.lint.sampling:FIXED_SIZE",
     "DP103": "dpcli.lint.neighbours:MIXED_ADJACENCY",
     "DP104": "dpcli.lint.neighbours:RECORD_OR_UNIT",
     "DP105": "dpcli.lint.delta:LARGE_DELTA",
-    "DP110": "dpcli.lint.composition:TUNING",
+    "DP106": "dpcli.lint.claims:CLASSICAL",
+    "DP109": "dpcli.lint.delta:UNREACHABLE_DELTA",
+    "DP111": "dpcli.lint.claims:DATA_DEPENDENT",
     "DP112": "dpcli.lint.composition:ADAPTIVE",
     "DP117": "dpcli.lint.sampling:ROUNDED_STEPS",
     "DP119": "dpcli.lint.composition:PARTITION",
     "DP201": "dpcli.lint.statement:FLOATING_POINT",
+    "DP210": "dpcli.lint.names:PRIVATE_NAMES",
+    "DP213": "dpcli.lint.repeated:ASKED_AGAIN",
     "DP301": "dpcli.lint.statement:NOT_STATED",
     "DP304": "dpcli.lint.statement:LARGE_EPSILON",
     "DP305": "dpcli.lint.sampling:NEVER_SAMPLED",
     "DP306": "dpcli.lint.delta:UNKNOWN_SIZE",
 }
 
+# Nothing to find where a file has no [train], [pate], [pmixed] or [audit]; `lint` then does not load them.
+SECTION_RULES: dict[str, str] = {
+    "DP107": "dpcli.lint.claims:APPROXIMATION",
+    "DP110": "dpcli.lint.composition:TUNING",
+    "DP113": "dpcli.lint.training:RESUMED",
+    "DP115": "dpcli.lint.training:NORMALISED",
+    "DP116": "dpcli.lint.training:CLIPPED_TOGETHER",
+    "DP204": "dpcli.lint.choices:SEEDED",
+    "DP206": "dpcli.lint.training:OTHER_NOISE",
+    "DP208": "dpcli.lint.training:SKIPS_EMPTY",
+    "DP209": "dpcli.lint.choices:CHOSEN_ON_PRIVATE_DATA",
+    "DP211": "dpcli.lint.choices:SHOWN_IN_LOGS",
+}
+
+RULES: dict[str, str] = dict(sorted({**READER_RULES, **FILE_RULES, **SECTION_RULES}.items()))
+
+# What no pipeline file can show; `explain` says why, and what catches it.
+ELSEWHERE: dict[str, str] = {
+    "DP202": "dpcli.lint.elsewhere:SUM_SENSITIVITY",
+    "DP203": "dpcli.lint.elsewhere:TIMING",
+    "DP205": "dpcli.lint.elsewhere:REUSED_STATE",
+    "DP207": "dpcli.lint.elsewhere:POISONED_SUM",
+    "DP212": "dpcli.lint.elsewhere:PASSED_CLAMP",
+}
+
+LEDGER_RULES: dict[str, str] = {
+    "DP401": "dpcli.lint.ledger_rules:RACE",
+    "DP402": "dpcli.lint.ledger_rules:NOT_DURABLE",
+    "DP403": "dpcli.lint.ledger_rules:REFUND",
+    "DP404": "dpcli.lint.ledger_rules:CHARGED_TWICE",
+    "DP405": "dpcli.lint.ledger_rules:RESTORED",
+    "DP406": "dpcli.lint.ledger_rules:RENAMED",
+    "DP407": "dpcli.lint.ledger_rules:DRIFT",
+    "DP408": "dpcli.lint.ledger_rules:REPRICED",
+    "DP409": "dpcli.lint.ledger_rules:NETWORK",
+}
+
 
 def codes() -> tuple[str, ...]:
-    """Every code, ascending."""
+    """Every code that a file can be found to break, ascending."""
     return tuple(RULES)
 
 
+def checked(sections: bool) -> tuple[str, ...]:
+    """The codes whose checks can find something in a file that was read; sections: whether it has [train] or a sibling of it."""
+    return tuple(code for code in RULES if code in FILE_RULES or (sections and code in SECTION_RULES))
+
+
 def rule(code: str) -> RuleInfo:
-    """The rule of one code, upper or lower case. Raises InputError for a code that no rule has."""
-    try:
-        found: RuleInfo = load(RULES[code.upper()])
-    except KeyError:
-        raise InputError(f"expected the code of a rule, found {code!r}{_hint(code)}") from None
+    """The rule of one code, upper or lower case. Raises InputError for a code that no rule about files has."""
+    found: RuleInfo = _loaded(code, RULES)
     return found
 
 
-def _hint(code: str) -> str:
+def words(code: str) -> RuleInfo | Elsewhere:
+    """What there is to say about a code: a rule about files, or what catches the failure elsewhere. Raises as `rule` does."""
+    found: RuleInfo | Elsewhere = _loaded(code, {**RULES, **ELSEWHERE, **LEDGER_RULES})
+    return found
+
+
+def _loaded(code: str, known: Mapping[str, str]) -> Any:
+    try:
+        return load(known[code.upper()])
+    except KeyError:
+        raise InputError(f"expected the code of a rule, found {code!r}{_hint(code, list(known))}") from None
+
+
+def _hint(code: str, known: list[str]) -> str:
     """The nearest code, as a question."""
     from difflib import get_close_matches
 
-    near = get_close_matches(code.upper(), RULES, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; the first is {codes()[0]}, the last {codes()[-1]}"
+    near = get_close_matches(code.upper(), known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; the first is {known[0]}, the last {max(known)}"

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import expm1, log1p
 
-from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited
+from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
 from dpcli.pipeline.findings import Path
-from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.parts import named
+
+# No finite epsilon of these holds with probability one; what a composed or selected one needs, its parts say.
+GAUSSIANS = {"gaussian", "gaussian-mixture", "discrete-gaussian", "tree-aggregation", "banded-toeplitz", "buffered-toeplitz"}
+NEVER_PURE = GAUSSIANS | {"zcdp", "rdp", "approx-dp"}
+SMALLEST = 1e-300
 
 
 def _stated(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
@@ -32,6 +39,41 @@ def _large_delta(pipeline: Pipeline) -> Iterator[Finding]:
 def _unknown_size(pipeline: Pipeline) -> Iterator[Finding]:
     if pipeline.privacy.dataset_size is None and any(delta > 0 for _, delta in _stated(pipeline)):
         yield Finding(("privacy", "dataset_size"), "without dataset_size nothing can say whether delta is small enough")
+
+
+def _unreachable_delta(pipeline: Pipeline) -> Iterator[Finding]:
+    stated = dict(_stated(pipeline))
+    for path, delta in stated.items():
+        if 0.0 < delta < SMALLEST:
+            yield Finding(path, f"expected a delta of at least {SMALLEST:g}, where floating point ends, found {delta:g}")
+    for path, entry in entries(pipeline):
+        if 0.0 in stated.values() and entry.type in NEVER_PURE and not _free(entry, pipeline.privacy.dataset_size):
+            yield Finding(
+                (*path, "type"), f'"{entry.type}" has no finite epsilon at delta = 0: state a delta > 0, or use a pure mechanism'
+            )
+    spent = _stated_away(pipeline)
+    for path, delta in stated.items():
+        if 0.0 < delta < spent * (1.0 - 1e-9):
+            message = (
+                f"expected more than the deltas that the mechanisms state, {spent:.7g}, found {delta:g}: no epsilon is finite there"
+            )
+            yield Finding(path, message)
+
+
+def _free(entry: Entry, dataset_size: int | None) -> bool:
+    """Whether an entry costs nothing although its type does: it never samples a record, or states 0."""
+    never = entry.sampling is not None and entry.sampling.exact_rate(dataset_size) == 0
+    return never or getattr(entry.spec, "rho", None) == 0 or set(getattr(entry.spec, "values", ())) == {0.0}
+
+
+def _stated_away(pipeline: Pipeline) -> float:
+    """A delta that the stated ones need for certain, whatever the accountant; 0 for what sampling or parallel parts may lower."""
+    parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
+    kept = 0.0
+    for entry in pipeline.mechanisms:
+        if entry.type == "approx-dp" and entry.sampling is None and entry.partition is None and entry.name not in parts:
+            kept += entry.steps * log1p(-getattr(entry.spec, "delta", 0.0))
+    return -expm1(kept)
 
 
 LARGE_DELTA = RuleInfo(
@@ -63,4 +105,29 @@ UNKNOWN_SIZE = RuleInfo(
     bad=edited(HEAD, "dataset_size = 60_000\n", "") + edited(TRAIN, "batch_size = 256", "rate = 0.004"),
     good=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.004"),
     check=_unknown_size,
+)
+
+SPENT = """
+[[mechanism]]
+name = "answers"
+type = "approx-dp"
+epsilon = 0.05
+delta = 1e-7
+steps = 20
+"""
+
+UNREACHABLE_DELTA = RuleInfo(
+    code="DP109",
+    severity="warning",
+    waivable=True,
+    title="a delta at which no epsilon can be finite",
+    what="privacy.delta or budget.delta is 0 beside Gaussian noise or another mechanism that is never pure; or it is below"
+    " the sum of the deltas that approx-dp mechanisms state; or below 1e-300, where floating point ends.",
+    why="Below its numerical floor an accountant answers with inf, an error, or a number that is only rounding: grid "
+    "accountants have their floor at about 1e-15. dpcli says inf, and the file will pass no gate.",
+    fix="State a delta above the mechanisms' own, or use mechanisms with pure epsilon (laplace, exponential, ...) for delta = 0.",
+    source="prv_accountant issue 17, https://github.com/microsoft/prv_accountant/issues/17; Dwork & Roth 2014, section 3.5",
+    bad=HEAD + SPENT,
+    good=HEAD + edited(SPENT, "steps = 20", "steps = 5"),
+    check=_unreachable_delta,
 )

@@ -6,16 +6,23 @@ from collections.abc import Iterator
 
 from dpcli.errors import InputError
 from dpcli.lint.rule import HEAD, Finding, RuleInfo, edited, entries
-from dpcli.mechanisms.stated import GivenSpec, StatedSpec, conversion
+from dpcli.mechanisms.base import Adjacency
 from dpcli.pipeline.model import Pipeline
 
 
 def _mixed_adjacency(pipeline: Pipeline) -> Iterator[Finding]:
     wanted = pipeline.privacy.adjacency
     for path, entry in entries(pipeline):
-        if not isinstance(entry.spec, GivenSpec) or entry.spec.adjacency is None:
+        if entry.type == "randomized-response" and wanted is Adjacency.ADD_REMOVE:
+            message = (
+                "it hides a record's category and not its presence: expected adjacency = replace-one or zero-out, found add-remove"
+            )
+            yield Finding((*path, "type"), message)
+        stated, key = getattr(entry.spec, "adjacency", None), (*path, "adjacency")
+        if stated is None:
             continue
-        stated, key = entry.spec.adjacency, (*path, "adjacency")
+        from dpcli.mechanisms.stated import conversion  # what states an adjacency has loaded it already
+
         try:
             changes = conversion(stated, wanted)
         except InputError as refusal:
@@ -28,7 +35,7 @@ def _mixed_adjacency(pipeline: Pipeline) -> Iterator[Finding]:
 def _record_or_unit(pipeline: Pipeline) -> Iterator[Finding]:
     records = pipeline.privacy.max_contributions or 1
     for path, entry in entries(pipeline):
-        if records > 1 and isinstance(entry.spec, StatedSpec) and entry.spec.stated_for is None:
+        if records > 1 and getattr(entry.spec, "stated_for", "unit") is None:
             yield Finding(
                 (*path, "stated_for"),
                 f'expected stated_for = "record" or "unit" where a unit may own {records} records, found nothing',
@@ -52,7 +59,7 @@ MIXED_ADJACENCY = RuleInfo(
     title="adjacencies mixed",
     what="A stated guarantee holds under another adjacency than the file's. Stated under add-remove or zero-out in a "
     "file with replace-one, it is converted as two changes (a warning); any other difference has no conversion "
-    "(an error).",
+    "(an error). So is randomized-response under add-remove: a record that is absent gives no answer.",
     why="The same mechanism has about half the epsilon under add-remove that it has under replace-one, so that a sum "
     "over both means nothing; two published accountants disagree about one mechanism for this reason.",
     fix="State the guarantee under the file's adjacency, from its proof; or change the file's.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dpcli.lint.catalogue import codes, rule
+from dpcli.lint.catalogue import checked, rule
 from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.read import parse, targets
@@ -21,7 +21,11 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
     Returns an empty tuple where there is nothing to say. A file that cannot be read as a pipeline gives the reader's own
     findings (DP001 to DP005) and no others; keys that say "calibrate" are taken as 1. Raises InputError where there is no such file.
     """
-    data = read_bytes(path)  # once: standard input cannot be read again for the positions
+    return lint_bytes(read_bytes(path), path)  # read once: standard input cannot be read again for the positions
+
+
+def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
+    """`lint` of the bytes of a file that messages call `path`."""
     try:
         pipeline = parse(data, path, 1.0 if targets(data, path) else None)
     except InvalidFile as invalid:
@@ -44,7 +48,7 @@ def judge(pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
 
 def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, Finding]]:
     """What each rule finds in a pipeline that was read, in the order of the codes."""
-    for info in map(rule, codes()):
+    for info in map(rule, checked(bool(pipeline.sections))):
         if info.check is not None:
             for finding in info.check(pipeline):
                 yield info, finding

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
+from dpcli.lint.settings import chosen, one_of, switched_on
 from dpcli.mechanisms.base import Adjacency
 from dpcli.mechanisms.sampling import FixedSize, OncePerEpoch, Poisson
 from dpcli.pipeline.model import Entry, Pipeline
+
+SAMPLER = frozenset({"sampler", "sampling", "batching"})
+SHUFFLED = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequential", "in_order")
+OF_ONE_SIZE = ("fixed_size", "fixed", "without_replacement")
 
 
 def _not_amplified(pipeline: Pipeline) -> Iterator[Finding]:
@@ -20,6 +26,18 @@ def _not_amplified(pipeline: Pipeline) -> Iterator[Finding]:
                 f'scheme = "{entry.sampling.scheme}" earns no amplification: each pass counts as one run on all of the data; '
                 'sample with scheme = "poisson" to be counted at its rate',
             )
+    if _counted_as_poisson(pipeline):
+        message = "a mechanism of this file is counted as Poisson sampling, which shuffled or ordered batches are not"
+        for finding in (
+            *switched_on(pipeline, frozenset({"shuffle"}), message),
+            *chosen(pipeline, SAMPLER, one_of(*SHUFFLED), message),
+            *chosen(pipeline, frozenset({"poisson_sampling"}), lambda value: value is False, message),
+        ):
+            yield replace(finding, severity="error")
+
+
+def _counted_as_poisson(pipeline: Pipeline) -> bool:
+    return any(isinstance(entry.sampling, Poisson) for entry in pipeline.mechanisms)
 
 
 def _fixed_size(pipeline: Pipeline) -> Iterator[Finding]:
@@ -30,6 +48,9 @@ def _fixed_size(pipeline: Pipeline) -> Iterator[Finding]:
                 (*path, "sampling", "scheme"),
                 f'expected adjacency = "replace-one" beside scheme = "fixed-size", found "{adjacency.value}"',
             )
+    if _counted_as_poisson(pipeline):
+        message = "a mechanism of this file is counted as Poisson sampling, which batches of one size are not"
+        yield from chosen(pipeline, SAMPLER, one_of(*OF_ONE_SIZE), message)
 
 
 def _rounded_steps(pipeline: Pipeline) -> Iterator[Finding]:
@@ -65,12 +86,14 @@ NOT_AMPLIFIED = RuleInfo(
     title="batches that are not Poisson samples",
     what="A mechanism takes its batches by shuffle or cyclic order. dpcli then claims no amplification "
     "by sampling: each pass counts as one run on all of the data. That is sound where an absent record leaves its "
-    "place in the order empty, hence a warning; counting such batches as Poisson samples would be an error.",
+    "place in the order empty, hence a warning; counting such batches as Poisson samples is an error: a section that has "
+    'shuffle, poisson_sampling = false or sampler = "shuffle" ("random", "cyclic", "sequential") beside a Poisson mechanism.',
     why="The noise that suffices for Poisson samples does not suffice for shuffled batches: the same run may leak "
     "several times the epsilon that a Poisson formula prints. Training programs often shuffle and report the "
     "Poisson number.",
-    fix='Draw each batch with an independent coin per record and state scheme = "poisson", or throw each record into a batch of its own '
-    'drawing, afresh in every pass, and state scheme = "balls-in-bins"; or accept the larger epsilon.',
+    fix='Draw each batch with an independent coin per record and state scheme = "poisson", or throw each record into a '
+    'batch of its own drawing, afresh in every pass, and state scheme = "balls-in-bins"; or accept the larger '
+    "epsilon.",
     source="Chua et al. 2024, arXiv:2403.17673 and arXiv:2411.04205",
     bad=HEAD + edited(TRAIN, "poisson", "shuffle"),
     good=HEAD + TRAIN,
@@ -82,7 +105,8 @@ FIXED_SIZE = RuleInfo(
     severity="error",
     waivable=True,
     title="samples of fixed size under an adjacency that changes the size",
-    what='A mechanism samples with scheme = "fixed-size" while the adjacency is add-remove or zero-out.',
+    what='A mechanism samples with scheme = "fixed-size" while the adjacency is add-remove or zero-out; or a section has sampler = '
+    '"fixed-size" (or "without-replacement") beside a mechanism that is counted as Poisson sampling.',
     why="Where the sample has a fixed size, the absence of one record draws another one in. Poisson formulas do not "
     "cover that; in a worked example epsilon is above 10 where the Poisson formula prints about 1.",
     fix='State adjacency = "replace-one", or sample with scheme = "poisson".',

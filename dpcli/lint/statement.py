@@ -48,6 +48,8 @@ def _large_epsilon(pipeline: Pipeline) -> Iterator[Finding]:
 def _stated_epsilons(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
     if pipeline.budget is not None:
         yield ("budget", "epsilon"), pipeline.budget.epsilon
+    if pipeline.gate.horizon is not None:
+        yield ("gate", "horizon", "epsilon"), pipeline.gate.horizon.epsilon
     for path, entry in entries(pipeline):
         epsilon: float | None = getattr(entry.spec, "epsilon", None)
         if epsilon is not None:
@@ -74,7 +76,8 @@ FLOATING_POINT = RuleInfo(
     severity="warning",
     waivable=False,
     title="floating-point noise in a release",
-    what='A laplace or gaussian mechanism stands in a file with releases = "outputs": its noisy values themselves are published.',
+    what='A laplace or gaussian mechanism stands in a file with releases = "outputs": its noisy values themselves are published. A '
+    "warning, as the file does not say which sampler draws the noise: with floating-point noise it is an error.",
     why="The low-order bits of value + noise depend on the value where both are floating-point numbers, and single "
     "outputs can rule a dataset out: the guarantee holds for real numbers and not for what the machine publishes.",
     fix="Use discrete-laplace or discrete-gaussian on integers (or fixed point), or publish through an OpenDP sampler.",
@@ -105,7 +108,7 @@ LARGE_EPSILON = RuleInfo(
     severity="warning",
     waivable=True,
     title="an epsilon above 10",
-    what="The budget, or a mechanism's stated guarantee, has an epsilon above 10.",
+    what="The budget, the gate's cap on all planned runs, or a mechanism's stated guarantee has an epsilon above 10.",
     why="Whoever attacks with a false-positive rate p finds at most a share min(1, e^epsilon p + delta) of the "
     "members. At epsilon = 10 that is 1 for every p above 0.005 %: against all but the most cautious attacks the "
     "guarantee says nothing.",

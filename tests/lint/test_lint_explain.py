@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from dpcli.errors import InputError
-from dpcli.lint.catalogue import codes, rule
+from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 from dpcli.lint.explain import explain
 
 
-@pytest.mark.parametrize("code", codes())
+@pytest.mark.parametrize("code", [*codes(), *ELSEWHERE, *LEDGER_RULES])
 def test_every_rule_fits_100_columns_of_plain_text(code: str) -> None:
     lines = explain(code).splitlines()
     assert max(map(len, lines)) <= 100
@@ -28,6 +28,17 @@ def test_the_parts_come_in_order() -> None:
 def test_the_examples_are_shown_as_they_stand(code: str) -> None:
     shown = [line.removeprefix("    ") for line in explain(code).splitlines()]
     assert all(line in shown for line in (rule(code).bad + rule(code).good).splitlines())
+
+
+def test_what_no_file_can_show_is_explained_too() -> None:
+    text = explain("dp205")
+    parts = [text.index(f"\n\n{part}: ") for part in ("what", "why", "fix", "caught by", "source")]
+    assert text.startswith("DP205: random state reused after a fork or a resume (not decided by a file)\n\n")
+    assert parts == sorted(parts)
+
+
+def test_tuning_names_the_mechanism_that_pays_for_it() -> None:
+    assert "repeat-and-select" in explain("DP110")
 
 
 def test_an_unknown_code_is_refused() -> None:

@@ -1,21 +1,28 @@
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcli.lint.run import lint
+from dpcli.lint.choices import CLIPPING, METRICS, RATES, SCHEDULES, SEEDS, SHOWN, STOPPING
+from dpcli.lint.composition import SEARCHES
+from dpcli.lint.names import NAMES
+from dpcli.lint.run import lint, lint_bytes
+from dpcli.lint.training import CLIP_PER, MICROBATCHES, NORMALISE, RESUME, SKIPS
+from tests.lint.toml_text import spelled
 
 ADJACENCIES = st.sampled_from(["add-remove", "replace-one", "zero-out"])
 SCHEMES = st.sampled_from(["poisson", "fixed-size", "balls-in-bins", "shuffle", "cyclic"])
-RATES = st.floats(min_value=0, max_value=1, exclude_min=True)
+SHARES = st.floats(min_value=0, max_value=1, exclude_min=True)
 POSITIVE = st.floats(min_value=1e-300, max_value=1e300)
 RUNS = st.one_of(
     st.builds("steps = {}".format, st.integers(1, 10**18)),
     st.builds("epochs = {!r}".format, st.floats(min_value=1e-3, max_value=1e6)),
 )
 SAMPLING = st.one_of(
-    st.builds('sampling = {{ scheme = "{}", rate = {!r} }}'.format, SCHEMES, RATES),
+    st.builds('sampling = {{ scheme = "{}", rate = {!r} }}'.format, SCHEMES, SHARES),
     st.just('sampling = { scheme = "poisson", rate = 0.0 }'),
 )
 BODIES = st.one_of(
@@ -47,3 +54,82 @@ def test_no_valid_file_makes_a_rule_raise(
     diagnostics = lint(str(file))
     assert not [d for d in diagnostics if d.rule < "DP100"]
     assert all(d.line > 0 and d.column > 0 for d in diagnostics)
+
+
+GROUPS = (
+    METRICS,
+    SEEDS,
+    SHOWN,
+    STOPPING,
+    SEARCHES,
+    NAMES,
+    CLIP_PER,
+    MICROBATCHES,
+    NORMALISE,
+    RESUME,
+    SKIPS,
+    CLIPPING,
+    RATES,
+    SCHEDULES,
+)
+LAST = (
+    "covers",
+    "accountant",
+    "validation",
+    "norm",
+    "layers",
+    "noise_multiplier",
+    "publish",
+    "sampler",
+    "on_empty_batch",
+    "disable_dp",
+)
+KNOWN = sorted({*LAST, *(key for group in GROUPS for key in group)})
+ODD = [
+    "[1]",
+    "[[1]]",
+    "[{ a = 1 }]",
+    "{}",
+    "{ a = { b = [] } }",
+    "nan",
+    "-inf",
+    "1979-05-27T07:32:00Z",
+    "''",
+    "'len('",
+    "true",
+    "0",
+    "[]",
+]
+KEYS = st.one_of(st.sampled_from(KNOWN), st.text("ab-_ \u00e9", min_size=1, max_size=5))
+TYPED = st.characters(exclude_categories=("Cs", "Cc"))
+SCALARS = st.one_of(
+    st.booleans(), st.integers(-9, 9), st.floats(), st.text(TYPED, max_size=8), st.just("data-dependent"), st.just("len(x)")
+)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=6)
+
+ASKED = """\
+format = 1
+privacy = { adjacency = "add-remove", releases = "outputs" }
+mechanism = [{ name = "it", type = "pure-dp", epsilon = 1.0 }]
+"""
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.dictionaries(KEYS, VALUES, max_size=6),
+    st.sampled_from(["train", "pate", "pmixed", "audit"]),
+    st.randoms(use_true_random=False),
+)
+def test_no_section_makes_a_rule_raise(section: dict[str, object], name: str, random: Random) -> None:
+    """Whatever stands in a section that no command has read yet, the rules look at it and judge, or pass over it."""
+    diagnostics = lint_bytes((ASKED + spelled(random, {name: section})).encode(), "generated.toml")
+    assert not [d for d in diagnostics if d.rule < "DP100" and d.rule != "DP001"], diagnostics
+    assert all(d.line > 0 and d.column > 0 for d in diagnostics)
+
+
+@pytest.mark.parametrize("section", ["train", "pate", "pmixed", "audit"])
+def test_no_odd_value_makes_a_rule_raise(section: str) -> None:
+    for key in KNOWN:
+        for value in ODD:
+            diagnostics = lint_bytes(f"{ASKED}[{section}]\n{key} = {value}\n".encode(), "generated.toml")
+            assert not [d for d in diagnostics if d.rule < "DP100"], (key, value)

@@ -61,7 +61,6 @@ def test_adjacencies_are_converted_or_refused(stated: str, wanted: str, severity
 @pytest.mark.parametrize(
     "keys",
     [
-        'type = "randomized-response"\nepsilon = 1.0',
         'type = "exponential"\nepsilon = 1.0',
         'type = "report-noisy-max"\nepsilon = 1.0',
         'type = "permute-and-flip"\nepsilon = 1.0',
@@ -119,3 +118,31 @@ def test_a_large_budget_is_put_in_terms_of_an_attack(tmp_path: Path) -> None:
 def test_both_silences_are_reported(tmp_path: Path) -> None:
     head = edited(edited(HEAD, 'unit = "example"\n', ""), 'releases = "final-model"\n', "")
     assert [(d.rule, d.key) for d in linted(head + SURVEY, tmp_path)] == [("DP301", "privacy.unit"), ("DP301", "privacy.releases")]
+
+
+def test_the_cap_on_all_planned_runs_is_an_epsilon_too(tmp_path: Path) -> None:
+    diagnostic = only(HEAD + "\n[gate.horizon]\nepsilon = 11.0\nruns = 4\n" + SURVEY, tmp_path)
+    assert (diagnostic.rule, diagnostic.key, diagnostic.severity) == ("DP304", "gate.horizon.epsilon", "warning")
+
+
+def test_named_parts_pass_unless_a_unit_may_lie_in_several(tmp_path: Path) -> None:
+    part = 'partition = { of = "region", part = "north" }\n'
+    assert linted(HEAD + SURVEY + part, tmp_path) == ()
+    of_users = edited(HEAD, 'unit = "example"', 'unit = "user"\nmax_contributions = 5')
+    diagnostic = only(of_users + SURVEY + 'stated_for = "unit"\n' + part, tmp_path)
+    assert (diagnostic.rule, diagnostic.severity) == ("DP119", "error")
+
+
+def test_a_shuffling_loader_beside_poisson_accounting_is_an_error(tmp_path: Path) -> None:
+    diagnostic = only(HEAD + TRAIN + "\n[train]\nshuffle = true\n", tmp_path)
+    assert (diagnostic.rule, diagnostic.key, diagnostic.severity) == ("DP101", "train.shuffle", "error")
+    assert (
+        diagnostic.message == "a mechanism of this file is counted as Poisson sampling, which shuffled or ordered batches are not"
+    )
+
+
+def test_a_question_asked_again_names_the_first(tmp_path: Path) -> None:
+    text = edited(HEAD, "final-model", "outputs") + SURVEY + SURVEY.replace("survey", "survey-again")
+    assert only(text, tmp_path).message == (
+        'the same as mechanism["survey"] with fresh noise, which averages out: publish the first answer again'
+    )

@@ -1,0 +1,136 @@
+"""Rules about what is learnt from the private data beside the noisy steps: choices, statistics, logs; and about seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo
+from dpcli.lint.settings import chosen, covered, on, one_of, section, settings, spelled, switched_on, words
+from dpcli.pipeline.model import Pipeline
+
+LAYERS = frozenset({"norm", "norm_layer", "layers", "modules"})
+CLIPPING = frozenset({"clip", "clipping", "clip_norm", "clipping_norm", "max_grad_norm"})
+RATES = frozenset({"learning_rate", "lr"})
+STOPPING = frozenset(
+    {"early_stopping", "early_stopping_patience", "load_best_model_at_end", "restore_best_weights", "save_best_only"}
+)
+CALLBACKS = frozenset({"callbacks"})
+SCHEDULES = CALLBACKS | frozenset({"lr_scheduler_type", "schedule", "scheduler", "lr_schedule", "lr_scheduler"})
+METRICS = frozenset({"log_loss", "log_train_loss", "log_accuracy", "log_metrics", "log_gradient_norms"})
+SHOWN = frozenset(["debug", "log_examples", "log_samples", "log_batches", "log_inputs", "log_predictions", "log_gradients"])
+SECURE = frozenset({"secure_mode", "secure_rng"})
+NOISE_SEEDS = {"seed", "noise_seed", "insecure_seed", "rng_seed", "random_seed", "random_state", "manual_seed"}
+SEEDS = frozenset({*NOISE_SEEDS, "data_seed", "sampling_seed"})
+
+
+def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[Finding]:
+    yield from _batch_norm(pipeline)
+    if not covered(pipeline, "validation", "early_stopping") and not _says(pipeline, "validation", "public"):
+        message = "when to stop is decided by data: decide by public data, or count the decisions and say so in covers.validation"
+        yield from switched_on(pipeline, STOPPING, message)
+        yield from chosen(pipeline, CALLBACKS, one_of("early_stopping", "earlystopping"), message)
+    if not covered(pipeline, "validation"):
+        message = (
+            "a score on private data is a release: count it as a mechanism and say so in covers.validation, or use public data"
+        )
+        yield from chosen(pipeline, frozenset({"validation"}), one_of("private", "train", "training"), message)
+    if not covered(pipeline, "clipping", "clipping_norm"):
+        message = "a norm that follows the gradients is data: fix it, or count its noisy quantile and say so in covers.clipping"
+        yield from switched_on(pipeline, frozenset({"adaptive_clipping"}), message)
+        yield from chosen(pipeline, CLIPPING, one_of("adaptive", "median", "quantile", "percentile"), message)
+    if not covered(pipeline, "learning_rate", "tuning"):
+        message = "a learning rate that follows the loss is data: fix it or its schedule"
+        yield from switched_on(pipeline, frozenset({"auto_lr_find"}), message)
+        yield from chosen(pipeline, RATES, one_of("auto", "find", "finder", "search"), message)
+        yield from chosen(pipeline, SCHEDULES, _follows_loss, message)
+    if not covered(pipeline, "metrics", "loss"):
+        message = "a figure of the private records without noise is a release: leave it out, or add noise and count it"
+        yield from switched_on(pipeline, METRICS, message)
+
+
+def _batch_norm(pipeline: Pipeline) -> Iterator[Finding]:
+    message = "statistics of a batch mix its records, and their running means are kept without noise: use GroupNorm"
+    for path, name, value in settings(pipeline):
+        named = name in LAYERS and any(word == "batch" or "batchnorm" in _bare(word) for word in words(value))
+        if named or (_bare(name) in ("batchnorm", "syncbatchnorm") and on(value)):
+            yield Finding(path, message)
+
+
+def _bare(word: str) -> str:
+    return word.replace("_", "")
+
+
+def _follows_loss(value: Any) -> bool:
+    return any("plateau" in word for word in words(value))
+
+
+def _says(pipeline: Pipeline, key: str, word: str) -> bool:
+    return any(name == key and word in words(value) for _, name, value in settings(pipeline))
+
+
+def _shown(pipeline: Pipeline) -> Iterator[Finding]:
+    yield from switched_on(
+        pipeline, SHOWN, "a log outlives the run and is read by others: write no record, nor what one record gave"
+    )
+
+
+def _seeded(pipeline: Pipeline) -> Iterator[Finding]:
+    message = "noise or samples that a seed repeats are no secret: leave the seed out, or seed the initialisation alone (init_seed)"
+    yield from chosen(pipeline, SEEDS, lambda value: value is not False and spelled(str(value)) not in ("", "none"), message)
+    message = "noise needs a cryptographic generator: others can be predicted from what they have drawn"
+    yield from chosen(pipeline, SECURE, lambda value: not on(value), message)
+
+
+SEEDED = RuleInfo(
+    code="DP204",
+    severity="error",
+    waivable=True,
+    title="seeded noise",
+    what="A section other than [audit] states seed, noise_seed, sampling_seed, data_seed, random_seed, manual_seed or "
+    "insecure_seed; or secure_mode = false or secure_rng = false.",
+    why="Whoever knows or guesses the seed draws the same noise and subtracts it; seeds are small, and stand in "
+    "repositories. Secret batches are part of the guarantee in the same way.",
+    fix="Leave the seed out: noise and samples come from the operating system's entropy. init_seed, for the initial weights "
+    "alone, is harmless.",
+    source="Garfinkel & Leclerc 2020, Randomness Concerns When Deploying Differential Privacy, arXiv:2009.03777; NIST SP "
+    "800-226 (2025)",
+    bad=HEAD + TRAIN + section({"seed": "42"}),
+    good=HEAD + TRAIN + section({"init_seed": "42"}),
+    check=_seeded,
+)
+
+CHOSEN_ON_PRIVATE_DATA = RuleInfo(
+    code="DP209",
+    severity="error",
+    waivable=True,
+    title="choices and statistics from private data without noise",
+    what="A section names batch normalisation (norm, layers, modules, batch_norm), or switches on early_stopping "
+    '(early_stopping_patience, load_best_model_at_end, save_best_only) without validation = "public", validation = '
+    '"private", adaptive_clipping or a clipping norm that is adaptive or a quantile, auto_lr_find or a learning_rate '
+    "that is found automatically, a schedule by plateau, or log_loss, log_accuracy, log_metrics or "
+    "log_gradient_norms; and the section's covers table has no note that it is counted.",
+    why="Every number that depends on private records and leaves, or decides what leaves, is a release. Only the "
+    "gradients got noise: the step to stop at, the norm to clip at and the running means got none.",
+    fix="Decide on public data, fix the value beforehand, or release it with noise as a mechanism of the file and set covers "
+    "(validation, early_stopping, clipping, learning_rate, metrics). GroupNorm or LayerNorm in place of BatchNorm.",
+    source="Papernot & Steinke 2022, arXiv:2110.03620; Ponomareva et al. 2023, arXiv:2303.00654, section 5",
+    bad=HEAD + TRAIN + section({"early_stopping": "{ patience = 3 }"}),
+    good=HEAD + TRAIN + section({"early_stopping": "{ patience = 3 }", "validation": '"public"'}),
+    check=_chosen_on_private_data,
+)
+
+SHOWN_IN_LOGS = RuleInfo(
+    code="DP211",
+    severity="warning",
+    waivable=True,
+    title="logs that show records",
+    what="A section switches on debug, log_examples, log_samples, log_batches, log_inputs, log_predictions or "
+    "log_gradients. (What error messages of a program show, no file says.)",
+    why="No guarantee covers a log: a record, its prediction or its gradient in it is the record itself.",
+    fix="Log step numbers, batch sizes that are declared, and results on public data.",
+    source="NIST SP 800-226 (2025), on data handling around a private mechanism",
+    bad=HEAD + TRAIN + section({"log_examples": "true"}),
+    good=HEAD + TRAIN + section({"log_examples": "false"}),
+    check=_shown,
+)

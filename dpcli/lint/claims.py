@@ -1,0 +1,124 @@
+"""Rules about epsilons that are stated rather than derived: where the statement cannot be relied on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
+from dpcli.lint.settings import chosen, on, one_of, section, settings, spelled
+from dpcli.pipeline.model import Entry, Pipeline
+
+ANALYTIC = ("analytic", "exact", "balle")
+APPROXIMATIONS = ("gdp", "gaussian_dp", "clt", "gdp_clt", "central_limit_theorem")
+ACCOUNTANT = frozenset({"accountant", "accounting", "analysis"})
+PATE = frozenset({*ACCOUNTANT, "epsilon", "bound"})
+SANITISED = frozenset({"sanitise", "sanitised", "sanitize", "sanitized", "smooth_sensitivity"})
+
+
+def _classical(pipeline: Pipeline) -> Iterator[Finding]:
+    for path, entry in entries(pipeline):
+        epsilon = getattr(entry.spec, "epsilon", 0.0)
+        if entry.type == "approx-dp" and epsilon > 1 and _from_classical_noise(_words(entry)):
+            message = (
+                f'the classical formula proves nothing above epsilon = 1, found {epsilon:g}: state type = "gaussian" with its noise'
+            )
+            yield Finding((*path, "epsilon"), message)
+
+
+def _from_classical_noise(text: str) -> bool:
+    return "gaussian" in text and not any(word in text for word in ANALYTIC)
+
+
+def _words(entry: Entry) -> str:
+    return spelled(f"{entry.name} {entry.description or ''}")
+
+
+def _approximation(pipeline: Pipeline) -> Iterator[Finding]:
+    message = (
+        "a limit theorem bounds nothing after finitely many steps: choose an accountant that is an upper bound, or leave it out"
+    )
+    yield from chosen(pipeline, ACCOUNTANT, one_of(*APPROXIMATIONS), message, "train", "pate", "pmixed", "audit")
+
+
+def _data_dependent(pipeline: Pipeline) -> Iterator[Finding]:
+    message = (
+        "an epsilon that depends on the votes is private itself: sanitise it by smooth sensitivity, or use the independent one"
+    )
+    kept = {name for _, name, value in settings(pipeline, "pate") if name == "publish" and value is False}
+    if not kept and not any(name in SANITISED and on(value) for _, name, value in settings(pipeline, "pate")):
+        yield from chosen(pipeline, PATE, one_of("data_dependent"), message, "pate")
+    for path, entry in entries(pipeline):
+        text = _words(entry)
+        if (
+            hasattr(entry.spec, "stated_for")
+            and "data_dependent" in text
+            and not any(word in text for word in ("saniti", "smooth"))
+        ):
+            yield Finding(path, message)
+
+
+GAUSSIAN_STATED = """
+[[mechanism]]
+name = "mean-income"
+type = "approx-dp"
+epsilon = 3.0
+delta = 1e-7
+description = "Gaussian noise by the classical formula"
+"""
+
+VOTES = """
+[[mechanism]]
+name = "answers"
+type = "gaussian"
+sigma = 40.0
+sensitivity = 1.4142135623730951
+steps = 400
+"""
+
+CLASSICAL = RuleInfo(
+    code="DP106",
+    severity="warning",
+    waivable=True,
+    title="classical Gaussian calibration outside its proof",
+    what="An approx-dp mechanism states an epsilon above 1, and its name or description says that it is Gaussian, without "
+    "saying that the calibration is analytic or exact. (Noise that is stated as noise, dpcli prices exactly.)",
+    why="The formula noise = sqrt(2 ln(1.25/delta)) sensitivity / epsilon is proven for epsilon below 1 only; far above, "
+    "its noise is too small. Below, it is larger than needed.",
+    fix='State type = "gaussian" with noise_multiplier, or sigma and sensitivity: its epsilon is then computed.',
+    source="Balle & Wang 2018, arXiv:1805.06530; Dwork & Roth 2014, theorem A.1",
+    bad=HEAD + GAUSSIAN_STATED,
+    good=HEAD + edited(GAUSSIAN_STATED, "epsilon = 3.0", "epsilon = 0.9"),
+    check=_classical,
+)
+
+APPROXIMATION = RuleInfo(
+    code="DP107",
+    severity="error",
+    waivable=False,
+    title="an approximation used as a bound",
+    what="The accountant (or accounting, analysis) of a section is gdp or another central-limit approximation. dpcli's own "
+    "gdp accountant is shown as an approximation and never passes a gate.",
+    why="The central limit theorem speaks of infinitely many steps; after any number of them it may lie on either side: "
+    "it has given epsilon 1.618 where 1.828 is true.",
+    fix="Leave the key out, and the least of the upper bounds is taken; or name exact, pld or rdp.",
+    source="Bu et al. 2020, arXiv:1911.11607; Gopi, Lee & Wutschitz 2021, arXiv:2106.02848",
+    bad=HEAD + TRAIN + section({"accountant": '"gdp"'}),
+    good=HEAD + TRAIN + section({"accountant": '"pld"'}),
+    check=_approximation,
+)
+
+DATA_DEPENDENT = RuleInfo(
+    code="DP111",
+    severity="error",
+    waivable=False,
+    title="a data-dependent epsilon published as it is",
+    what='[pate] has accounting (or analysis, accountant, epsilon, bound) = "data-dependent" and neither sanitise nor '
+    "smooth_sensitivity nor publish = false; or a stated guarantee's name or description says data-dependent and not sanitised.",
+    why="How large the data-dependent epsilon is tells how far the teachers agree, which is private; published, it is a "
+    "release that no one has paid for. It is also no number that a ledger may add up.",
+    fix='Use accounting = "data-independent", or sanitise the number with parameters that were fixed beforehand.',
+    source="Papernot et al. 2018, Scalable Private Learning with PATE, arXiv:1802.08908, section 2.4 and appendix B",
+    bad=HEAD + VOTES + section({"teachers": "250", "accounting": '"data-dependent"'}, "pate"),
+    good=HEAD + VOTES + section({"teachers": "250", "accounting": '"data-independent"'}, "pate"),
+    check=_data_dependent,
+)

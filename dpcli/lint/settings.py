@@ -1,0 +1,87 @@
+"""The sections that other commands read, [train] and its siblings, as far as rules look into them.
+
+Keys and words count as the same whatever their case and whether they are joined by hyphens, underscores or spaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from dpcli.lint.rule import Finding
+from dpcli.pipeline.findings import Path
+from dpcli.pipeline.model import Pipeline
+
+RELEASING = ("train", "pate", "pmixed")  # [audit] publishes nothing of its own
+PROSE = frozenset({"description", "note", "notes", "comment", "covers"})
+OFF = frozenset({"", "no", "none", "off", "never", "false", "disabled"})
+
+
+def settings(pipeline: Pipeline, *sections: str) -> Iterator[tuple[Path, str, Any]]:
+    """Every key of these sections (default: those that release something), inner tables included: path, spelled name, value."""
+    for section, table in pipeline.sections:
+        if section in (sections or RELEASING):
+            yield from _inside((section,), table)
+
+
+def _inside(path: Path, table: Mapping[str, Any]) -> Iterator[tuple[Path, str, Any]]:
+    for key, value in table.items():
+        name = spelled(key)
+        if name in PROSE:
+            continue
+        yield (*path, key), name, value
+        if isinstance(value, Mapping):
+            yield from _inside((*path, key), value)
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            if isinstance(item, Mapping):
+                yield from _inside((*path, key, index), item)
+
+
+def spelled(word: str) -> str:
+    """One spelling for words that differ in case and joints only."""
+    return word.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def on(value: Any) -> bool:
+    """Whether a setting is switched on: 0, false, "off" and empty values are not."""
+    return bool(value) and not (isinstance(value, str) and spelled(value) in OFF)
+
+
+def words(value: Any) -> Iterator[str]:
+    """The words that a value consists of, spelled alike: one for text, several for a list, none for numbers and tables."""
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str):
+            yield spelled(item)
+
+
+def covered(pipeline: Pipeline, *notes: str) -> bool:
+    """Whether a section's `covers` table has one of these notes."""
+    tables = [value for _, table in pipeline.sections for key, value in table.items() if spelled(key) == "covers"]
+    return any(
+        spelled(key) in notes and on(value) for table in tables if isinstance(table, Mapping) for key, value in table.items()
+    )
+
+
+def switched_on(pipeline: Pipeline, keys: frozenset[str], message: str, *sections: str) -> Iterator[Finding]:
+    """A finding for each of `keys` that is switched on."""
+    return chosen(pipeline, keys, on, message, *sections)
+
+
+def chosen(
+    pipeline: Pipeline, keys: frozenset[str], wrong: Callable[[Any], bool], message: str, *sections: str
+) -> Iterator[Finding]:
+    """A finding for each of `keys` whose value is wrong."""
+    for path, name, value in settings(pipeline, *sections):
+        if name in keys and wrong(value):
+            yield Finding(path, message)
+
+
+def one_of(*wanted: str) -> Callable[[Any], bool]:
+    """Whether a value is, or lists, one of these words."""
+    known = frozenset(wanted)
+    return lambda value: not known.isdisjoint(words(value))
+
+
+def section(keys: Mapping[str, str], name: str = "train") -> str:
+    """A section for an example: its keys, and their values as TOML."""
+    return f"\n[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items())

@@ -1,0 +1,441 @@
+"""For every rule, files that break it and the same files with the least repair: other numbers, names, places and company."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from math import ceil
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.lint.toml_text import spelled
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+Document = dict[str, Any]
+Pair = tuple[str, str]
+
+NAMES = st.from_regex(r"[a-z]{3,9}(-[a-z]{3,7})?", fullmatch=True)
+NOISE = st.floats(0.3, 60.0)
+STEPS = st.integers(1, 10**6)
+RATES = st.floats(1e-6, 1.0)
+EPSILONS = st.floats(0.001, 1.0)
+PURE = st.one_of(
+    st.builds(lambda x: {"type": "pure-dp", "epsilon": x, "stated_for": "unit"}, EPSILONS),
+    st.builds(lambda x: {"type": "exponential", "epsilon": x, "stated_for": "unit"}, EPSILONS),
+    st.builds(lambda x, s: {"type": "discrete-laplace", "scale": x, "sensitivity": s}, NOISE, st.integers(1, 9)),
+    st.just({"type": "post-processing"}),
+)
+
+
+def base(draw: Draw, adjacency: tuple[str, ...] = ("add-remove", "zero-out"), records: int = 1) -> Document:
+    """A file without a fault: pure mechanisms of different descriptions, a small delta, everything stated."""
+    size = draw(st.integers(1_000, 10**9))
+    unit = {"unit": "example"} if records == 1 and draw(st.booleans()) else {"unit": draw(NAMES), "max_contributions": records}
+    if unit["unit"] == "example":
+        unit = {"unit": "example"}
+    privacy = {"adjacency": draw(st.sampled_from(adjacency)), "dataset_size": size, "delta": draw(st.floats(1e-9, 0.09)) / size}
+    around = draw(st.lists(PURE, max_size=2))
+    mechanisms = [{"name": f"part-{'abc'[i]}", "description": f"part {i}", **entry} for i, entry in enumerate(around)]
+    return {"format": 1, "privacy": {**unit, **privacy, "releases": "final-model"}, "mechanism": mechanisms}
+
+
+def trained(draw: Draw, **keys: Any) -> Document:
+    """A mechanism of Poisson-sampled Gaussian noise, some keys replaced."""
+    sampling = {"scheme": "poisson", "rate": draw(RATES)}
+    return {
+        "name": draw(NAMES),
+        "type": "gaussian",
+        "noise_multiplier": draw(NOISE),
+        "steps": draw(STEPS),
+        "sampling": sampling,
+        **keys,
+    }
+
+
+def stated(draw: Draw, **keys: Any) -> Document:
+    """A mechanism whose guarantee is stated."""
+    kind = draw(st.sampled_from(["pure-dp", "zcdp", "report-noisy-max", "permute-and-flip", "sparse-vector"]))
+    cost = {"rho": draw(EPSILONS)} if kind == "zcdp" else {"epsilon": draw(EPSILONS)}
+    return {"name": draw(NAMES), "type": kind, **cost, **({"answers": 3} if kind == "sparse-vector" else {}), **keys}
+
+
+def joined(draw: Draw, document: Document, *entries: Document, **tables: Any) -> Document:
+    """The document with more mechanisms somewhere among its own, and more tables."""
+    copy = deepcopy(document)
+    for entry in entries:
+        copy["mechanism"].insert(draw(st.integers(0, len(copy["mechanism"]))), deepcopy(entry))
+    return {**copy, **deepcopy(tables)}
+
+
+def stating(document: Document, **privacy: Any) -> Document:
+    """The document with other keys in [privacy]; None takes a key out."""
+    stated = {**document["privacy"], **privacy}
+    return {**document, "privacy": {key: value for key, value in stated.items() if value is not None}}
+
+
+def cased(draw: Draw, key: str) -> str:
+    """A key of a free section, in another spelling."""
+    return draw(st.sampled_from([key, key, key.replace("_", "-"), key.upper()]))
+
+
+def in_section(
+    bad: st.SearchStrategy[Document], good: st.SearchStrategy[Document], sections: tuple[str, ...] = ("train", "pate", "pmixed")
+) -> Callable[[Draw], tuple[Document, Document]]:
+    """Settings in a section beside a Poisson-sampled mechanism under add-remove."""
+
+    def pair(draw: Draw) -> tuple[Document, Document]:
+        document = joined(draw, base(draw, ("add-remove",)), trained(draw))
+        section = draw(st.sampled_from(sections))
+        neutral = {"model": "package.module:build", "clipping_norm": draw(NOISE)}
+        wrong = {cased(draw, key): value for key, value in draw(bad).items()}
+        right = {cased(draw, key): value for key, value in draw(good).items()}
+        return {**document, section: {**neutral, **wrong}}, {**document, section: {**neutral, **right}}
+
+    return pair
+
+
+def settings(keys: list[str], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Document]:
+    """One of these keys with one of these values."""
+    return st.builds(lambda key, value: {key: value}, st.sampled_from(keys), values)
+
+
+def words(*values: str) -> st.SearchStrategy[str]:
+    return st.sampled_from([*values, *(value.replace("_", "-") for value in values), *(value.upper() for value in values)])
+
+
+ON = st.one_of(st.just(True), st.integers(1, 9), st.just("yes"))
+OFF = st.sampled_from([False, 0, "", "none", "off", "Never"])
+RANDOM = st.randoms(use_true_random=False)
+
+
+def dp001(draw: Draw) -> Pair:
+    good = spelled(draw(RANDOM), joined(draw, base(draw), trained(draw)))
+    broken = [good + '\nname = "half', good + "\n[train", "\ufeff" + good, good + "\0", good.replace("=", ":", 1), "[" * 40 + good]
+    return draw(st.sampled_from(broken)), good
+
+
+def dp002(draw: Draw) -> tuple[Document, Document]:
+    good = joined(draw, base(draw), trained(draw))
+    place = draw(st.sampled_from(["top", "privacy", "mechanism"]))
+    key = draw(st.sampled_from(["epsilonn", "noise_multipler", "\u0435psilon", "unit_of_privacy", "batchsize"]))
+    bad = deepcopy(good)
+    {"top": bad, "privacy": bad["privacy"], "mechanism": bad["mechanism"][-1]}[place][key] = draw(st.one_of(NOISE, NAMES))
+    return bad, good
+
+
+def dp003(draw: Draw) -> tuple[Document, Document]:
+    entry = trained(draw)
+    wrong = {"noise_multiplier": str(entry["noise_multiplier"]), "steps": draw(st.sampled_from([2.5, True, "9"])), "name": 7}
+    key = draw(st.sampled_from(list(wrong)))
+    document = base(draw)
+    return joined(draw, document, {**entry, key: wrong[key]}), joined(draw, document, entry)
+
+
+def dp004(draw: Draw) -> tuple[Document, Document]:
+    entry, document = trained(draw), base(draw)
+    wrong = {
+        "noise_multiplier": draw(st.sampled_from([0.0, -1.0, float("nan"), float("inf"), -1e-300])),
+        "steps": draw(st.sampled_from([0, -3, 10**19])),
+        "sampling": {"scheme": "poisson", "rate": draw(st.sampled_from([1.2, -0.1, float("nan")]))},
+        "type": draw(st.sampled_from(["gausian", "dp-sgd"])),
+    }
+    key = draw(st.sampled_from(list(wrong)))
+    return joined(draw, document, {**entry, key: wrong[key]}), joined(draw, document, entry)
+
+
+def dp005(draw: Draw) -> tuple[Document, Document]:
+    entry, document = trained(draw), base(draw)
+    wrong = [{"epochs": 3.5}, {"sigma": 2.0, "sensitivity": 1.0}, {"sampling": {"scheme": "poisson"}}]
+    return joined(draw, document, {**entry, **draw(st.sampled_from(wrong))}), joined(draw, document, entry)
+
+
+def dp101(draw: Draw) -> tuple[Document, Document]:
+    document, entry = base(draw), trained(draw)
+    if draw(st.booleans()):
+        keys = st.sampled_from([{"shuffle": True}, {"sampler": "random"}, {"sampler": "cyclic"}, {"poisson_sampling": False}])
+        good = st.sampled_from([{"shuffle": False}, {"sampler": "poisson"}, {"poisson_sampling": True}, {}])
+        return joined(draw, document, entry, train=draw(keys)), joined(draw, document, entry, train=draw(good))
+    rate, shuffled = entry["sampling"]["rate"], draw(st.sampled_from(["shuffle", "cyclic"]))
+    other = {"scheme": draw(st.sampled_from(["poisson", "balls-in-bins"])), "rate": rate}
+    bad = {**entry, "sampling": {"scheme": shuffled, "rate": rate}}
+    return joined(draw, document, bad), joined(draw, document, {**entry, "sampling": other})
+
+
+def dp102(draw: Draw) -> tuple[Document, Document]:
+    document, entry = base(draw), trained(draw)
+    if draw(st.booleans()):
+        sampler = draw(words("fixed_size", "without_replacement"))
+        return joined(draw, document, entry, train={"sampler": sampler}), joined(
+            draw, document, entry, train={"sampler": "poisson"}
+        )
+    bad = joined(draw, document, {**entry, "sampling": {**entry["sampling"], "scheme": "fixed-size"}})
+    return bad, stating(bad, adjacency="replace-one")
+
+
+def dp103(draw: Draw) -> tuple[Document, Document]:
+    document = base(draw, ("add-remove", "zero-out", "replace-one"))
+    own = document["privacy"]["adjacency"]
+    if own == "add-remove" and draw(st.booleans()):
+        answers = joined(draw, document, {"name": draw(NAMES), "type": "randomized-response", "epsilon": draw(EPSILONS)})
+        return answers, stating(answers, adjacency=draw(st.sampled_from(["zero-out", "replace-one"])))
+    other = draw(st.sampled_from([word for word in ("add-remove", "zero-out", "replace-one") if word != own]))
+    entry = {"name": draw(NAMES), "type": "pure-dp", "epsilon": draw(EPSILONS), "steps": draw(STEPS)}
+    good = draw(st.sampled_from([entry, {**entry, "adjacency": own}]))
+    return joined(draw, document, {**entry, "adjacency": other}), joined(draw, document, good)
+
+
+def dp104(draw: Draw) -> tuple[Document, Document]:
+    document, entry = base(draw, ("add-remove", "zero-out", "replace-one"), draw(st.integers(2, 500))), stated(draw)
+    good = joined(draw, document, {**entry, "stated_for": draw(st.sampled_from(["record", "unit"]))})
+    return joined(draw, document, entry), good
+
+
+def dp105(draw: Draw) -> tuple[Document, Document]:
+    document = joined(draw, base(draw), trained(draw))
+    size, large = document["privacy"]["dataset_size"], draw(st.floats(0.1001, 50.0))
+    if draw(st.booleans()):
+        return stating(document, delta=large / size), document
+    budget = {"epsilon": draw(NOISE) / 10, "delta": large / size}
+    return {**document, "budget": budget}, {**document, "budget": {**budget, "delta": document["privacy"]["delta"]}}
+
+
+def dp106(draw: Draw) -> tuple[Document, Document]:
+    document = base(draw)
+    words = draw(st.sampled_from(["Gaussian noise", "classical GAUSSIAN mechanism", "sum + gaussian"]))
+    epsilon = draw(st.floats(1.0, 10.0, exclude_min=True))
+    entry = {"name": draw(NAMES), "type": "approx-dp", "epsilon": epsilon, "delta": document["privacy"]["delta"] / 3}
+    repairs = [{"epsilon": 1.0, "description": words}, {"description": f"analytic {words}"}, {"description": "staircase"}]
+    bad = joined(draw, document, {**entry, "description": words})
+    return bad, joined(draw, document, {**entry, **draw(st.sampled_from(repairs))})
+
+
+def dp109(draw: Draw) -> tuple[Document, Document]:
+    document = base(draw)
+    delta = document["privacy"]["delta"]
+    match draw(st.sampled_from(["zero", "spent", "tiny"])):
+        case "zero":
+            good = joined(draw, document, trained(draw))
+            return stating(good, delta=0.0), good
+        case "tiny":
+            good = joined(draw, document, trained(draw))
+            return stating(good, delta=draw(st.floats(1e-307, 9e-301))), good
+    entry = {"name": draw(NAMES), "type": "approx-dp", "epsilon": draw(EPSILONS), "delta": delta / draw(st.integers(2, 40))}
+    fitting = int(delta / entry["delta"])
+    bad, good = {**entry, "steps": fitting + draw(st.integers(2, 99))}, {**entry, "steps": draw(st.integers(1, fitting - 1))}
+    return joined(draw, document, bad), joined(draw, document, good)
+
+
+def dp111(draw: Draw) -> tuple[Document, Document]:
+    document = base(draw)
+    if draw(st.booleans()):
+        entry = stated(draw)
+        bad, good = (
+            draw(words("data-dependent RDP", "data_dependent bound")),
+            draw(words("data-independent", "sanitised, data-dependent")),
+        )
+        return joined(draw, document, {**entry, "description": bad}), joined(draw, document, {**entry, "description": good})
+    key, dependent = draw(st.sampled_from(["accounting", "analysis", "epsilon", "bound"])), draw(words("data_dependent"))
+    repairs = [{key: "data-independent"}, {key: dependent, "smooth_sensitivity": {"beta": 0.1}}, {key: dependent, "publish": False}]
+    bad, good = {cased(draw, key): dependent}, draw(st.sampled_from(repairs))
+    return joined(draw, document, trained(draw), pate=bad), joined(draw, document, trained(draw), pate=good)
+
+
+def dp112(draw: Draw) -> tuple[Document, Document]:
+    good = joined(draw, base(draw), trained(draw))
+    return stating(good, adaptive=True), draw(st.sampled_from([good, stating(good, adaptive=False)]))
+
+
+def dp117(draw: Draw) -> tuple[Document, Document]:
+    batch, spare = draw(st.integers(3, 5_000)), draw(st.integers(1, 1_000))
+    size, epochs = batch * draw(st.integers(1_000, 9_999)) + spare % (batch - 1) + 1, 1
+    document = stating(base(draw), dataset_size=size, delta=0.01 / size)
+    entry = trained(draw, sampling={"scheme": "poisson", "batch_size": batch})
+    del entry["steps"]
+    bad = joined(draw, document, {**entry, "epochs": draw(st.sampled_from([epochs, float(epochs)]))})
+    return bad, joined(draw, document, {**entry, "steps": ceil(size / batch)})
+
+
+def dp119(draw: Draw) -> tuple[Document, Document]:
+    document, entry = base(draw), trained(draw)
+    of = draw(st.sampled_from(["region", "country", "ward", "hospital site"]))
+    declared = joined(draw, document, {**entry, "partition": {"of": of, "part": draw(NAMES)}})
+    good = draw(st.sampled_from([declared, joined(draw, document, entry)]))
+    drawn = draw(st.sampled_from(["age-quartile", "K-means", "income decile", "cluster"]))
+    bad = [
+        joined(draw, document, {**entry, "partition": of}),
+        joined(draw, document, {**entry, "partition": {"of": drawn, "part": "1"}}),
+        stating(declared, adjacency="replace-one"),
+        stating(declared, unit="user", max_contributions=draw(st.integers(2, 99))),
+    ]
+    return draw(st.sampled_from(bad)), good
+
+
+def dp201(draw: Draw) -> tuple[Document, Document]:
+    kind, key = draw(st.sampled_from([("laplace", "scale"), ("gaussian", "sigma")]))
+    entry = {"name": draw(NAMES), "type": kind, key: draw(NOISE), "sensitivity": draw(st.integers(1, 9)), "steps": draw(STEPS)}
+    document = stating(base(draw), releases="outputs")
+    bad = joined(draw, document, entry)
+    kept = stating(bad, releases=draw(st.sampled_from(["final-model", "all-checkpoints"])))
+    return bad, draw(st.sampled_from([joined(draw, document, {**entry, "type": f"discrete-{kind}"}), kept]))
+
+
+def dp206(draw: Draw) -> tuple[Document, Document]:
+    entry, document = trained(draw), base(draw)
+    other = draw(NOISE.filter(lambda x: x != entry["noise_multiplier"]))
+    key, section = cased(draw, draw(st.sampled_from(["noise_multiplier", "sigma"]))), "train"
+    good = draw(st.sampled_from([{key: entry["noise_multiplier"]}, {}]))
+    return joined(draw, document, entry, **{section: {key: other}}), joined(draw, document, entry, **{section: good})
+
+
+def dp213(draw: Draw) -> tuple[Document, Document]:
+    entry = draw(PURE.filter(lambda entry: entry["type"] != "post-processing"))
+    document, name = stating(base(draw), releases="outputs"), draw(NAMES)
+    again = [
+        f"{name}{draw(st.sampled_from(['-', '_', ' ', '.']))}{suffix}" for suffix in ("retry", "again", "copy", "2", "(3)", "RERUN")
+    ]
+    first = {**entry, "name": name}
+    described = {**entry, "name": name, "description": "sign-ups"}, {**entry, "name": f"another {name}", "description": "sign-ups"}
+    bad = draw(st.sampled_from([(first, {**first, "name": draw(st.sampled_from(again))}), described]))
+    other = [(first, {**first, "name": f"{name}s"}), (described[0], {**described[1], "description": "log-ins"}), (first,)]
+    return joined(draw, document, *bad), joined(draw, document, *draw(st.sampled_from(other)))
+
+
+def dp301(draw: Draw) -> tuple[Document, Document]:
+    good = joined(draw, base(draw), trained(draw))
+    return stating(good, **draw(st.sampled_from([{"releases": None}, {"unit": None, "max_contributions": None}]))), good
+
+
+def dp304(draw: Draw) -> tuple[Document, Document]:
+    document = base(draw)
+    large, small = draw(st.floats(10.0, 1e6, exclude_min=True)), draw(st.sampled_from([10.0, 10, 0.5]))
+    if draw(st.booleans()):
+        return joined(draw, document, trained(draw), budget={"epsilon": large}), joined(
+            draw, document, trained(draw), budget={"epsilon": small}
+        )
+    entry = {"name": draw(NAMES), "type": draw(st.sampled_from(["pure-dp", "exponential", "permute-and-flip"]))}
+    return joined(draw, document, {**entry, "epsilon": large}), joined(draw, document, {**entry, "epsilon": small})
+
+
+def dp305(draw: Draw) -> tuple[Document, Document]:
+    document, entry = base(draw), trained(draw)
+    never = {**entry, "sampling": {"scheme": "poisson", "rate": draw(st.sampled_from([0.0, 0, -0.0]))}}
+    return joined(draw, document, never), joined(draw, document, entry)
+
+
+def dp306(draw: Draw) -> tuple[Document, Document]:
+    good = joined(draw, base(draw), trained(draw))
+    return stating(good, dataset_size=None), draw(st.sampled_from([good, stating(joined(draw, base(draw)), delta=0.0)]))
+
+
+def dp208(draw: Draw) -> tuple[Document, Document]:
+    keys = ["drop_last", "dataloader_drop_last", "skip_empty_batches", "min_batch_size"]
+    wrong = st.one_of(settings(keys, ON), settings(["on_empty_batch"], words("skip")))
+    bad, good = in_section(wrong, st.one_of(settings(keys, OFF), settings(["on_empty_batch"], words("noise"))))(draw)
+    if draw(st.booleans()):
+        good = deepcopy(bad)
+        for entry in good["mechanism"]:
+            entry.pop("sampling", None)
+    return bad, good
+
+
+def dp110(draw: Draw) -> tuple[Document, Document]:
+    keys = ["sweep", "grid", "tuning", "search", "grid_search", "param_grid", "optuna"]
+    bad, good = in_section(settings(keys, st.sampled_from([True, {"lr": [0.1, 0.3]}, [1, 2]])), settings(keys, OFF))(draw)
+    section = next(name for name in ("train", "pate", "pmixed") if name in bad)
+    noted = {**bad, section: {**bad[section], "covers": {"tuning": "all runs are counted"}}}
+    trial = next(entry["name"] for entry in bad["mechanism"] if entry["type"] == "gaussian")
+    selection = {
+        "name": "chosen",
+        "type": "repeat-and-select",
+        "mechanism": trial,
+        "trials": {"distribution": "geometric", "mean": 5},
+    }
+    return bad, draw(st.sampled_from([good, noted, joined(draw, bad, selection)]))
+
+
+def dp115(draw: Draw) -> tuple[Document, Document]:
+    keys = ["normalise", "normalise_by", "normalizer", "divide_by"]
+    wrong = st.one_of(
+        settings(keys, words("n", "dataset", "actual_batch_size")), settings([*keys, "rate"], st.just("1/len(loader)"))
+    )
+    bad, good = in_section(wrong, settings(keys, st.one_of(words("expected_batch_size"), st.integers(1, 999))))(draw)
+    return bad, draw(st.sampled_from([good, stating(bad, adjacency="zero-out")]))
+
+
+CHOSEN = st.one_of(
+    settings(["early_stopping", "load_best_model_at_end"], st.sampled_from([True, {"patience": 3}])),
+    settings(["callbacks"], st.sampled_from([["EarlyStopping", "Checkpoint"], ["ReduceLROnPlateau"]])),
+    settings(["norm", "layers"], st.sampled_from(["batch", "BatchNorm2d", "SyncBatchNorm", ["Linear", "batch_norm"]])),
+    settings(["batch_norm", "BatchNorm"], ON),
+    settings(["validation"], words("private", "train")),
+    settings(["clipping", "clip_norm", "max_grad_norm"], words("adaptive", "median")),
+    settings(["learning_rate", "lr"], words("auto", "find")),
+    settings(["scheduler"], words("plateau", "reduce_on_plateau")),
+    settings(["log_loss", "log_gradient_norms"], ON),
+)
+FIXED = st.one_of(
+    st.just({"early_stopping": True, "validation": "public"}),
+    st.just({"early_stopping": {"patience": 3}, "covers": {"validation": "noisy count, mechanism stop"}}),
+    settings(["norm"], words("group", "layer", "GroupNorm")),
+    settings(["batch_norm", "early_stopping", "log_loss"], OFF),
+    settings(["clip_norm", "lr"], NOISE),
+    settings(["scheduler"], words("cosine", "warmup")),
+    st.just({"clipping": "adaptive", "covers": {"clipping": "quantile"}}),
+)
+CLIPPED_TOGETHER = (
+    settings(["clip_per", "clip_by"], words("microbatch", "batch", "per_device")),
+    settings(["num_microbatches", "microbatches"], st.integers(1, 64)),
+)
+SHOWN = ["debug", "log_examples", "log_gradients"]
+DOMAIN = ["vocabulary", "tokenizer", "bins", "bin_edges", "classes", "scaler"]
+
+SECTIONS = {
+    "DP107": in_section(
+        settings(["accountant", "accounting", "analysis"], words("gdp", "clt", "central_limit_theorem")),
+        settings(["accountant", "accounting"], words("pld", "rdp", "exact", "moments")),
+        ("train", "pate", "pmixed", "audit"),
+    ),
+    "DP113": in_section(
+        settings(["resume", "resume_from", "resume_from_checkpoint"], st.sampled_from([True, "runs/7/last.pt"])),
+        st.sampled_from([{"resume": True, "run_id": "7"}, {"resume_from": "a.pt", "ledger": "spent.db"}, {"resume": False}, {}]),
+    ),
+    "DP116": in_section(
+        st.one_of(
+            settings(["clip_per", "clip_by"], words("microbatch", "batch", "per_device")),
+            settings(["num_microbatches"], st.integers(1, 64)),
+        ),
+        st.sampled_from([{"clip_per": "example"}, {"num_microbatches": 8, "clip_per": "example"}, {"microbatch_size": 8}]),
+    ),
+    "DP204": in_section(
+        settings(["seed", "noise_seed", "insecure_seed", "manual_seed"], st.one_of(st.integers(0, 2**64 - 1), st.just("0xbeef"))),
+        st.one_of(
+            settings(["init_seed", "partition_seed"], st.integers(0, 99)), settings(["seed"], st.sampled_from([False, "none"]))
+        ),
+    ),
+    "DP209": in_section(CHOSEN, FIXED),
+    "DP210": in_section(
+        settings(DOMAIN, words("from_data", "private", "fit", "auto")),
+        st.one_of(settings(DOMAIN, words("gpt2", "public", "declared")), settings(DOMAIN, st.just([0, 10, 20]))),
+    ),
+    "DP211": in_section(settings(SHOWN, ON), settings(SHOWN, OFF)),
+}
+
+DOCUMENTS: dict[str, Callable[[Draw], tuple[Document, Document]]] = {
+    **{function.__name__.upper(): function for function in (dp002, dp003, dp004, dp005, dp101, dp102, dp103, dp104, dp105, dp106)},
+    **{function.__name__.upper(): function for function in (dp109, dp110, dp111, dp112, dp115, dp117, dp119, dp201, dp206, dp208)},
+    **{function.__name__.upper(): function for function in (dp213, dp301, dp304, dp305, dp306)},
+    **SECTIONS,
+}
+
+
+def drawn(draw: Draw, code: str) -> Pair:
+    """The texts of a file that breaks the rule, and of its repair."""
+    if code == "DP001":
+        return dp001(draw)
+    bad, good = DOCUMENTS[code](draw)
+    random = draw(RANDOM)
+    return spelled(random, bad), spelled(random, good)
+
+
+CODES = sorted({"DP001", *DOCUMENTS})

@@ -1,0 +1,45 @@
+"""Forty files labelled by hand from the failure catalogue: what `lint` finds in them, against what is wrong with them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from dpcli.lint.catalogue import READER_RULES, codes
+from dpcli.lint.run import lint
+
+CORPUS = Path(__file__).parent / "corpus"
+LABELS: dict[str, list[str]] = tomllib.loads((CORPUS / "labels.toml").read_text())
+NAMES = sorted(LABELS)
+
+
+def found(name: str) -> set[str]:
+    return {diagnostic.rule for diagnostic in lint(str(CORPUS / name))}
+
+
+def test_every_file_is_labelled() -> None:
+    assert {path.name for path in CORPUS.glob("*.toml")} - {"labels.toml"} == set(LABELS)
+    assert len(LABELS) == 40
+
+
+def test_every_rule_about_files_that_can_be_read_has_a_file() -> None:
+    assert {code for labels in LABELS.values() for code in labels} >= set(codes()) - set(READER_RULES)
+
+
+def test_a_good_part_of_the_files_is_in_order() -> None:
+    assert 14 <= sum(not labels for labels in LABELS.values()) <= 20
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_gives_what_is_wrong_with_it_and_no_more(name: str) -> None:
+    assert found(name) == set(LABELS[name])
+
+
+def test_precision_and_recall() -> None:
+    """1.0 each: an error in a single file is a regression."""
+    pairs = {(name, code) for name in NAMES for code in found(name)}
+    labels = {(name, code) for name in NAMES for code in LABELS[name]}
+    assert len(pairs & labels) / len(pairs) == 1.0
+    assert len(pairs & labels) / len(labels) == 1.0

@@ -1,0 +1,89 @@
+"""Rules against what the accountants do: a list of words in a rule must not drift from the code that it speaks of."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcli.accounting import account
+from dpcli.errors import CannotCertify
+from dpcli.lint.claims import APPROXIMATIONS
+from dpcli.lint.delta import GAUSSIANS, NEVER_PURE
+from dpcli.lint.run import findings
+from dpcli.lint.settings import spelled
+from dpcli.mechanisms.base import Adjacency
+from dpcli.pipeline.model import Budget, Entry, Pipeline, Privacy
+from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
+from tests.strategies import entry, pipeline
+
+TYPES: dict[str, dict[str, Any]] = {
+    "gaussian": {"noise_multiplier": 5.0},
+    "laplace": {"noise_multiplier": 5.0},
+    "discrete-gaussian": {"sigma": 5.0, "sensitivity": 1},
+    "discrete-laplace": {"scale": 5.0, "sensitivity": 1},
+    "randomized-response": {"epsilon": 1.0},
+    "exponential": {"epsilon": 1.0},
+    "report-noisy-max": {"epsilon": 1.0},
+    "permute-and-flip": {"epsilon": 1.0},
+    "sparse-vector": {"epsilon": 1.0, "answers": 2},
+    "pure-dp": {"epsilon": 1.0},
+    "approx-dp": {"epsilon": 1.0, "delta": 1e-7},
+    "zcdp": {"rho": 0.1},
+    "rdp": {"orders": (2.0, 8.0), "values": (0.1, 0.4)},
+    "tree-aggregation": {"noise_multiplier": 9.0, "iterations": 16, "max_participations": 2, "min_separation": 8},
+    "banded-toeplitz": {"noise_multiplier": 9.0, "iterations": 16, "max_participations": 2, "min_separation": 8, "bands": 4},
+    "post-processing": {},
+}
+
+
+ZERO_OUT = Adjacency.ZERO_OUT.value  # under which every type has a price
+
+
+def epsilon_at(entries: tuple[Entry, ...], delta: float) -> float:
+    """The least upper bound; inf where there is none."""
+    try:
+        return account(pipeline(*entries, adjacency=ZERO_OUT, delta=delta)).upper
+    except CannotCertify:
+        return math.inf
+
+
+def codes_of(entries: tuple[Entry, ...], delta: float) -> set[str]:
+    return {
+        info.code
+        for info, _ in findings(pipeline(*entries, adjacency=ZERO_OUT, delta=delta, unit="example", releases="final-model"))
+    }
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_dp109_knows_which_types_need_a_delta(kind: str) -> None:
+    one = (entry(kind, **TYPES[kind]),)
+    assert ("DP109" in codes_of(one, 0.0)) == math.isinf(epsilon_at(one, 0.0)) == (kind in NEVER_PURE)
+
+
+def test_dp109_knows_every_type_of_the_registry() -> None:
+    of_parts = {"composed", "repeat-and-select"}  # what they need, their parts need
+    assert set(MECHANISMS) - set(TYPES) - of_parts <= GAUSSIANS
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(1e-9, 1e-6), st.integers(1, 50)), min_size=1, max_size=4), st.floats(0.2, 3.0))
+def test_dp109_on_stated_deltas_means_that_no_epsilon_is_finite(stated: list[tuple[float, int]], share: float) -> None:
+    entries = tuple(entry("approx-dp", steps=steps, epsilon=0.1, delta=delta) for delta, steps in stated)
+    target = share * sum(delta * steps for delta, steps in stated)
+    assert math.isinf(epsilon_at(entries, target)) or "DP109" not in codes_of(entries, target)
+    assert share > 0.999 or "DP109" in codes_of(entries, target)
+
+
+def test_dp107_names_the_accountants_that_are_no_bounds() -> None:
+    unsound = {spelled(name) for name, target in ACCOUNTANTS.items() if not load(target).sound}
+    assert unsound and unsound <= set(APPROXIMATIONS)
+
+
+def test_a_large_stated_budget_is_dp304() -> None:
+    privacy = Privacy(Adjacency.ADD_REMOVE, unit="example", delta=0.0, releases="final-model")
+    found = findings(Pipeline(privacy, (entry("pure-dp", epsilon=1.0),), budget=Budget(10.5)))
+    assert [info.code for info, _ in found] == ["DP304"]
