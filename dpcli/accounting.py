@@ -10,7 +10,7 @@ from typing import Literal
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.resolve import Charge, resolve
+from dpcli.pipeline.resolve import Charge, repeated, resolve
 from dpcli.registry import ACCOUNTANTS, load
 
 GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 40.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
@@ -85,6 +85,7 @@ def account(
     epsilon: float | None = None,
     group_size: int = 1,
     tolerance: float | None = None,
+    runs: int = 1,
 ) -> Account:
     """Compose a pipeline through each accountant.
 
@@ -95,6 +96,7 @@ def account(
         epsilon: ask for delta at this epsilon (nats) instead.
         group_size: units of privacy that change together.
         tolerance: relative width of the interval that the grid accountant aims at; 1e-3 where None.
+        runs: how often the whole pipeline runs on the same data, by a schedule fixed in advance; delta is that of all runs together.
 
     Returns:
         Every row's value is an upper bound; the headline is the smallest of the sound ones that apply.
@@ -109,7 +111,7 @@ def account(
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
     if tolerance is not None and not 1e-9 <= tolerance < 1.0:
         raise InputError(f"expected a tolerance in [1e-9, 1), found {tolerance!r}")
-    charges = resolve(pipeline, _checked_group(group_size))
+    charges = repeated(resolve(pipeline, _checked_group(group_size)), runs)
     steps = tuple((charge.mechanism, charge.count) for charge in charges)
     quick = accountants is None and tolerance is None
     seconds = GLANCE if quick else PATIENCE
@@ -168,6 +170,14 @@ def sound_profiles(
     chosen = [_accountant(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
     found = [(accountant, _profile(accountant, steps, pipeline.privacy.adaptive)) for accountant in chosen if accountant.sound]
     return tuple((accountant, profile.tuned(None, GLANCE)) for accountant, profile in found if not isinstance(profile, str))
+
+
+def tightest(steps: Steps, delta: float) -> Row | None:
+    """The smallest sound upper bound on epsilon at `delta` for steps fixed in advance, None where there is no finite one."""
+    profiles = [(_accountant(name), _profile(_accountant(name), steps, False)) for name in ACCOUNTANTS]
+    rows = tuple(_row(accountant, _tuned(profile, None, GLANCE), "epsilon", delta) for accountant, profile in profiles)
+    _cross_check(tuple(map(_upper_only, rows)) if not all(mechanism.attained() for mechanism, _ in steps) else rows)
+    return _smallest(rows)
 
 
 def attained(pipeline: Pipeline, group_size: int = 1) -> bool:

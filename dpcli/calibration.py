@@ -47,6 +47,7 @@ def calibrate(
     targets: Sequence[tuple[str, str]] | None = None,
     accountants: Sequence[str] | None = None,
     group_size: int = 1,
+    runs: int = 1,
 ) -> Calibration:
     """Find the least noise, or the most steps, epochs, batch size or rate, that keeps epsilon at most `target_epsilon`.
 
@@ -55,6 +56,7 @@ def calibrate(
         target_epsilon: in nats, > 0.
         delta: at which epsilon is measured; as for `account` where None.
         solve: the parameter; "noise" and "scale" are lowered, the others raised.
+        runs: of the whole pipeline, as for `account`.
         targets: (mechanism name, key) pairs that get the value; found in the pipeline where None and there is just one candidate.
 
     Returns:
@@ -76,10 +78,10 @@ def calibrate(
             candidate = substitute(pipeline, chosen, value)
             if any(True for entry in candidate.mechanisms for _ in entry.spec.problems()):
                 return math.inf  # the file's own rules refuse this value
-            result = account(candidate, certified or accountants, delta, group_size=group_size)
+            result = account(candidate, certified or accountants, delta, group_size=group_size, runs=runs)
             if certified and not _tight(result):
                 certified.clear()
-                result = account(candidate, accountants, delta, group_size=group_size)
+                result = account(candidate, accountants, delta, group_size=group_size, runs=runs)
             if result.winner is not None and accountants is None and _tight(result):
                 certified[:] = [result.winner.accountant.name]
             assert result.delta is not None

@@ -8,8 +8,8 @@ from typing import Any
 
 from dpcli.accounting import Account, account
 from dpcli.changes import Change, Tables, changes
+from dpcli.comparable import statement_of
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
-from dpcli.gate_base import statement_of
 from dpcli.pipeline import syntax
 from dpcli.pipeline.consistency import check
 from dpcli.pipeline.document import pipeline_of, read_document
@@ -75,19 +75,25 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
     at = next((value for value in (delta, _delta(before), _delta(after)) if value is not None), None)
     first, second = account(before, delta=at), account(after, delta=at)
     assert first.delta is not None
-    tables = _tables(old)
-    found = changes(tables, _tables(new))
-    priced = [_priced(change, tables, first) for change in found[:MOST]]
-    priced += [Priced(change, None, math.nan, f"not priced: more than {MOST} changes") for change in found[MOST:]]
+    priced = priced_changes(old, new, first)
     increase = second.upper - first.upper  # NaN where both are infinite
     return Difference(
         first,
         second,
-        tuple(sorted(priced, key=_size)),
+        priced,
         _statement(before, after, delta),
         increase,
         _interaction(increase, [one.increase for one in priced]),
     )
+
+
+def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...]:
+    """What each change from one file's bytes to another's costs at the delta of `before`, the account of the first; the largest first."""
+    tables = _tables(old)
+    found = changes(tables, _tables(new))
+    priced = [_priced(change, tables, before) for change in found[:MOST]]
+    priced += [Priced(change, None, math.nan, f"not priced: more than {MOST} changes") for change in found[MOST:]]
+    return tuple(sorted(priced, key=_size))
 
 
 def _interaction(increase: float, alone: list[float]) -> float:

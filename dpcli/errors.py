@@ -27,6 +27,18 @@ class CannotCertify(DpcliError):
     exit_code = 3
 
 
+class Denied(DpcliError):
+    """A budget said no: nothing was spent; the message says by how much, and what would fit."""
+
+    exit_code = 1
+
+
+class LedgerError(DpcliError):
+    """A ledger is missing, locked, damaged, of another kind, or holds something else under the same key; nothing was written."""
+
+    exit_code = 4
+
+
 class InternalError(DpcliError):
     """A result that cannot be right (NaN, negative divergence): a bug of ours, never a number."""
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NewType
+
+Prose = NewType("Prose", str)  # text of some length, over several lines if need be
 
 
 @dataclass(frozen=True, slots=True)

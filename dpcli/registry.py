@@ -56,6 +56,14 @@ ACCOUNTANTS: dict[str, str] = {
     "gdp": "dpcli.accountants.gdp:ACCOUNTANT",
 }
 
+FILTERS: dict[str, str] = {
+    "zcdp": "dpcli.ledger.filter_zcdp:ZcdpFilter",
+    "rdp": "dpcli.ledger.filter_rdp:RdpFilter",
+    "gdp": "dpcli.ledger.filter_gdp:GdpFilter",
+    "approx-dp": "dpcli.ledger.filter_approx:ApproxFilter",
+    "advanced": "dpcli.ledger.filter_advanced:AdvancedFilter",
+}
+
 FORMATS: dict[str, str] = {
     "text": "dpcli.report.format_text:render",
     "table": "dpcli.report.format_table:render",
@@ -63,7 +71,10 @@ FORMATS: dict[str, str] = {
     "jsonl": "dpcli.report.format_jsonl:render",
     "csv": "dpcli.report.format_csv:render",
     "markdown": "dpcli.report.format_markdown:render",
+    "html": "dpcli.report.format_html:render",
+    "summary": "dpcli.report.format_summary:render",
     "github": "dpcli.report.format_github:render",
+    "gitlab": "dpcli.report.format_gitlab:render",
     "junit": "dpcli.report.format_junit:render",
     "sarif": "dpcli.report.format_sarif:render",
     "total": "dpcli.report.format_total:render",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from dpcli.cli.options import emit, output_options
@@ -17,31 +19,30 @@ from dpcli.cli.options import emit, output_options
 )
 @click.option("--base-ref", metavar="REF", help="Compare with the files as they stand at this git revision.")
 @click.option("--baseline", metavar="JSON", help="Compare with what an earlier gate wrote with -f json.")
-@output_options("table", "json", "jsonl", "markdown", "csv", "github", "junit", "sarif")
-def command(
-    files: tuple[str, ...],
-    max_epsilon: float | None,
-    delta: float | None,
-    max_increase: float | None,
-    allow_statement_change: bool,
-    base_ref: str | None,
-    baseline: str | None,
-    format_: str,
-    outputs: tuple[str, ...],
-) -> int:
+@click.option("--policy", metavar="FILE", help="Caps, requirements and waivers for all files; also REVISION:PATH.")
+@click.option("--horizon", type=int, metavar="RUNS", help="So many planned runs of each file, together within --horizon-epsilon.")
+@click.option("--horizon-epsilon", type=float, metavar="E", help="Cap on epsilon of all runs of --horizon, at the budget's delta.")
+@click.option("--ledger", metavar="URL", help="Also ask this ledger whether one run of each file, alone, would still fit.")
+@click.option("--dataset", metavar="NAME", help="The dataset in the ledger; needed where it holds several.")
+@click.option("--as-of", metavar="DATE", help="Judge waivers as of this day (2030-12-31) instead of today, UTC.")
+@output_options("table", "text", "json", "jsonl", "markdown", "summary", "csv", "github", "gitlab", "junit", "sarif")
+def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **flags: Any) -> int:
     """Judge FILES against their caps and, with --base-ref or --baseline, against what they cost before.
 
-    A comparison fails where the number no longer means the same (unit, adjacency, max_contributions, dataset_size, delta), or where the
-    file has loosened its own caps. The base's max_increase holds, if it states one.
+    Flags come before the policy, the policy before the file. A comparison fails where the number no longer means the same (unit,
+    adjacency, max_contributions, dataset_size, delta), or where the file has loosened its own caps. The base's max_increase holds, if it
+    states one. With --base-ref, each change is priced alone, and a failure stands at the line of the dearest.
 
-    Exit code 0: all pass. 1: a cap, an increase or a soundness rule says no. 2: a file cannot be read. 3: not certified.
+    A waiver ([[gate.waiver]] in the file, [[waiver]] in the policy) lets one condition fail until a day; it never makes up for a number
+    that cannot be certified. A horizon is a schedule fixed in advance; runs decided on after looking at results belong in a ledger.
+
+    -o summary=PATH appends to PATH, as GITHUB_STEP_SUMMARY wants it; every other format replaces the file.
+
+    Exit code 0: all pass. 1: a cap, an increase or a soundness rule says no. 2: a file cannot be read. 3: not certified. 4: the ledger
+    cannot be asked. Of several files, 4 comes before 2, 2 before 3, 3 before 1.
     """
-    from dpcli.gate import capped, checked_policy, gate
-    from dpcli.gate_base import bases_at, bases_from
-    from dpcli.lint.run import checked_load
+    from dpcli.gate.flags import checked_terms
+    from dpcli.gate.judge import gate
     from dpcli.report.gate_report import document
 
-    policy = checked_policy(max_epsilon, delta, max_increase, allow_statement_change, base_ref, baseline)
-    at_base = bases_at(base_ref, files, lambda pipeline: capped(pipeline, policy)) if base_ref else None
-    bases = at_base or (bases_from(baseline, files) if baseline else None)
-    return emit(document(gate(files, policy, bases, checked_load)), format_, outputs)
+    return emit(document(gate(files, checked_terms(**flags))), format_, outputs)

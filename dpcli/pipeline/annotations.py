@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from dpcli import registry
-from dpcli.fields import Key
+from dpcli.fields import Key, Prose
 from dpcli.mechanisms.sampling import Scheme
 from dpcli.pipeline.compound import Either, Listed
 from dpcli.pipeline.kinds import Day, Flag, Kind, Number, Whole
 from dpcli.pipeline.member import Member, Members
 from dpcli.pipeline.tables import Selected, Table
-from dpcli.pipeline.words import Text, members, words
+from dpcli.pipeline.words import Paragraph, Text, members, words
 
 
 @functools.cache
@@ -54,7 +54,15 @@ def _union(arms: tuple[Any, ...]) -> Kind:
 SAMPLING = Selected("scheme", registry.SAMPLING, members_of)
 MECHANISMS = Selected("type", registry.MECHANISMS, members_of)
 
-_PLAIN: Mapping[Any, Kind] = {float: Number(), int: Whole(), str: Text(), bool: Flag(), datetime.date: Day(), Scheme: SAMPLING}
+_PLAIN: Mapping[Any, Kind] = {
+    float: Number(),
+    int: Whole(),
+    str: Text(),
+    bool: Flag(),
+    datetime.date: Day(),
+    Scheme: SAMPLING,
+    Prose: Paragraph(),
+}
 _GENERIC: Mapping[Any, Callable[[tuple[Any, ...]], Kind]] = {
     tuple: lambda items: Listed(kind_of(items[0])),
     typing.Literal: words,

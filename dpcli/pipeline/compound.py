@@ -22,7 +22,8 @@ class Listed:
 
     def read(self, value: Any, place: Place) -> tuple[Any, ...]:
         if type(value) is not list:
-            place.wrong_type(f"a list, each {expected(self.item, place.rule)}", value)
+            hint = "write [[...]], with two brackets" if type(value) is dict else ""
+            place.wrong_type(f"a list, each {expected(self.item, place.rule)}", value, hint)
         before = len(place.findings)
         read = tuple(self.items(value, place))
         if len(place.findings) > before:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dpcli.mechanisms.sampling import Batched
 from dpcli.pipeline.findings import Findings, Path, Problem
+from dpcli.pipeline.gate_keys import NO_GATE, gate_problems
 from dpcli.pipeline.model import Entry, Privacy
 from dpcli.pipeline.parts import part_problems
 from dpcli.pipeline.shown import quoted
@@ -20,7 +21,8 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
     entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
     stated = [table if type(table) is dict else {} for table in tables["mechanism"]] if "mechanism" in values else []
     privacy = values.get("privacy")
-    problems = chain(_privacy(privacy), _stated(stated), _entries(entries, privacy), part_problems(entries, stated))
+    gate = gate_problems(values.get("gate", NO_GATE), [table["name"] for table in stated if type(table.get("name")) is str])
+    problems = chain(_privacy(privacy), _stated(stated), _entries(entries, privacy), part_problems(entries, stated), gate)
     for key, expected, found in problems:
         findings.add("DP005", key, expected, found)
 

@@ -12,7 +12,7 @@ from dpcli.pipeline.compound import Opaque
 from dpcli.pipeline.findings import Findings
 from dpcli.pipeline.kinds import Kind, Place, Refused
 from dpcli.pipeline.member import Member, Members, read_members
-from dpcli.pipeline.model import Budget, Entry, Gate, Pipeline, Privacy
+from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
 from dpcli.pipeline.table_schema import selected_schema
 from dpcli.registry import load
 
@@ -87,6 +87,7 @@ TOP: Members = {
     "budget": _table("budget", kind_of(Budget), "the most that the pipeline may spend"),
     "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism", required=True),
     "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
+    "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader beside the numbers"),
     **{name: _table(name, Opaque(), f"read by dpcli {name}") for name in SECTIONS},
 }
 
@@ -104,5 +105,5 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
 def pipeline_of(values: Mapping[str, Any]) -> Pipeline:
     """The pipeline of a document without findings."""
     sections = tuple((name, values[name]) for name in SECTIONS if name in values)
-    stated = {key: values[key] for key in ("name", "budget", "gate") if key in values}
+    stated = {key: values[key] for key in ("name", "budget", "gate", "disclosure") if key in values}
     return Pipeline(privacy=values["privacy"], mechanisms=values["mechanism"], sections=sections, **stated)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 Path = tuple[str | int, ...]
 Problem = tuple[Path, str, str]  # key, expected, found
+Advice = Callable[[str, Iterable[str]], tuple[str | None, str]]  # unknown key, known ones -> the one meant, words
 
 MAX_FINDINGS = 100
 
@@ -31,10 +33,14 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """A list that refuses to grow past `MAX_FINDINGS`: then it raises TooMany."""
+    """A list that refuses to grow past `MAX_FINDINGS`: then it raises TooMany.
+
+    advice: what to do about an unknown key, where the file is of another format than the pipeline's.
+    """
 
     items: list[Finding] = field(default_factory=list)
     more: bool = False
+    advice: Advice | None = None
 
     def __len__(self) -> int:
         return len(self.items)

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Iterable, Mapping
 
 from dpcli.pipeline.annotations import MECHANISMS, SAMPLING, members_of
-from dpcli.pipeline.model import Budget, Entry, Gate, Privacy
+from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
+from dpcli.pipeline.model import Budget, Disclosure, Entry, Privacy
 from dpcli.pipeline.suggest import SYNONYMS, closest
 
 ANY_TYPE = "a mechanism"
@@ -45,6 +46,9 @@ def homes() -> Mapping[str, frozenset[str]]:
         "[privacy]": members_of(Privacy),
         "[budget]": members_of(Budget),
         "[gate]": members_of(Gate),
+        "[[gate.waiver]]": members_of(Waiver).keys() - {"epsilon"},  # which has a home that is likelier meant
+        "horizon = { ... }": members_of(Horizon).keys() - {"epsilon"},
+        "[disclosure]": members_of(Disclosure),
         "sampling = { ... }": SAMPLING.any(),
         "[[mechanism]]": members_of(Entry),
         ANY_TYPE: MECHANISMS.any(),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import enum
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from dpcli.fields import Key
+from dpcli.fields import Key, Prose
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def _default(item: dataclasses.Field[Any]) -> str:
         return "required"
     return (
         "optional"
-        if item.default is None
+        if item.default in (None, ())
         else f"default {str(item.default).lower() if item.default in (True, False) else item.default}"
     )
 
@@ -50,7 +51,7 @@ def _kind(kind: Any) -> str:
         return " | ".join(map(str, get_args(kind)))
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return " | ".join(str(member.value) for member in kind)
-    names = {float: "number", int: "whole number", str: "text", bool: "true or false"}
+    names = {float: "number", int: "whole number", str: "text", Prose: "text", bool: "true or false", datetime.date: "date"}
     if kind in names:
         return names[kind]
     if get_origin(kind) is tuple:

@@ -22,14 +22,25 @@ _NOT_A_FILE = {
 }
 
 
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """At most `MAX_BYTES` + 1 bytes of the regular file at `path`, or of standard input for "-".
+def read_bytes(path: str | os.PathLike[str], what: str = "a pipeline file") -> bytes:
+    """At most `MAX_BYTES` + 1 bytes of the regular file at `path`, or of standard input for "-"; `what` is what a message expects.
 
     Raises:
         InputError: there is no such file, it is not a regular file, or it cannot be read. Nothing else is opened or waited for.
     """
     name = os.fspath(path)
-    return _standard_input() if name == "-" else _regular_file(name)
+    try:
+        return _standard_input() if name == "-" else _regular_file(name)
+    except _Unreadable as unreadable:
+        raise InputError(f"{unreadable.name}: expected {what}, found {unreadable}") from None
+
+
+class _Unreadable(Exception):
+    """What was found in place of a file, and what to call the place."""
+
+    def __init__(self, name: str, found: str) -> None:
+        super().__init__(found)
+        self.name = escaped_path(name)
 
 
 def _regular_file(name: str) -> bytes:
@@ -41,33 +52,29 @@ def _regular_file(name: str) -> bytes:
             _check_regular(name, os.fstat(descriptor).st_mode)
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise _refused(name, "no such file") from None
+        raise _Unreadable(name, "no such file") from None
     except PermissionError:
-        raise _refused(name, "no permission to read it") from None
+        raise _Unreadable(name, "no permission to read it") from None
     except OSError as error:
-        raise _refused(name, (error.strerror or "an unreadable file").lower()) from None
+        raise _Unreadable(name, (error.strerror or "an unreadable file").lower()) from None
     except ValueError:
-        raise _refused(name, "a path that cannot exist") from None
+        raise _Unreadable(name, "a path that cannot exist") from None
 
 
 def _check_regular(name: str, mode: int) -> None:
     if not stat.S_ISREG(mode):
-        raise _refused(name, _NOT_A_FILE.get(stat.S_IFMT(mode), "something else"))
+        raise _Unreadable(name, _NOT_A_FILE.get(stat.S_IFMT(mode), "something else"))
 
 
 def _standard_input() -> bytes:
     if sys.stdin is None:
-        raise _refused("<stdin>", "standard input closed")
+        raise _Unreadable("<stdin>", "standard input closed")
     try:
         return sys.stdin.buffer.read(MAX_BYTES + 1)
     except ValueError:
-        raise _refused("<stdin>", "standard input closed") from None
+        raise _Unreadable("<stdin>", "standard input closed") from None
     except OSError as error:
-        raise _refused("<stdin>", (error.strerror or "unreadable standard input").lower()) from None
-
-
-def _refused(name: str, found: str) -> InputError:
-    return InputError(f"{escaped_path(name)}: expected a pipeline file, found {found}")
+        raise _Unreadable("<stdin>", (error.strerror or "unreadable standard input").lower()) from None
 
 
 def escaped_path(name: str) -> str:

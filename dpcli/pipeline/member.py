@@ -48,6 +48,6 @@ def _unknown(key: str, known: Members, place: Place) -> str | None:
     """Add the finding; returns the known key that was meant, whose absence then needs no finding of its own."""
     from dpcli.pipeline.homes import advice
 
-    meant, hint = advice(key, known)
+    meant, hint = (place.findings.advice or advice)(key, known)
     place.findings.add("DP002", (*place.path, key), "a known key" if hint else "one of " + ", ".join(known), quoted(key), hint)
     return meant

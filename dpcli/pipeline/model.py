@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, RATE, Key
+from dpcli.fields import COUNT, DELTA, POSITIVE, RATE, Key, Prose
 from dpcli.mechanisms.base import Adjacency, Spec
 from dpcli.mechanisms.sampling import Scheme
+from dpcli.pipeline.gate_keys import NO_GATE
+from dpcli.pipeline.gate_keys import Gate as Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,50 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """Conditions that `dpcli gate` adds to the budget."""
+class Disclosure:
+    """What `dpcli report` tells a reader beside the numbers; what is not written here is reported as NOT STATED."""
 
-    max_increase: Annotated[float | None, Key("largest rise of epsilon over the base that passes, in nats", NON_NEGATIVE)] = None
+    controller: Annotated[Prose | None, Key("who answers for the data and for the release")] = None
+    contact: Annotated[Prose | None, Key("where questions go")] = None
+    purpose: Annotated[Prose | None, Key("what the release is meant for")] = None
+    data: Annotated[Prose | None, Key("whose data they are and what a record holds")] = None
+    product: Annotated[Prose | None, Key("what is released, to whom and how: a model, a table, a dashboard")] = None
+    published: Annotated[datetime.date | None, Key("day of the release")] = None
+    privacy_model: Annotated[
+        Literal["central", "local", "shuffle", "distributed", "secure-computation"] | None,
+        Key("who is trusted with raw data: central (a curator), local (nobody), or something between"),
+    ] = None
+    query_model: Annotated[
+        Literal["one-release", "interactive"] | None,
+        Key("whether the questions are fixed beforehand (one-release) or analysts put their own (interactive)"),
+    ] = None
+    clipping: Annotated[
+        Prose | None, Key("how the program bounds what one unit contributes: norms, sampling a unit's records, and where")
+    ] = None
+    data_accesses: Annotated[
+        Prose | None, Key("every use of the private data, and which of them the mechanisms of the file do not count")
+    ] = None
+    tuning: Annotated[Prose | None, Key("how hyperparameters were chosen, and where that is counted")] = None
+    other_releases: Annotated[Prose | None, Key("what else is published from the same data, with or without noise")] = None
+    invariants: Annotated[Prose | None, Key("what is released exactly or taken as public: counts, domains, keys")] = None
+    justification: Annotated[Prose | None, Key("why these parameters are enough for this purpose")] = None
+    implementation: Annotated[Prose | None, Key("library and version that adds the noise and draws the samples")] = None
+    sampler: Annotated[Prose | None, Key("how the program draws its batches, to compare with the sampling that is accounted")] = (
+        None
+    )
+    randomness: Annotated[Prose | None, Key("where random numbers come from: generator, seeds, who may know them")] = None
+    floating_point: Annotated[
+        Prose | None, Key("how noise survives finite precision: discrete noise, snapping, exact arithmetic")
+    ] = None
+    side_channels: Annotated[Prose | None, Key("what else an observer could see: running time, errors, logs, memory")] = None
+    code: Annotated[Prose | None, Key("where the code can be read")] = None
+    verification: Annotated[Prose | None, Key("tests, audits and reviews of the implementation, with their results")] = None
+    access: Annotated[Prose | None, Key("who can reach the raw data and what the run leaves behind")] = None
+    security: Annotated[Prose | None, Key("how raw data are protected when stored and in use")] = None
+    collection: Annotated[Prose | None, Key("how the data were collected, by whom, and who saw them before noise was added")] = None
+    retention: Annotated[Prose | None, Key("how long raw data and intermediate results are kept")] = None
+    utility: Annotated[Prose | None, Key("how accurate the release is, and how that was measured")] = None
+    bias: Annotated[Prose | None, Key("what noise and clipping do to small groups")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +124,8 @@ class Pipeline:
     mechanisms: tuple[Entry, ...]
     name: Annotated[str | None, Key("name of the pipeline")] = None
     budget: Budget | None = None
-    gate: Gate = Gate()
+    gate: Gate = NO_GATE
+    disclosure: Disclosure = Disclosure()
     sections: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # [train], [pate], [pmixed], [audit]: read by their own commands
     path: str | None = None
     sha256: str | None = None

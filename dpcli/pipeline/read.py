@@ -34,13 +34,12 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
 
 def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
     """The pipeline in the bytes of a file; `path` is what messages call it. Raises InvalidFile as `load` does."""
-    content, tables = _document(text, path)
+    content, tables = toml_document(text, path)
     if substitute is not None:
         tables = substituted(tables, substitute)
     findings = Findings()
     values = _collect(tables, findings)
-    if findings.items:
-        raise InvalidFile((*_diagnostics(findings.items, tables, content, path), *_rest(findings, path)))
+    refuse(findings, tables, content, path)
     return replace(pipeline_of(values), path=path, sha256=hashlib.sha256(text).hexdigest())
 
 
@@ -51,7 +50,7 @@ def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ..
 
 def targets(text: bytes, path: str) -> tuple[tuple[str, str], ...]:
     """`calibrate_targets` of the bytes of a file, for input that can be read only once."""
-    _, tables = _document(text, path)
+    _, tables = toml_document(text, path)
     return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
 
 
@@ -59,13 +58,20 @@ def _name(table: Mapping[str, Any], index: int) -> str:
     return table["name"] if type(table.get("name")) is str else f"mechanism[{index + 1}]"
 
 
-def _document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
+def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
+    """Text and tables of the bytes of a file. Raises InvalidFile where they are not TOML."""
     try:
         text = syntax.text_of(data)
         return text, syntax.tables_of(text)
     except syntax.NotToml as fault:
         source = _line(data.decode(errors="replace"), fault.line)
         raise InvalidFile((Diagnostic("DP001", "error", str(fault), _title(path), "", fault.line, fault.column, source),)) from None
+
+
+def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> None:
+    """Raise InvalidFile with every finding at its place in the text, if there is one."""
+    if findings.items:
+        raise InvalidFile((*_diagnostics(findings.items, tables, text, path), *_rest(findings, path)))
 
 
 def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]:

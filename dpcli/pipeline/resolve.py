@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
@@ -13,6 +13,7 @@ from dpcli.pipeline.parts import named
 
 MAX_DEPTH = 16
 MAX_MEMBERS = 10_000
+MAX_COUNT = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,13 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[Charge, ...]:
         else:
             charges.append(Charge(entry.name, mechanism, count, (entry,)))
     return (*charges, *(_parallel(of, branches) for of, branches in parts.items()))
+
+
+def repeated(charges: tuple[Charge, ...], runs: int) -> tuple[Charge, ...]:
+    """The charges of `runs` runs of the whole pipeline on the same data. Raises InputError where a count would pass 10^18."""
+    if runs < 1 or any(charge.count * runs > MAX_COUNT for charge in charges):
+        raise InputError(f"expected a number of runs with which nothing runs more than 10^18 times, found {runs}")
+    return charges if runs == 1 else tuple(replace(charge, count=charge.count * runs) for charge in charges)
 
 
 def _run(entry: Entry, entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours) -> tuple[Mechanism, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 # A tenth of a millisecond per choice, for each of up to a hundred findings.
-MOST_CHOICES = 64
+MOST_CHOICES = 128
 LONGEST_WORD = 64
 
 # Words of other tools and of papers, and the key that says the same here.

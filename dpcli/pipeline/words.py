@@ -12,6 +12,7 @@ from dpcli.pipeline.kinds import Place
 from dpcli.pipeline.shown import listed, shown
 
 LONGEST_NAME = 200
+LONGEST_PASSAGE = 2000
 LONGEST_LIST = 6
 PROSE = frozenset({"description", "reason"})
 
@@ -38,6 +39,27 @@ class Text:
 
     def schema(self, rule: Rule | None) -> dict[str, Any]:
         return {"type": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A sentence or more, over several lines if need be; never blank, since a blank one would count as stated."""
+
+    text: str = "text in quotes"
+
+    def read(self, value: Any, place: Place) -> str:
+        if type(value) is not str:
+            place.wrong_type(self.text, value)
+        if not value.translate(_BREAKS).isprintable():
+            place.out_of_range("text without control or invisible characters", value)
+        if not value.strip():
+            place.out_of_range("text that is not empty", value)
+        if len(value) > LONGEST_PASSAGE:
+            place.out_of_range(f"at most {LONGEST_PASSAGE} characters", value)
+        return value
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_PASSAGE}
 
 
 _BREAKS = str.maketrans("\n\t", "  ")

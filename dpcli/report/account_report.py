@@ -13,7 +13,7 @@ from dpcli.pipeline.resolve import Charge
 from dpcli.plots.words import sampling
 from dpcli.report.diagnostics import diagnostic_data, finding
 from dpcli.report.document import Check, Document, Table
-from dpcli.report.rounding import down, percent, up
+from dpcli.rounding import down, percent, up
 
 
 def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4, sources: bool = False) -> Document:

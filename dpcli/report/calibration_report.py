@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpcli.calibration import Calibration
 from dpcli.report.document import Document, Table
-from dpcli.report.rounding import up
+from dpcli.rounding import up
 
 NAMES = {"batch-size": "batch_size"}
 

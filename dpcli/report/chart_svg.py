@@ -18,28 +18,36 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 
 def render(chart: Chart, **_: object) -> str:
     """One SVG 1.1 document. Colours are attributes, which a style sheet overrides where the reader prefers dark paper."""
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{element(chart, "", _style())}\n'
+
+
+def element(chart: Chart, name_of_ids: str, style: str = "") -> str:
+    """The <svg> alone, to stand in a page; its ids begin with `name_of_ids`, and its colours obey `style` or the page's."""
     found = scene(chart)
     size = f"{found.width:g} {found.height:.0f}"
     return "\n".join(
         [
-            '<?xml version="1.0" encoding="UTF-8"?>',
-            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="title desc" viewBox="0 0 {size}" '
-            f'width="{found.width:g}" height="{found.height:.0f}" font-family="{FONTS}">',
-            f'<title id="title">{escape(visible(chart.title))}</title>',
-            f'<desc id="desc">{escape(describe(chart))}</desc>',
-            _style(),
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="{name_of_ids}title {name_of_ids}desc" '
+            f'viewBox="0 0 {size}" width="{found.width:g}" height="{found.height:.0f}" font-family="{FONTS}">',
+            f'<title id="{name_of_ids}title">{escape(visible(chart.title))}</title>',
+            f'<desc id="{name_of_ids}desc">{escape(describe(chart))}</desc>',
+            *([style] if style else []),
             f'<rect class="paper" width="100%" height="100%" fill="{LIGHT["paper"]}"/>',
             *_body(found),
             "</svg>",
-            "",
         ]
     )
 
 
-def _style() -> str:
+def dark_rules() -> str:
+    """The style rules of dark paper."""
     fills = " ".join(f".{name(tone)}{{fill:{colour}}}" for tone, colour in DARK.items())
     strokes = " ".join(f".{name(tone)}-line{{stroke:{colour}}}" for tone, colour in DARK.items())
-    return f"<style>@media (prefers-color-scheme: dark) {{ {fills} {strokes} }}</style>"
+    return f"{fills} {strokes}"
+
+
+def _style() -> str:
+    return f"<style>@media (prefers-color-scheme: dark) {{ {dark_rules()} }}</style>"
 
 
 def _body(found: Scene) -> Iterator[str]:

@@ -23,8 +23,8 @@ def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
 
 def finding(d: Diagnostic) -> Finding:
     """A diagnostic as CI systems show it."""
-    from dpcli.lint.catalogue import rule
+    from dpcli.lint.catalogue import words
 
     return Finding(
-        d.path, d.rule, d.severity, f"{d.key}: {d.message}" if d.key else d.message, d.line, d.column, rule(d.rule).title
+        d.path, d.rule, d.severity, f"{d.key}: {d.message}" if d.key else d.message, d.line, d.column, words(d.rule).title, d.key
     )

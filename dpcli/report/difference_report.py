@@ -11,7 +11,7 @@ from dpcli.accounting import Account
 from dpcli.difference import Difference, Priced
 from dpcli.report import account_report
 from dpcli.report.document import Document, Table
-from dpcli.report.rounding import up
+from dpcli.rounding import up
 
 LONGEST = 72
 
@@ -27,7 +27,7 @@ def document(found: Difference, judged: bool = False) -> Document:
         notes=tuple(_notes(found)),
         total=_total(found.increase),
         exit_code=code,
-        records=[_priced_data(one) for one in found.priced],
+        records=[priced_data(one) for one in found.priced],
     )
 
 
@@ -50,7 +50,7 @@ def data(found: Difference, code: int) -> dict[str, Any]:
         "increase": found.increase,
         "comparable": not found.statement,
         "statement_changes": list(found.statement),
-        "changes": [_priced_data(one) for one in found.priced],
+        "changes": [priced_data(one) for one in found.priced],
         "interaction": found.interaction,
         "exit_code": code,
     }
@@ -61,7 +61,8 @@ def _side(account: Account) -> dict[str, Any]:
     return {key: whole[key] for key in ("pipeline", "statement", "result")}
 
 
-def _priced_data(one: Priced) -> dict[str, Any]:
+def priced_data(one: Priced) -> dict[str, Any]:
+    """One change in the machine form."""
     edits = [{"key": e.key, "before": _plain(e.old), "after": _plain(e.new)} for e in one.change.edits]
     return {"edits": edits, "epsilon_upper": one.epsilon, "increase": one.increase, "reason": one.reason}
 

@@ -5,25 +5,50 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from dpcli.plots.chart import Chart
 
 Level = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells are text already rounded in the right direction. numeric: columns set flush right."""
+    """Cells are text already rounded in the right direction. numeric: columns set flush right; flagged: rows to be noticed.
+
+    folded: shown closed where a format can do that.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[int] = frozenset()
     footnotes: tuple[str, ...] = ()
+    flagged: frozenset[int] = frozenset()
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Sentences under a heading, and points under those."""
+
+    title: str
+    paragraphs: tuple[str, ...]
+    points: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    """Why a finding does not count. external: granted outside the file."""
+
+    justification: str
+    external: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a CI system should show at a place in a file."""
+    """One thing that a CI system should show at a place in a file; key: what it is about, wherever that stands."""
 
     path: str
     rule: str
@@ -32,15 +57,18 @@ class Finding:
     line: int = 0
     column: int = 0
     title: str = ""
+    key: str = ""
+    suppression: Suppression | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that passed or failed, for junit."""
+    """One thing that passed or failed, for junit; waived: it failed, and somebody answers for that."""
 
     name: str
     passed: bool
     message: str = ""
+    waived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +77,9 @@ class Document:
 
     headline: the one sentence that answers the question; verdict: a word that colours it.
     total: the bare number, for scripts. data: the machine form (schema, version, unrounded numbers).
+    title, passages, pictures: of a document that is to be read on its own.
+    marker: a word by which a bot finds its earlier comment. log: lines for a log, beside the findings.
+    details: lines under the headline, where text is all there is.
     """
 
     headline: str
@@ -61,12 +92,20 @@ class Document:
     total: str | None = None
     exit_code: int = 0
     records: Sequence[Mapping[str, Any]] = field(default=())
+    title: str = ""
+    passages: tuple[Passage, ...] = ()
+    pictures: tuple[Chart, ...] = ()
+    marker: str = ""
+    log: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
 
 def jsonable(value: Any) -> Any:
     """The value with infinities as the strings "inf" and "-inf" and NaN as null, which JSON has no numbers for."""
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, str):  # a path may hold bytes that are no text
+        return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from dpcli.report.document import Document
+from dpcli.report.document import Document, visible
 
 
 def render(document: Document) -> str:
@@ -20,4 +20,5 @@ def render(document: Document) -> str:
 
 def safe(cell: str) -> str:
     """A cell that no spreadsheet runs as a formula."""
+    cell = visible(cell)
     return "'" + cell if cell[:1] in ("=", "+", "@", "\t", "\r") or (cell[:1] == "-" and cell != "-") else cell

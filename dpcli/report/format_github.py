@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcli.report.document import Document, Finding
+from dpcli.report.document import Document, Finding, visible
 
 
 def render(document: Document) -> str:
@@ -20,7 +20,7 @@ def _command(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible(text).replace("%", "%25")  # a line break would end the command, and start another
 
 
 def _property(text: str) -> str:

@@ -8,17 +8,24 @@ from dpcli.report.document import Check, Document, visible
 
 
 def render(document: Document) -> str:
-    """A JUnit XML test suite."""
-    failures = sum(not check.passed for check in document.checks)
-    head = f'<testsuite name="dpcli" tests="{len(document.checks)}" failures="{failures}" errors="0" skipped="0">'
-    cases = "\n".join(map(_case, document.checks))
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n{head}\n{cases}\n</testsuite>\n</testsuites>\n'
+    """A JUnit XML test suite; what is waived is skipped, with the reason."""
+    waived = sum(check.waived for check in document.checks)
+    failures = sum(not check.passed and not check.waived for check in document.checks)
+    counts = f'tests="{len(document.checks)}" failures="{failures}" errors="0" skipped="{waived}"'
+    cases = "".join(f"{_case(check)}\n" for check in document.checks)
+    suite = f'<testsuite name="dpcli" {counts}>\n{cases}</testsuite>'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="dpcli" {counts}>\n{suite}\n</testsuites>\n'
 
 
 def _case(check: Check) -> str:
     name = quoteattr(visible(check.name))
+    message = visible(check.message)
+    if check.waived:
+        return _with(name, f"<skipped message={quoteattr(message)}/>")
     if check.passed:
         return f'  <testcase classname="dpcli" name={name}/>'
-    message = visible(check.message)
-    failure = f"    <failure message={quoteattr(message)}>{escape(message)}</failure>"
-    return f'  <testcase classname="dpcli" name={name}>\n{failure}\n  </testcase>'
+    return _with(name, f"<failure message={quoteattr(message)}>{escape(message)}</failure>")
+
+
+def _with(name: str, element: str) -> str:
+    return f'  <testcase classname="dpcli" name={name}>\n    {element}\n  </testcase>'

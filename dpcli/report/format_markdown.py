@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from dpcli.report.document import Document, Table, visible
+from dpcli.report.document import Document, Passage, Table, visible
 
 
 def render(document: Document) -> str:
     """GitHub-flavoured tables."""
     blocks = [
-        f"**{_escape(document.headline)}**",
-        *map(_table, document.tables),
-        *(f"> {_escape(note)}" for note in document.notes),
+        *([f"<!-- {document.marker} -->"] if document.marker else []),
+        *([f"# {escape(document.title)}"] if document.title else []),
+        f"**{escape(document.headline)}**",
+        *map(_passage, document.passages),
+        *map(table, document.tables),
+        *(f"> {escape(note)}" for note in document.notes),
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _table(table: Table) -> str:
+def _passage(passage: Passage) -> str:
+    points = ["\n".join(f"- {escape(point)}" for point in passage.points)] if passage.points else []
+    return "\n\n".join([f"## {escape(passage.title)}", *map(escape, passage.paragraphs), *points])
+
+
+def table(table: Table) -> str:
+    """A table under its title; a folded one to be opened by it."""
     rules = ["---:" if i in table.numeric else "---" for i in range(len(table.columns))]
-    lines = [f"### {_escape(table.title)}", "", _row(table.columns), "| " + " | ".join(rules) + " |", *map(_row, table.rows)]
-    return "\n".join(lines + [f"\n{_escape(note)}" for note in table.footnotes])
+    lines = [_row(table.columns), "| " + " | ".join(rules) + " |", *map(_row, table.rows)]
+    body = "\n".join(lines + [f"\n{escape(note)}" for note in table.footnotes])
+    if table.folded:
+        return f"<details><summary>{escape(table.title)}</summary>\n\n{body}\n\n</details>"
+    return f"### {escape(table.title)}\n\n{body}"
 
 
 def _row(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(_escape(cell) for cell in cells) + " |"
+    return "| " + " | ".join(escape(cell) for cell in cells) + " |"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """Text that shows as it stands, on one line."""
     text = visible(text)
-    for character in "\\`*_<>|[]":
+    for character in "\\`*_<>|[]~":
         text = text.replace(character, "\\" + character)
-    return text
+    # An "@name" out of a file must not send anybody a notification.
+    return text.replace("&", "&amp;").replace("@", "@<!-- -->")

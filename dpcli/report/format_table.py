@@ -44,13 +44,20 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
                 overflow="fold",
                 max_width=width // 3 if folds and i < len(table.columns) - 1 else None,
             )
-        for row in table.rows:
-            grid.add_row(*(Text(visible(cell)) for cell in row))
+        for i, row in enumerate(table.rows):
+            grid.add_row(*(Text(visible(cell)) for cell in row), style="yellow" if i in table.flagged else None)
         console.print(grid)
         for note in table.footnotes:
             console.print(Text("  " + visible(note)), style="dim")
 
+    if document.title:
+        console.print(Text(visible(document.title)), style="bold")
     console.print(Text(visible(document.headline)), style=STYLE[document.verdict])
+    for passage in document.passages:
+        console.print()
+        console.print(Text(visible(passage.title)), style="bold")
+        for words in (*passage.paragraphs, *(f"- {point}" for point in passage.points)):
+            console.print(Text(visible(words)))
     for table in document.tables:
         console.print()
         show(table)

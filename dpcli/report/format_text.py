@@ -8,4 +8,4 @@ from dpcli.report.document import Document, visible
 def render(document: Document) -> str:
     """Findings as `file:line:column: level rule: message`."""
     lines = [f"{f.path}:{f.line}:{f.column}: {f.level} {f.rule}: {f.message}" for f in document.findings]
-    return "\n".join(map(visible, [*lines, document.headline])) + "\n"
+    return "\n".join(map(visible, [*lines, *document.log, document.headline, *document.details])) + "\n"

@@ -12,7 +12,7 @@ from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.report import account_report
 from dpcli.report.diagnostics import diagnostic_data, finding
 from dpcli.report.document import Document, Table
-from dpcli.report.rounding import down, up
+from dpcli.rounding import down, up
 
 LARGEST = 30.0  # e^30 is more than anybody reads
 SHOWN = (0.001, 0.01, 0.1, 0.5)  # false positive rates in the table; the machine form has more

@@ -37,10 +37,14 @@ def test_pull_request_that_raises_steps(repository: Path) -> None:
     conditions = {c["name"]: c for c in found["files"][0]["conditions"]}
     assert conditions["increase"]["verdict"] == "fail"
     assert conditions["budget"]["verdict"] == "pass"
+    (change,) = found["files"][0]["changes"]
+    assert change["edits"] == [{"key": 'mechanism["train"].steps', "before": 5000, "after": 20000}]
+    assert change["increase"] == found["files"][0]["epsilon_at_base_delta"] - found["files"][0]["base_epsilon"]
     file.write_text(GATE.replace("steps = 5_000", "steps = 200_000"))
     shown = dpcli("gate", str(file), "--base-ref", "main", "-f", "github").out
     assert "::error file=" in shown
-    assert ",line=13," in shown  # the [budget] header
+    assert shown.count(",line=30,") == 2  # the steps, which cost it, and not the [budget] header
+    assert "train: steps 5000 -> 200000 costs +3.8670 alone" in shown
     assert "noise_multiplier = " in shown
 
 
@@ -74,7 +78,7 @@ def test_baseline_is_what_gate_wrote(tmp_path: Path) -> None:
     ],
 )
 def test_the_exit_code_is_the_verdict_whatever_the_format(arguments: tuple[str, ...], code: int) -> None:
-    for format_ in ("table", "json", "sarif", "junit"):
+    for format_ in ("table", "text", "json", "sarif", "junit", "gitlab", "summary"):
         assert dpcli("gate", *arguments, "-f", format_).code == code
 
 
@@ -113,5 +117,5 @@ def test_sarif_names_file_line_and_rule() -> None:
 
 def test_markdown_is_fit_for_a_comment() -> None:
     text = dpcli("gate", "examples/gate.toml", "-f", "markdown").out
-    assert text.startswith("**gate: pass (1 pass)**")
-    assert "| --- |" in text
+    assert text.startswith("<!-- dpcli:gate -->\n\n**gate: pass (1 pass)**\n")
+    assert "| pass | examples/gate.toml | - | 1.7269 | - | 3.0 | 1e-08 |" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +46,8 @@ def test_takes_the_good_file() -> None:
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*.toml")), ids=lambda path: path.stem)
 def test_takes_the_examples(path: Path) -> None:
-    VALIDATOR.validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    """As an editor sees them: JSON has no dates, and writes them as text."""
+    VALIDATOR.validate(json.loads(json.dumps(tomllib.loads(path.read_text(encoding="utf-8")), default=str)))
 
 
 def test_some_bad_files_are_judged() -> None:

@@ -1,0 +1,105 @@
+"""Which change cost how much, where it stands, and what would pass instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from dpcli.accounting import Account
+from dpcli.calibration import Parameter, calibrate, parameter_key
+from dpcli.difference import Priced, priced_changes
+from dpcli.errors import CannotCertify, InputError
+from dpcli.gate.bases import Base
+from dpcli.gate.verdicts import Target
+from dpcli.pipeline.findings import Path
+from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.resolve import Charge
+from dpcli.pipeline.shown import shown
+from dpcli.rounding import up
+
+MOST = 3  # changes that a message names, and mechanisms that a remedy is looked for in
+
+
+def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
+    """What each change costs, made alone to the base; nothing where only the base's figures are at hand."""
+    if base.account is None or base.data is None:
+        return ()
+    return priced_changes(base.data, data, base.account)
+
+
+def culprits(changes: Sequence[Priced]) -> list[Priced]:
+    """The changes that cost something, the dearest first."""
+    return [one for one in changes if one.increase > 0.0][:MOST]
+
+
+def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> Path:
+    """The key of the dearest change in the file as it is now."""
+    dearest = culprits(changes)
+    return _path(dearest[0], pipeline) if dearest else otherwise
+
+
+def told(changes: Sequence[Priced]) -> str:
+    """`; steps 5000 -> 20000 in train costs +0.8123 alone`, for the dearest changes."""
+    words = [f"{edits(one)} costs +{up(one.increase)} alone" for one in culprits(changes)]
+    return "".join(f"; {word}" for word in words)
+
+
+def edits(one: Priced) -> str:
+    """What one change does, in words."""
+    return " and ".join(f"{edit.label} {_value(edit.old)} -> {_value(edit.new)}" for edit in one.change.edits)
+
+
+def _value(value: object) -> str:
+    return "none" if value is None else shown(value)
+
+
+def _path(one: Priced, pipeline: Pipeline) -> Path:
+    """The first key that the change leaves in the file; "mechanism" alone where it takes one out."""
+    edit = next((edit for edit in one.change.edits if edit.new is not None), one.change.edits[0])
+    if edit.path[0] != "mechanism":
+        return edit.path
+    index = {entry.name: index for index, entry in enumerate(pipeline.mechanisms)}.get(edit.path[1])
+    return ("mechanism",) if index is None else ("mechanism", index, *edit.path[2:])
+
+
+def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]) -> str:
+    """`; noise_multiplier = 1.1 in train, or steps = 4_000, would pass`: what meets every target by one key alone; else nothing.
+
+    Looked for first in the mechanism whose change is the dearest, then in those that run most often.
+    """
+    blamed = [one.change.edits[0].path[1] for one in culprits(changes) if one.change.edits[0].path[0] == "mechanism"]
+    single = [charge for charge in result.charges if len(charge.entries) == 1]
+    for charge in sorted(single, key=lambda charge: (charge.name not in blamed, -charge.count))[:MOST]:
+        words = [word for word in _fits(result.pipeline, charge, _hardest(targets)) if word]
+        if words:
+            return f"; {', or '.join(words)}, would pass" if len(words) > 1 else f"; {words[0]} would pass"
+    return ""
+
+
+def _hardest(targets: Sequence[Target]) -> list[Target]:
+    """One target for each delta and number of runs: what meets the smallest epsilon meets the others."""
+    found: dict[tuple[float | None, int], Target] = {}
+    for target in sorted(targets, key=lambda target: target.epsilon):
+        found.setdefault((target.delta, target.runs), target)
+    return list(found.values())
+
+
+def _fits(pipeline: Pipeline, charge: Charge, targets: Sequence[Target]) -> Iterable[str]:
+    """The least noise, and the most steps or epochs, in one mechanism; "" where there is none."""
+    entry = charge.entries[0]
+    noise = _least(pipeline, entry, "noise", targets)
+    yield f"{noise[0]} = {max(noise[1]):.10g} in {entry.name}" if noise else ""
+    length: Parameter = "epochs" if entry.epochs is not None else "steps"
+    most = _least(pipeline, entry, length, targets) if charge.count > 1 else None
+    yield f"{most[0]} = {min(most[1]):.10g}{'' if noise else f' in {entry.name}'}" if most else ""
+
+
+def _least(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> tuple[str, list[float]] | None:
+    """The key, and the value that meets each target; None where the entry has no such key or one target cannot be met."""
+    key = parameter_key(entry, solve)
+    if key is None:
+        return None
+    with suppress(InputError, CannotCertify):
+        chosen = ((entry.name, key),)
+        return key, [calibrate(pipeline, t.epsilon, t.delta, solve, chosen, runs=t.runs).value for t in targets]
+    return None

@@ -1,0 +1,59 @@
+"""The cap on epsilon: from a flag, else the policy, else the file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dpcli.accounting import Account
+from dpcli.errors import InputError
+from dpcli.gate.verdicts import Condition, Target, Verdict
+from dpcli.pipeline.gate_keys import Caps
+from dpcli.pipeline.model import Budget, Pipeline
+from dpcli.rounding import up
+
+
+def over(first: Caps, second: Caps) -> Caps:
+    """Each cap of the first, else of the second."""
+    return Caps(
+        second.epsilon if first.epsilon is None else first.epsilon,
+        second.delta if first.delta is None else first.delta,
+        second.max_increase if first.max_increase is None else first.max_increase,
+        second.allow_statement_change if first.allow_statement_change is None else first.allow_statement_change,
+    )
+
+
+def tightest(caps: Sequence[Caps]) -> Caps:
+    """Each cap at its smallest, so that the order in which caps are written means nothing."""
+    allowed = [c.allow_statement_change for c in caps if c.allow_statement_change is not None]
+    return Caps(
+        min((c.epsilon for c in caps if c.epsilon is not None), default=None),
+        min((c.delta for c in caps if c.delta is not None), default=None),
+        min((c.max_increase for c in caps if c.max_increase is not None), default=None),
+        all(allowed) if allowed else None,
+    )
+
+
+def capped(pipeline: Pipeline, outside: Caps) -> Pipeline:
+    """The pipeline with the caps from outside in place of its own. Raises InputError where neither states one."""
+    own = pipeline.budget
+    epsilon = outside.epsilon if outside.epsilon is not None else own.epsilon if own else None
+    if epsilon is None:
+        raise InputError(
+            f"{pipeline.path}: budget: expected a [budget] in the file, or a cap from --max-epsilon or --policy, found none"
+        )
+    delta = next((d for d in (outside.delta, own.delta if own else None, pipeline.privacy.delta) if d is not None), None)
+    return replace(pipeline, budget=Budget(epsilon, delta, own.warn_at if own else 0.8))
+
+
+def cap_condition(result: Account) -> Condition:
+    """Whether what the pipeline spends is within its cap; what no accountant bounds is unknown."""
+    assert result.budget is not None
+    cap = result.budget
+    if math.isinf(cap.spent):
+        return Condition("budget", "unknown", "no finite epsilon can be certified")
+    near = ", above the warning level" if cap.verdict == "warn" else ""
+    verdict: Verdict = "fail" if cap.spent > cap.epsilon else "warn" if near else "pass"
+    text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.epsilon!r}{near}"
+    return Condition("budget", verdict, text, measured=cap.spent, target=Target(cap.epsilon, cap.delta))

@@ -1,0 +1,44 @@
+"""The conditions that need the base: that the number still means the same, and how much it rose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from dpcli.accounting import Account, account
+from dpcli.gate.bases import Base
+from dpcli.gate.verdicts import Condition, Target, Verdict
+from dpcli.pipeline.gate_keys import Caps
+from dpcli.rounding import up
+
+NEW_FILE = Condition("increase", "pass", "new file: nothing to compare with")
+
+
+def epsilon_now(result: Account, base: Base) -> float:
+    """Epsilon at the base's delta."""
+    return result.upper if base.delta in (None, result.delta) else account(result.pipeline, delta=base.delta).upper
+
+
+def statement_conditions(result: Account, base: Base, outside: Caps, own_horizon: bool) -> Iterator[Condition]:
+    """Whether the file is still a statement about the same, and holds itself to no less than before."""
+    changed = base.changes(result.pipeline, outside.epsilon is None, own_horizon)
+    if changed and outside.allow_statement_change:
+        yield Condition("statement", "pass", f"{'; '.join(changed)} (allowed)", ("privacy",))
+    elif changed:
+        yield Condition("statement", "fail", f"{'; '.join(changed)} (--allow-statement-change lets it pass)", ("privacy",))
+
+
+def increase_condition(result: Account, base: Base, now: float, outside: Caps) -> Condition:
+    """The rise of epsilon at the base's delta, against the limit from outside, the base's own, or the file's."""
+    limits = (outside.max_increase, base.max_increase, result.pipeline.gate.max_increase)
+    limit = next((value for value in limits if value is not None), None)
+    change = now - base.epsilon
+    at = "" if base.delta is None else f" at delta = {base.delta!r}"
+    text = f"epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at}"
+    if limit is None:
+        return Condition("increase", "pass", text)
+    if not math.isfinite(change):
+        return Condition("increase", "unknown", text)
+    target = Target(base.epsilon + limit, base.delta)
+    verdict: Verdict = "fail" if change > limit else "pass"
+    return Condition("increase", verdict, f"{text}, allowed +{limit:g}", measured=now, target=target)

@@ -1,0 +1,149 @@
+"""Judging files: each condition from its own module, then the waivers, then what would pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dpcli.accounting import Account, account
+from dpcli.difference import Priced
+from dpcli.errors import InputError
+from dpcli.gate.bases import Base, bases_at, bases_from
+from dpcli.gate.blame import costs_of, place_of, remedy, told
+from dpcli.gate.caps import cap_condition, capped, over
+from dpcli.gate.findings import finding_conditions, required_conditions
+from dpcli.gate.flags import Terms
+from dpcli.gate.horizon import horizon_condition
+from dpcli.gate.increase import NEW_FILE, epsilon_now, increase_condition, statement_conditions
+from dpcli.gate.ledger import ledger_condition
+from dpcli.gate.verdicts import Condition, Gated, Judged
+from dpcli.gate.waivers import check_waivers, unused, waived
+from dpcli.lint.run import judge
+from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
+from dpcli.pipeline.findings import Findings
+from dpcli.pipeline.gate_keys import Caps
+from dpcli.pipeline.limits import read_bytes
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.positions import locate
+from dpcli.pipeline.read import parse, refuse, toml_document
+
+Bases = Mapping[str, Base | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A file that can be read: its bytes, its pipeline with the caps that hold, and what the rules say of it."""
+
+    path: str
+    data: bytes
+    pipeline: Pipeline
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def gate(paths: Sequence[str], terms: Terms) -> Gated:
+    """Judge each file.
+
+    Raises:
+        InputError: a policy, a revision or a baseline that cannot be read. What is wrong with a file itself is its verdict.
+    """
+    bases = _bases(paths, terms)
+    files = tuple(_judged(path, terms, bases) for path in paths)
+    asked: frozenset[int] = frozenset().union(*(file.asked for file in files))
+    return Gated(files, terms.policy.path or None, tuple(unused(terms.policy, paths, asked)))
+
+
+def _bases(paths: Sequence[str], terms: Terms) -> Bases | None:
+    if terms.base_ref is not None:
+        return bases_at(terms.base_ref, paths, lambda path, pipeline: capped(pipeline, _caps(path, pipeline, terms)))
+    return bases_from(terms.baseline, paths) if terms.baseline is not None else None
+
+
+def _caps(path: str, pipeline: Pipeline, terms: Terms) -> Caps:
+    """Flags before the policy; the file's own come after both."""
+    return over(terms.caps, terms.policy.caps(path, pipeline))
+
+
+def _judged(path: str, terms: Terms, bases: Bases | None) -> Judged:
+    diagnostics: tuple[Diagnostic, ...] = ()
+    try:
+        data = read_bytes(path)
+        pipeline = parse(data, path)
+        diagnostics = judge(pipeline, data)
+        _check(pipeline, data)
+        caps = _caps(path, pipeline, terms)
+        opened = Opened(path, data, capped(pipeline, caps), diagnostics)
+        assert opened.pipeline.budget is not None
+        result = account(opened.pipeline, delta=opened.pipeline.budget.delta)
+    except InvalidFile as error:
+        unread = Condition("file", "invalid", "the file cannot be read as a pipeline", ())
+        return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))
+    except InputError as error:
+        # A rule that says why comes before the accountant's own refusal; no waiver makes up for a number that is not there.
+        rules = tuple(c for c in finding_conditions(diagnostics, pipeline) if c.verdict == "fail") if diagnostics else ()
+        return Judged(path, None, rules or (Condition("file", "invalid", str(error), ()),), diagnostics)
+    return _accounted(opened, result, caps, terms, bases)
+
+
+def _check(pipeline: Pipeline, data: bytes) -> None:
+    """Raise InvalidFile for waivers of what cannot be waived."""
+    findings = Findings()
+    check_waivers(pipeline, findings)
+    if findings.items:
+        path = pipeline.path or "<file>"
+        text, tables = toml_document(data, path)
+        refuse(findings, tables, text, path)
+
+
+def _accounted(opened: Opened, result: Account, caps: Caps, terms: Terms, bases: Bases | None) -> Judged:
+    base = None if bases is None else bases.get(opened.path)
+    now = None if base is None else epsilon_now(result, base)
+    changes = () if base is None else costs_of(base, opened.data)
+    said = list(_conditions(opened, result, caps, terms))
+    if bases is not None:
+        said += list(_against(result, base, now, caps, terms))
+    said = [_blamed(condition, changes, opened.pipeline) for condition in said]
+    after = waived(said, opened.path, opened.pipeline, terms.policy, base, terms.as_of)
+    conditions = _placed(_remedied(after.conditions, result, changes), opened.data)
+    return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.asked)
+
+
+def _conditions(opened: Opened, result: Account, caps: Caps, terms: Terms) -> Iterator[Condition]:
+    """What a file must satisfy whatever it was before."""
+    yield cap_condition(result)
+    yield from finding_conditions(opened.diagnostics, opened.pipeline)
+    yield from required_conditions(terms.policy, opened.pipeline)
+    horizon = terms.horizon or terms.policy.horizon or opened.pipeline.gate.horizon
+    if horizon is not None:
+        yield horizon_condition(result, horizon)
+    if terms.ledger is not None:
+        yield ledger_condition(opened.pipeline, terms.ledger, terms.dataset)
+
+
+def _against(result: Account, base: Base | None, now: float | None, caps: Caps, terms: Terms) -> Iterator[Condition]:
+    """What a file must satisfy against the base."""
+    if base is None or now is None:
+        yield NEW_FILE
+        return
+    yield from statement_conditions(result, base, caps, (terms.horizon or terms.policy.horizon) is None)
+    yield increase_condition(result, base, now, caps)
+
+
+def _blamed(condition: Condition, changes: Sequence[Priced], pipeline: Pipeline) -> Condition:
+    """A no to a number, with the changes that made it and at the line of the dearest."""
+    if condition.verdict != "fail" or condition.target is None:
+        return condition
+    key = place_of(changes, pipeline, condition.key)
+    return replace(condition, key=key, message=condition.message + told(changes))
+
+
+def _remedied(conditions: Sequence[Condition], result: Account, changes: Sequence[Priced]) -> tuple[Condition, ...]:
+    """The first no to a number with what would turn them all into a yes."""
+    failing = [c for c in conditions if c.verdict == "fail" and c.target is not None]
+    words = remedy(result, changes, [c.target for c in failing if c.target is not None]) if failing else ""
+    return tuple(replace(c, message=c.message + words) if failing and c is failing[0] else c for c in conditions)
+
+
+def _placed(conditions: Sequence[Condition], data: bytes) -> tuple[Condition, ...]:
+    """Line and column of what each is about; a rule's finding has them already."""
+    places = locate(data.decode().replace("\r\n", "\n"), [c.key for c in conditions])
+    return tuple(c if c.name.startswith("DP") else replace(c, place=places[c.key]) for c in conditions)

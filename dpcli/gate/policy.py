@@ -1,0 +1,119 @@
+"""The policy file: what a privacy team holds every pipeline to, from outside the pipelines.
+
+    format = 1
+    epsilon = 3.0                          # in place of each file's own budget
+    max_increase = 0.25
+    require_unit = ["user"]
+    forbid_sampling = ["shuffle", "cyclic"]
+    waivers = "policy"                     # waivers that a pipeline file writes for itself do not count
+    horizon = { every = "week", years = 1, epsilon = 12.0 }
+
+    [[rule]]                               # in place of the caps above, where it matches; of several the smallest cap holds
+    files = "ads/*.toml"                   # from the root of the repository; ** spans folders
+    epsilon = 1.0
+
+    [[waiver]]
+    rule = "budget"
+    file = "ads/ranking.toml"
+    epsilon = 1.5                          # the waiver holds up to here
+    reason = "launch experiment"
+    approver = "privacy-board"
+    expires = 2030-12-31
+
+Flags beat the policy, the policy beats the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from dpcli.fields import Key
+from dpcli.gate.caps import over, tightest
+from dpcli.gate.places import matches
+from dpcli.gate.waivable import problem_of
+from dpcli.mechanisms.base import Adjacency
+from dpcli.pipeline.findings import Problem
+from dpcli.pipeline.gate_keys import Caps, Horizon, Waiver, under
+from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.shown import quoted
+from dpcli.registry import SAMPLING
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule(Caps):
+    """Caps for the files that it matches, in place of the policy's general ones; where several match, the smallest of each cap."""
+
+    files: Annotated[str | None, Key("pattern of paths from the root of the repository; ** spans folders")] = None
+    unit: Annotated[str | None, Key("only pipelines with this unit")] = None
+    adjacency: Annotated[Adjacency | None, Key("only pipelines with this adjacency")] = None
+
+    def problems(self) -> Iterator[Problem]:
+        """A rule must match something and cap something."""
+        if all(selector is None for selector in (self.files, self.unit, self.adjacency)):
+            yield (), "files, unit or adjacency", "a rule for everything; state its caps at the top of the file"
+        if all(cap is None for cap in (self.epsilon, self.delta, self.max_increase, self.allow_statement_change)):
+            yield (), "a cap in every rule", "none"
+
+    def applies(self, path: str, pipeline: Pipeline) -> bool:
+        """Whether all of its selectors match."""
+        privacy = pipeline.privacy
+        return (
+            (self.files is None or matches(self.files, path))
+            and self.unit in (None, privacy.unit)
+            and self.adjacency in (None, privacy.adjacency)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyWaiver(Waiver):
+    """A waiver that the policy grants; as in a pipeline file, and for the files of a pattern."""
+
+    file: Annotated[str | None, Key("pattern of the files that it holds for; all where absent")] = None
+
+    def covers(self, path: str) -> bool:
+        """Whether it holds for this file."""
+        return self.file is None or matches(self.file, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy(Caps):
+    """What every pipeline is held to."""
+
+    horizon: Annotated[Horizon | None, Key("planned repetition of the whole pipeline, instead of the file's")] = None
+    require_unit: Annotated[tuple[str, ...], Key("units that a pipeline may protect; any where empty")] = ()
+    require_adjacency: Annotated[tuple[Adjacency, ...], Key("adjacencies that a pipeline may use; any where empty")] = ()
+    forbid_sampling: Annotated[tuple[str, ...], Key("sampling schemes that no mechanism may use")] = ()
+    waivers: Annotated[Literal["files", "policy"], Key("policy: waivers written in pipeline files do not count")] = "files"
+    rule: Annotated[tuple[PolicyRule, ...], Key("caps for some pipelines, one [[rule]] table each")] = ()
+    waiver: Annotated[tuple[PolicyWaiver, ...], Key("exceptions, one [[waiver]] table each")] = ()
+    path: str = ""
+
+    def problems(self) -> Iterator[Problem]:
+        """What its keys do not agree on, and words that nothing goes by."""
+        yield from under(("horizon",), self.horizon.problems() if self.horizon is not None else ())
+        for index, rule in enumerate(self.rule):
+            yield from under(("rule", index), rule.problems())
+        for index, scheme in enumerate(self.forbid_sampling):
+            if scheme not in SAMPLING:
+                yield ("forbid_sampling", index), f"one of {', '.join(SAMPLING)}", quoted(scheme)
+        for index, waiver in enumerate(self.waiver):
+            yield from under(("waiver", index), tuple(waiver.problems()) or _unwaivable(waiver))
+
+    def caps(self, path: str, pipeline: Pipeline) -> Caps:
+        """The caps for one file: those of the rules that match, else the general ones."""
+        return over(tightest([rule for rule in self.rule if rule.applies(path, pipeline)]), self)
+
+
+NO_POLICY = Policy()
+
+
+def _unwaivable(waiver: Waiver) -> Iterable[Problem]:
+    problem = problem_of(waiver.rule)
+    return () if problem is None else ((("rule",), *problem),)
+
+
+def scheme_of(entry: Entry) -> str:
+    """The word in the file; "none" where every step sees all records."""
+    return "none" if entry.sampling is None else entry.sampling.scheme

@@ -1,0 +1,47 @@
+"""Reading a policy file: as strict, and as kind, as a pipeline file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from dpcli.gate.policy import Policy
+from dpcli.pipeline.annotations import members_of
+from dpcli.pipeline.document import TOP
+from dpcli.pipeline.findings import Findings, TooMany
+from dpcli.pipeline.kinds import Place
+from dpcli.pipeline.member import Members, read_members
+from dpcli.pipeline.read import refuse, toml_document
+from dpcli.pipeline.suggest import closest
+from dpcli.revision import read_source
+
+KEYS: Members = {"format": TOP["format"], **members_of(Policy)}
+
+
+def read_policy(source: str) -> Policy:
+    """The policy in a file, on standard input ("-"), or at REVISION:PATH, where no change under review can touch it.
+
+    Raises:
+        InputError: there is no such file. InvalidFile: with every problem found, at its place.
+    """
+    text, tables = toml_document(read_source(source, "a policy file"), source)
+    findings = Findings(advice=_advice)
+    values: dict[str, Any] = {}
+    try:
+        values = read_members(KEYS, tables, Place((), findings))
+        for key, expected, found in _policy(values).problems() if not findings.items else ():
+            findings.add("DP005", key, expected, found)
+    except TooMany:
+        pass
+    refuse(findings, tables, text, source)
+    return replace(_policy(values), path=source)
+
+
+def _policy(values: dict[str, Any]) -> Policy:
+    return Policy(**{key: value for key, value in values.items() if key != "format"})
+
+
+def _advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
+    meant = closest(key, known)
+    return (meant, f"did you mean '{meant}'") if meant else (None, "")

@@ -1,0 +1,54 @@
+"""A pipeline as plain tables in one spelling, and back: what a ledger remembers of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from dpcli.errors import InputError
+from dpcli.pipeline.document import pipeline_of, read_document
+from dpcli.pipeline.findings import Findings
+from dpcli.pipeline.model import Entry, Pipeline
+
+
+def tables_of(pipeline: Pipeline) -> dict[str, Any]:
+    """What decides the cost of a run: [privacy] and the mechanisms, without what equals its default; JSON values only.
+
+    Two files that mean the same (key order, spelling of numbers, comments, their [budget]) have equal tables.
+    """
+    return {"privacy": _table(pipeline.privacy), "mechanism": [_entry(entry) for entry in pipeline.mechanisms]}
+
+
+def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
+    """The pipeline that `tables_of` wrote down. Raises InputError where this version cannot read it."""
+    findings = Findings()
+    values = read_document({"format": 1, **tables}, findings)
+    if findings.items:
+        first = findings.items[0]
+        raise InputError(f"expected a pipeline that this version reads, found {'.'.join(map(str, first.key))}: {first.message}")
+    return pipeline_of(values)
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    table = _table(entry)
+    own = table.pop("spec", {})
+    return {**table, **own}
+
+
+def _table(value: Any) -> dict[str, Any]:
+    stated = ((field, getattr(value, field.name)) for field in fields(value))
+    return {
+        field.name: _plain(content)
+        for field, content in stated
+        if content is not None and (field.default is MISSING or content != field.default)
+    }
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return _table(value)
+    if isinstance(value, Enum):
+        return value.value
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

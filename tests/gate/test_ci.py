@@ -1,0 +1,152 @@
+"""examples/ci: valid by the schemas of the systems that read them, without known weaknesses, and stopping what they should stop."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.command import ROOT
+from tests.gate.conftest import git
+from tests.gate.samples import GATE, OVER
+
+CI = ROOT / "examples" / "ci"
+HARMLESS = GATE.replace('name = "ads-ranking"', 'name = "ads"')
+
+
+def yaml(name: str) -> Any:
+    return YAML(typ="safe").load((CI / name).read_text())
+
+
+def tool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "more"),
+    [("github.yml", "vendor.github-workflows", ()), ("gitlab-ci.yml", "vendor.gitlab-ci", ("--data-transform", "gitlab-ci"))],
+)
+def test_by_the_schema_of_the_system(name: str, schema: str, more: tuple[str, ...], tmp_path: Path) -> None:
+    found = tool("check_jsonschema", "--builtin-schema", schema, *more, str(CI / name))
+    assert found.returncode == 0, found.stdout
+    spoilt = tmp_path / name
+    spoilt.write_text(
+        (CI / name).read_text().replace("permissions: {}", "permissions: all").replace("when: always", "when: sometimes")
+    )
+    assert tool("check_jsonschema", "--builtin-schema", schema, *more, str(spoilt)).returncode == 1
+
+
+def test_no_weakness_that_zizmor_knows(tmp_path: Path) -> None:
+    zizmor = Path(sys.executable).parent / "zizmor"
+    strict = [str(zizmor), "--offline", "--no-progress", "--persona", "auditor"]
+    found = subprocess.run([*strict, str(CI / "github.yml")], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout
+    spoilt = tmp_path / "github.yml"
+    spoilt.write_text((CI / "github.yml").read_text().replace('"origin/$BASE"', '"origin/${{ github.head_ref }}"'))
+    assert "template-injection" in subprocess.run([*strict, str(spoilt)], capture_output=True, text=True, check=False).stdout
+
+
+def test_pre_commit_hooks_are_what_pre_commit_reads() -> None:
+    """The keys that pre-commit requires of a hook, and the same hooks in the manifest at the root of the project."""
+    (repo,) = yaml("pre-commit-config.yaml")["repos"]
+    manifest = YAML(typ="safe").load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert [hook["id"] for hook in repo["hooks"]] == [hook["id"] for hook in manifest] == ["dpcli-lint", "dpcli-gate"]
+    for hook, other in zip(repo["hooks"], manifest, strict=True):
+        assert hook["entry"] == other["entry"]
+        assert {"id", "name", "entry", "language", "files"} <= set(hook) & set(other)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone, on a branch, of a bare remote whose main holds a passing pipeline."""
+    remote, work = tmp_path / "remote.git", tmp_path / "work"
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(remote)], check=True)
+    subprocess.run(["git", "clone", "-q", str(remote), str(work)], check=True, capture_output=True)
+    git(work, "checkout", "-qb", "main")
+    (work / "pipelines" / "ads").mkdir(parents=True)
+    (work / "pipelines" / "ads" / "rank ing.toml").write_text(GATE)
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "base")
+    git(work, "push", "-q", "origin", "main")
+    git(work, "checkout", "-qb", "change")
+    return work
+
+
+def changed(clone: Path, text: str) -> None:
+    (clone / "pipelines" / "ads" / "rank ing.toml").write_text(text)
+    git(clone, "commit", "-qam", "change")
+
+
+def shell(clone: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The script as a runner would run it, with this package as the installed one."""
+    programs = clone.parent / "bin"
+    programs.mkdir(exist_ok=True)
+    program = programs / "dpcli"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m dpcli "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **variables}
+    return subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", script], cwd=clone, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def github(clone: Path, base: str = "main") -> subprocess.CompletedProcess[str]:
+    """The workflow's own script, with what its `env` says."""
+    steps = yaml("github.yml")["jobs"]["gate"]["steps"]
+    (step,) = [step for step in steps if "dpcli gate" in step.get("run", "")]
+    assert step["env"] == {"BASE": "${{ github.base_ref }}"}
+    return shell(clone, step["run"], BASE=base, GITHUB_STEP_SUMMARY=str(clone.parent / "summary.md"))
+
+
+def test_github_lets_a_harmless_change_pass(clone: Path) -> None:
+    changed(clone, HARMLESS)
+    result = github(clone)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "::notice title=dpcli::gate: pass (1 pass)\n"
+    assert "## gate: pass" in (clone.parent / "summary.md").read_text()
+
+
+def test_github_stops_one_that_overspends(clone: Path) -> None:
+    changed(clone, OVER)
+    result = github(clone)
+    assert result.returncode == 1
+    line = OVER.splitlines().index("steps = 200_000") + 1
+    assert result.stdout.startswith(f"::error file=pipelines/ads/rank ing.toml,line={line},col=1,")
+    assert (clone / "dpcli.sarif").exists()
+    assert "## gate: FAIL" in (clone.parent / "summary.md").read_text()
+
+
+def test_github_has_nothing_to_do_without_pipelines(clone: Path) -> None:
+    git(clone, "rm", "-rq", "pipelines")
+    assert github(clone).returncode == 0
+
+
+@pytest.mark.parametrize("base", ["$(touch ../owned)", "`touch ../owned`", '"; touch ../owned; "', "no-such-branch"])
+def test_a_branch_name_is_never_a_command(clone: Path, base: str) -> None:
+    changed(clone, HARMLESS)
+    assert github(clone, base).returncode == 2
+    assert not (clone.parent / "owned").exists()
+
+
+@pytest.mark.parametrize(("text", "code"), [(HARMLESS, 0), (OVER, 123)])  # 123: xargs has seen the gate fail
+def test_gitlab(clone: Path, text: str, code: int) -> None:
+    changed(clone, text)
+    script = "\n".join(yaml("gitlab-ci.yml")["privacy-budget"]["script"])
+    result = shell(clone, script, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main")
+    assert result.returncode == code, result.stderr
+    reports = yaml("gitlab-ci.yml")["privacy-budget"]["artifacts"]["reports"]
+    assert all((clone / path).exists() for path in reports.values())
+
+
+def test_the_hooks_stop_a_commit_that_overspends(clone: Path) -> None:
+    (repo,) = yaml("pre-commit-config.yaml")["repos"]
+    path = "pipelines/ads/rank ing.toml"
+    for text, expected in ((HARMLESS, [0, 0]), (OVER, [0, 1])):
+        (clone / path).write_text(text)
+        codes = [shell(clone, f"{hook['entry']} '{path}'").returncode for hook in repo["hooks"]]
+        assert codes == expected

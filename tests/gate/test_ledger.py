@@ -1,0 +1,131 @@
+"""The ledger's answer as a condition, by a ledger that says what the test wants."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from dpcli.errors import CannotCertify, InputError, LedgerError, NotRepresentable
+from dpcli.pipeline.model import Pipeline
+from tests.command import ROOT, dpcli
+from tests.gate.samples import GATE, OVER, judged, named
+
+
+@dataclass(frozen=True)
+class Answer:
+    fits: bool
+    message: str
+    share: float
+    left: float
+
+
+Asked = list[tuple[str, str | None, str | None, int]]
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer | Exception], Asked]:
+    """Puts a ledger in place that gives one answer, or raises; returns what it was asked."""
+
+    def put(answer: Answer | Exception) -> Asked:
+        asked: Asked = []
+
+        def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Answer:
+            asked.append((url, dataset, pipeline.path, runs))
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        module = ModuleType("dpcli.ledger.quote")
+        module.quote = quote  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "dpcli.ledger.quote", module)
+        return asked
+
+    return put
+
+
+URL = ("--ledger", "sqlite:x.db", "--dataset", "clicks")
+
+
+def test_what_fits_passes(ledger: Callable[[Answer | Exception], Asked]) -> None:
+    asked = ledger(Answer(True, "rho 0.1 of 0.5 left", 0.1, 0.5))
+    found = named("ledger", "examples/gate.toml", *URL)
+    assert (found["verdict"], found["message"]) == ("pass", "rho 0.1 of 0.5 left")
+    assert found["ledger"] == {"share": 0.1, "left": 0.5}
+    assert asked == [("sqlite:x.db", "clicks", "examples/gate.toml", 1)]
+
+
+def test_what_does_not_fit_fails(ledger: Callable[[Answer | Exception], Asked]) -> None:
+    ledger(Answer(False, "rho 0.6, 0.5 left: noise_multiplier = 2 would fit", 0.6, 0.5))
+    assert judged("examples/gate.toml", *URL)["exit_code"] == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "code"),
+    [
+        (LedgerError("locked"), "error", 4),
+        (InputError("unit differs"), "invalid", 2),
+        (CannotCertify("no rho"), "unknown", 3),
+        (NotRepresentable("no rho"), "unknown", 3),
+    ],
+)
+def test_what_cannot_be_asked_does_not_pass(
+    ledger: Callable[[Answer | Exception], Asked], error: Exception, verdict: str, code: int
+) -> None:
+    ledger(error)
+    found = judged("examples/gate.toml", *URL)
+    assert found["exit_code"] == code
+    assert found["files"][0]["conditions"][-1]["verdict"] == verdict
+    assert found["files"][0]["conditions"][-1]["message"] == str(error)
+
+
+def test_a_ledger_comes_before_everything_else(ledger: Callable[[Answer | Exception], Asked], tmp_path: Path) -> None:
+    """4 before 2 before 3 before 1."""
+    over, unknown = tmp_path / "over.toml", tmp_path / "unknown.toml"
+    over.write_text(OVER)
+    unknown.write_text(GATE.replace("noise_multiplier = 400.0", "noise_multiplier = 1e-300"))
+    assert judged(over)["exit_code"] == 1
+    assert judged(over, unknown)["exit_code"] == 3
+    assert judged(over, unknown, tmp_path / "missing.toml")["exit_code"] == 2
+    ledger(LedgerError("locked"))
+    assert judged(over, unknown, tmp_path / "missing.toml", *URL)["exit_code"] == 4
+    assert "LEDGER ERROR" in dpcli("gate", str(over), *URL).out
+
+
+def test_a_bug_is_not_a_verdict(ledger: Callable[[Answer | Exception], Asked]) -> None:
+    ledger(RuntimeError("bug"))
+    assert dpcli("gate", "examples/gate.toml", *URL).code == 70
+
+
+def test_a_dataset_needs_a_ledger() -> None:
+    assert (
+        dpcli("gate", "examples/gate.toml", "--dataset", "x").err == "dpcli: --dataset: expected --ledger beside it, found none\n"
+    )
+
+
+def test_no_ledger_is_loaded_unless_asked() -> None:
+    import subprocess
+
+    code = (
+        "import sys\nfrom dpcli.cli.main import main\nmain(['gate', 'examples/gate.toml'])\n"
+        "print([m for m in sys.modules if m.startswith(('dpcli.ledger.', 'sqlite3'))])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert out.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(("cap", "code"), [("10", 0), ("1", 1)])
+def test_a_real_ledger_is_asked_and_not_touched(tmp_path: Path, cap: str, code: int) -> None:
+    url = str(tmp_path / "clicks.db")
+    opened = ("--dataset", "clicks", "--unit", "user", "--adjacency", "add-remove", "--epsilon", cap, "--delta", "1e-6")
+    assert dpcli("budget", "init", url, *opened, "--filter", "rdp").code == 0
+    before = Path(url).read_bytes()
+    found = named("ledger", "examples/gate.toml", "--ledger", url)
+    assert found["verdict"] == ("fail" if code else "pass")
+    assert (found["ledger"]["share"] > found["ledger"]["left"]) is bool(code)
+    assert judged("examples/gate.toml", "--ledger", url)["exit_code"] == code
+    assert Path(url).read_bytes() == before

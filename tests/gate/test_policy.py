@@ -1,0 +1,199 @@
+"""The policy file: whose caps hold, which files a rule means, what is required, and how it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpcli.gate.places import matches
+from tests.command import dpcli
+from tests.gate.conftest import git
+from tests.gate.samples import GATE, OVER, SAMPLED, conditions, judged, named, waiver
+
+DAY = ("--as-of", "2030-06-01")
+
+
+def policy(folder: Path, text: str) -> Path:
+    path = folder / "policy.toml"
+    path.write_text("format = 1\n" + text)
+    return path
+
+
+def test_the_policy_beats_the_file_and_a_flag_beats_the_policy(repository: Path) -> None:
+    file, held = repository / "train.toml", policy(repository, "epsilon = 1.3\n")
+    assert judged(file)["exit_code"] == 0
+    assert judged(file, "--policy", held)["exit_code"] == 1
+    assert judged(file, "--policy", held, "--max-epsilon", "1.4")["exit_code"] == 0
+    assert judged(file, "--policy", policy(repository, "epsilon = 9.0\n"), "--max-epsilon", "1.3")["exit_code"] == 1
+
+
+def test_the_policy_gives_a_cap_to_a_file_without_budget(repository: Path) -> None:
+    file = repository / "train.toml"
+    file.write_text(GATE.replace("[budget]\nepsilon = 3.0\nwarn_at = 0.9\n", ""))
+    assert judged(file)["exit_code"] == 2
+    assert judged(file, "--policy", policy(repository, "epsilon = 1.4\n"))["exit_code"] == 0
+
+
+def test_of_several_rules_the_smallest_cap_holds(repository: Path) -> None:
+    rules = ('files = "train.toml"\nepsilon = 2.0', 'unit = "user"\nepsilon = 1.5', 'adjacency = "replace-one"\nepsilon = 0.1')
+    for order in (rules, rules[::-1]):
+        text = "epsilon = 9.0\n" + "".join(f"[[rule]]\n{rule}\n" for rule in order)
+        assert "cap 1.5" in named("budget", repository / "train.toml", "--policy", policy(repository, text))["message"]
+
+
+def test_a_rule_may_be_looser_than_the_general_cap(repository: Path) -> None:
+    text = 'epsilon = 1.0\n[[rule]]\nfiles = "*.toml"\nepsilon = 2.0\n'
+    assert judged(repository / "train.toml", "--policy", policy(repository, text))["exit_code"] == 0
+
+
+def test_increase_and_delta_come_from_the_policy(repository: Path) -> None:
+    file = repository / "train.toml"
+    file.write_text(GATE.replace("steps = 5_000", "steps = 5_100"))
+    assert judged(file, "--base-ref", "main")["exit_code"] == 0
+    tight = policy(repository, "max_increase = 0.001\ndelta = 1e-7\n")
+    found = judged(file, "--base-ref", "main", "--policy", tight)
+    assert found["exit_code"] == 1
+    assert found["files"][0]["delta"] == 1e-7
+
+
+def test_the_policy_may_allow_statement_changes(repository: Path) -> None:
+    file = repository / "train.toml"
+    file.write_text(GATE.replace("epsilon = 3.0", "epsilon = 4.0"))
+    assert named("statement", file, "--base-ref", "main")["verdict"] == "fail"
+    assert (
+        named("statement", file, "--base-ref", "main", "--policy", policy(repository, "allow_statement_change = true\n"))["verdict"]
+        == "pass"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        ('require_unit = ["household"]', "privacy.unit: the policy expects household, found user", 6),
+        ('require_unit = ["household", "user"]', "", 0),
+        ('require_adjacency = ["replace-one"]', "privacy.adjacency: the policy expects replace-one, found add-remove", 7),
+        ('forbid_sampling = ["poisson"]', "train: the policy forbids sampling scheme poisson", 31),
+        ('forbid_sampling = ["none"]', "vocabulary: the policy forbids sampling scheme none", 20),
+        ('forbid_sampling = ["shuffle", "cyclic"]', "", 0),
+    ],
+)
+def test_what_a_policy_requires(repository: Path, text: str, message: str, line: int) -> None:
+    (repository / "train.toml").write_text(SAMPLED)
+    found = [c for c in conditions(repository / "train.toml", "--policy", policy(repository, text)) if c["name"] == "policy"]
+    assert [(c["message"], c["line"], c["verdict"]) for c in found] == ([(message, line, "fail")] if message else [])
+
+
+def test_waivers_of_the_policy(repository: Path) -> None:
+    file = repository / "train.toml"
+    file.write_text(OVER)
+    own = waiver("budget", epsilon="7.0").replace("[[gate.waiver]]", "[[waiver]]")
+    found = named("budget", file, "--policy", policy(repository, own + 'file = "train.toml"\n'), *DAY)
+    assert (found["verdict"], found["waiver"]["in_policy"]) == ("waived", True)
+    for elsewhere in ("other.toml", "sub/train.toml", "ads/**"):
+        missed = named("budget", file, "--policy", policy(repository, own + f'file = "{elsewhere}"\n'), *DAY)
+        assert missed["verdict"] == "fail"
+
+
+def test_waivers_of_files_may_be_refused(repository: Path) -> None:
+    file = repository / "train.toml"
+    file.write_text(OVER + waiver("budget", epsilon="7.0"))
+    assert judged(file, *DAY)["exit_code"] == 0
+    held = policy(repository, 'waivers = "policy"\n')
+    assert judged(file, "--policy", held, *DAY)["exit_code"] == 1
+    assert "does not count" in named("waiver", file, "--policy", held, *DAY)["message"]
+
+
+def test_an_unused_waiver_of_the_policy_warns(repository: Path) -> None:
+    own = waiver("budget", epsilon="7.0").replace("[[gate.waiver]]", "[[waiver]]")
+    held = policy(repository, own)
+    found = judged(repository / "train.toml", "--policy", held, *DAY)
+    assert found["policy"]["warnings"] == ["waiver[1]: the waiver of budget is not needed: remove it"]
+    assert found["exit_code"] == 0
+    assert not judged(repository / "train.toml", "--policy", policy(repository, own + 'file = "no.toml"'), *DAY)["policy"][
+        "warnings"
+    ]
+
+
+def test_a_policy_at_a_revision_is_out_of_reach_of_the_change(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = policy(repository, "epsilon = 1.3\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "policy")
+    policy(repository, "epsilon = 100.0\n")
+    from dpcli.gate.policy_read import read_policy
+
+    monkeypatch.chdir(repository)
+    assert read_policy("main:policy.toml").epsilon == 1.3
+    assert read_policy(str(held)).epsilon == 100.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epsilom = 1", "2:1: error DP002: epsilom: expected a known key, found 'epsilom'; did you mean 'epsilon'"),
+        ("epsilon = 0", "2:1: error DP004: epsilon: expected a number > 0, found 0"),
+        ("epsilon = true", "2:1: error DP003: epsilon: expected a number > 0, found true"),
+        ("epsilon = nan", "2:1: error DP004"),
+        ("steps = 3", "2:1: error DP002: steps: expected one of format, epsilon, delta"),
+        ("[[rule]]\nepsilon = 1.0", "2:3: error DP005: rule[1]: expected files, unit or adjacency"),
+        ('[[rule]]\nfiles = "x"', "2:3: error DP005: rule[1]: expected a cap in every rule, found none"),
+        ('forbid_sampling = ["posson"]', "2:20: error DP005: forbid_sampling[1]: expected one of poisson"),
+        ('waivers = "none"', "2:1: error DP004: waivers: expected one of 'files', 'policy'"),
+        ("horizon = { epsilon = 1.0 }", "horizon.every: expected every and years, or runs, found nothing"),
+        ("horizon = { epsilon = 1.0, runs = 3, years = 1 }", "horizon.runs: expected either runs, or every and years, found both"),
+        ('horizon = { epsilon = 1.0, every = "day", years = 1e18 }', "horizon.years: expected at most 10^18 runs, found more"),
+        (
+            waiver("DP103").replace("[[gate.waiver]]", "[[waiver]]"),
+            "waiver[1].rule: expected a rule that can be waived, found DP103",
+        ),
+        (waiver("bugdet").replace("[[gate.waiver]]", "[[waiver]]"), "found 'bugdet'; did you mean 'budget'"),
+        ("x = ", "2:5: error DP001"),
+    ],
+)
+def test_a_policy_is_read_strictly(tmp_path: Path, text: str, message: str) -> None:
+    result = dpcli("gate", "examples/gate.toml", "--policy", str(policy(tmp_path, text)))
+    assert result.code == 2
+    assert f"{tmp_path}/policy.toml" in result.err
+    assert message in result.err
+    assert result.out == ""
+
+
+def test_a_policy_without_format_or_file() -> None:
+    assert "expected a policy file or REVISION:PATH, found" in dpcli("gate", "examples/gate.toml", "--policy", "no:such").err
+    result = dpcli("gate", "examples/gate.toml", "--policy", "-", stdin=b"epsilon = 3.0\n")
+    assert result.code == 2
+    assert "<stdin>:1:1: error DP005: format: expected 1 (the format that this dpcli reads), found nothing" in result.err
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("ads/*.toml", "ads/x.toml", True),
+        ("./ads/*.toml", "ads/x.toml", True),
+        ("ads/*.toml", "ads/sub/x.toml", False),
+        ("ads/*.toml", "old/ads/x.toml", False),
+        ("ads/**/*.toml", "ads/x.toml", True),
+        ("ads/**/*.toml", "ads/a/b/x.toml", True),
+        ("ads/**", "ads/a/b/x.toml", True),
+        ("**/x.toml", "x.toml", True),
+        ("**/x.toml", "ax.toml", False),
+        ("?.toml", "x.toml", True),
+        ("?.toml", "xy.toml", False),
+        ("a.toml", "aStoml", False),
+        ("[x].toml", "x.toml", False),
+    ],
+)
+def test_patterns(repository: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, path: str, expected: bool) -> None:
+    """From wherever the gate is run, and however the path is spelled."""
+    (repository / "ads" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(repository)
+    assert matches(pattern, path) is expected
+    assert matches(pattern, str(repository / path)) is expected
+    monkeypatch.chdir(repository / "ads")
+    assert matches(pattern, f"../{path}") is expected
+    assert matches(pattern, f"deep/../../{path}") is expected
+
+
+def test_standard_input_has_no_place() -> None:
+    assert not matches("*", "-")
+    assert matches("**", "-")
