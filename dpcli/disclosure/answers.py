@@ -1,0 +1,299 @@
+"""How items are answered: from the file's own words, or from what its mechanisms and the accounting imply."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from dpcli import __version__
+from dpcli.accounting import Account
+from dpcli.disclosure.facts import Facts
+from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.sampling import Batched
+from dpcli.pipeline.annotations import members_of
+from dpcli.pipeline.model import Entry
+from dpcli.pipeline.parts import named
+from dpcli.pipeline.resolve import Charge
+from dpcli.plots.words import bound, few, sampling
+
+MOST = 8  # mechanisms that one line names
+LONG = 60  # characters of a key's value that one line holds
+
+ADJACENCIES = {
+    Adjacency.ADD_REMOVE: "add-remove: the data with and without one {unit}",
+    Adjacency.REPLACE_ONE: "replace-one: the data with one {unit} and with another in its place; their number is public",
+    Adjacency.ZERO_OUT: "zero-out: the data with one {unit} and with that one blanked; their number is public",
+}
+RELEASES = {
+    "final-model": "final-model: the model at the end of training, no checkpoint before it",
+    "all-checkpoints": "all-checkpoints: every intermediate model as well as the last",
+    "outputs": "outputs: the noisy answers themselves",
+}
+MODELS = {
+    "central": "central: a curator holds the raw data and is trusted to add the noise",
+    "local": "local: noise is added before data leave the individual; no curator is trusted",
+    "shuffle": "shuffle: individuals add some noise, and a trusted shuffler hides who sent what",
+    "distributed": "distributed: several parties add the noise, some of which are trusted",
+    "secure-computation": "secure-computation: the noise is added under encryption or in protected hardware, which is trusted",
+}
+QUERIES = {
+    "one-release": "one-release: all questions are fixed before the data are looked at",
+    "interactive": "interactive: analysts put their own questions and see answers in between",
+}
+
+
+def said(key: str) -> Callable[[Facts], str | None]:
+    """The text of one key of [disclosure], on one line."""
+
+    def answer(facts: Facts) -> str | None:
+        value = getattr(facts.said, key)
+        return None if value is None else " ".join(str(value).split())
+
+    return answer
+
+
+def worded(key: str, words: Mapping[str, str]) -> Callable[[Facts], str | None]:
+    """A word of [disclosure] with what it means."""
+
+    def answer(facts: Facts) -> str | None:
+        value = getattr(facts.said, key)
+        return None if value is None else words[value]
+
+    return answer
+
+
+def definition(facts: Facts) -> str:
+    """Pure or approximate."""
+    return (
+        "pure differential privacy (delta = 0)"
+        if facts.account.delta == 0.0
+        else "approximate differential privacy (epsilon, delta)"
+    )
+
+
+def guarantee(facts: Facts) -> str:
+    """The headline with everything that it depends on; a refusal where nothing is certified."""
+    return stated_epsilon(facts.account)
+
+
+def stated_epsilon(account: Account) -> str:
+    """epsilon with delta, unit, adjacency, sampling and accountant."""
+    if account.winner is None:
+        return f"no finite guarantee can be certified at delta = {account.delta!r} ({setting(account)})"
+    return f"epsilon <= {bound(account.upper)} at delta = {account.delta!r} ({setting(account)})"
+
+
+def setting(account: Account) -> str:
+    """Unit, adjacency, sampling, and accountant where one applies."""
+    privacy = account.pipeline.privacy
+    name = f"; accountant: {account.winner.accountant.name}" if account.winner else ""
+    return f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {sampling(account)}{name}"
+
+
+def delta(facts: Facts) -> str:
+    """delta, and what it comes to over all records."""
+    value, size = facts.account.delta, facts.privacy.dataset_size
+    if not value:
+        return f"{value!r}"
+    if size is None:
+        return f"{value!r}; the number of records is NOT STATED (privacy.dataset_size), so it cannot be compared with 1/n"
+    return f"{value!r}; times the {size:,} records: {few(float(Fraction(repr(value)) * size))}, which should be well below 1"
+
+
+def unit(facts: Facts) -> str | None:
+    """What one individual is."""
+    return facts.privacy.unit
+
+
+def contributions(facts: Facts) -> str | None:
+    """How many records one unit may own."""
+    privacy = facts.privacy
+    if privacy.unit is None:
+        return None
+    if privacy.max_contributions is None:
+        return f"one record is one {privacy.unit}"
+    return f"at most {privacy.max_contributions:,} record{'s' if privacy.max_contributions > 1 else ''} per {privacy.unit}"
+
+
+def adjacency(facts: Facts) -> str:
+    """Which two datasets are compared."""
+    return ADJACENCIES[facts.privacy.adjacency].format(unit=facts.unit)
+
+
+def dataset_size(facts: Facts) -> str | None:
+    """How many records, where that is public."""
+    size = facts.privacy.dataset_size
+    return None if size is None else f"{size:,} records, declared public"
+
+
+def releases(facts: Facts) -> str | None:
+    """What leaves the private side."""
+    return None if facts.privacy.releases is None else RELEASES[facts.privacy.releases]
+
+
+def counted(facts: Facts) -> str:
+    """Which uses of the data the number counts."""
+    return f"the mechanisms of the file and nothing else: {listing(charged(facts))}"
+
+
+def charged(facts: Facts) -> list[str]:
+    """What costs something, and how often it runs."""
+    return [f"{one.name} ({runs(one)})" for one in facts.account.charges if any(map(touches, one.entries))]
+
+
+def mechanisms(facts: Facts) -> str:
+    """Every mechanism with its parameters."""
+    return listing([f"{entry.name}: {entry.type}{parameters(entry)}" for entry in facts.pipeline.mechanisms], "; ")
+
+
+def sensitivity(facts: Facts) -> str:
+    """What the noise of each mechanism is stated relative to."""
+    return _grouped((_relative_to(entry), entry.name) for entry in facts.pipeline.mechanisms)
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
+    """Each description once, with the names that it is about."""
+    found: dict[str, list[str]] = {}
+    for words, name in pairs:
+        found.setdefault(words, []).append(name)
+    return listing([f"{words} ({listing(names)})" for words, names in found.items()], "; ")
+
+
+def _relative_to(entry: Entry) -> str:
+    stated = getattr(entry.spec, "sensitivity", None)
+    if stated is not None:
+        return f"sensitivity {stated!r} under the file's adjacency, as stated"
+    if getattr(entry.spec, "noise_multiplier", None) is not None:
+        return "noise_multiplier over the bound C on one record's contribution"
+    if named(entry.spec):
+        return f"what its parts state: {listing(named(entry.spec))}"
+    return "its privacy parameters are stated themselves" if touches(entry) else "touches no private data"
+
+
+def touches(entry: Entry) -> bool:
+    """Whether it sees private data; what has no parameters is post-processing."""
+    return bool(_keys(entry))
+
+
+def _keys(entry: Entry) -> tuple[str, ...]:
+    kind: type = type(entry.spec)
+    return tuple(members_of(kind))
+
+
+def composition(facts: Facts) -> str:
+    """How costs are added up over the mechanisms."""
+    how = "chosen from earlier outputs, so only valid filters add them up" if facts.privacy.adaptive else "fixed in advance"
+    count = sum(charge.count for charge in facts.account.charges if any(map(touches, charge.entries)))
+    flag = str(facts.privacy.adaptive).lower()
+    added = "1 release" if count == 1 else f"{count:,} releases, added up as one"
+    return f"{added}; parameters {how} (privacy.adaptive = {flag})"
+
+
+def budget(facts: Facts) -> str | None:
+    """The cap and the verdict."""
+    found = facts.account.budget
+    if found is None:
+        return None
+    words = {"pass": "within it", "warn": "within it, above its warning level", "fail": "OVER BUDGET", "unknown": "not certified"}
+    return f"epsilon {found.epsilon!r} at delta = {found.delta!r}; spent: {bound(found.spent)}, {words[found.verdict]}"
+
+
+def accountant(facts: Facts) -> str:
+    """Who gave the number, by which theorem, in which program."""
+    winner = facts.account.winner
+    if winner is None:
+        return f"none applies (dpcli {__version__})"
+    return f"{winner.accountant.name}: {winner.accountant.title}; {winner.accountant.source} (dpcli {__version__})"
+
+
+def assumptions(facts: Facts) -> str:
+    """What the accounting takes for granted about sampling."""
+    entries = [one for one in facts.pipeline.mechanisms if touches(one) and (one.sampling is not None or not named(one.spec))]
+    return _grouped((describe_sampling(one, facts), one.name) for one in entries)
+
+
+def without_amplification(facts: Facts) -> str:
+    """What would hold if nothing were drawn at random."""
+    if facts.unamplified is None:
+        return (
+            "the number does not rely on random sampling" if not _relies(facts) else "without random sampling nothing is certified"
+        )
+    order = "if the batches came in a shuffled or fixed order, in which an absent record leaves its place empty"
+    return f"{order}: {stated_epsilon(facts.unamplified)}"
+
+
+def _relies(facts: Facts) -> bool:
+    from dpcli.disclosure.facts import amplified
+
+    return any(amplified(entry) for entry in facts.pipeline.mechanisms)
+
+
+def checks(facts: Facts) -> str:
+    """What the catalogue of known failures says about the file."""
+    if not facts.diagnostics:
+        return "dpcli lint has nothing to say about the file"
+    return listing([f"{found.severity} {found.rule}: {found.message}" for found in facts.diagnostics], "; ")
+
+
+def source_file(facts: Facts) -> str:
+    """Which file was accounted."""
+    path, sha256 = facts.pipeline.path, facts.pipeline.sha256
+    name = "standard input" if path in (None, "-") else path
+    return f"{name}, SHA-256 {sha256}" if sha256 else f"{name}"
+
+
+def tuning(facts: Facts) -> str | None:
+    """How hyperparameters were chosen: in words, or by a mechanism of the file that counts it."""
+    train = dict(facts.pipeline.sections).get("train", {})
+    covers = train.get("covers")
+    note = covers.get("tuning") if isinstance(covers, Mapping) else None
+    selections = [entry.name for entry in facts.pipeline.mechanisms if entry.spec.whole_runs]
+    found = [
+        said("tuning")(facts),
+        " ".join(note.split()) if isinstance(note, str) and note.strip() else None,
+        f"counted by {listing(selections)}" if selections else None,
+    ]
+    return "; ".join(text for text in found if text) or None
+
+
+def runs(charge: Charge) -> str:
+    """How often it counts."""
+    return "1 run" if charge.count == 1 else f"{charge.count:,} runs"
+
+
+def describe_sampling(entry: Entry, facts: Facts) -> str:
+    """The scheme with its rate."""
+    if entry.sampling is None:
+        return "none, every run sees all records"
+    rate: Fraction | None = entry.sampling.exact_rate(facts.privacy.dataset_size)
+    size = (
+        f", batches of {few(entry.sampling.batch_size)}"
+        if isinstance(entry.sampling, Batched) and entry.sampling.batch_size
+        else ""
+    )
+    return f"{entry.sampling.scheme}{size}" + (f", rate {float(rate):.6g}" if rate is not None else "")
+
+
+def parameters(entry: Entry) -> str:
+    """The keys of the mechanism that the file states."""
+    values = {name: getattr(entry.spec, name) for name in _keys(entry)}
+    words = [f"{name} = {_short(value)}" for name, value in values.items() if value is not None and value != _default(entry, name)]
+    return f" ({', '.join(words)})" if words else ""
+
+
+def _default(entry: Entry, name: str) -> Any:
+    (field,) = (field for field in dataclasses.fields(type(entry.spec)) if field.name == name)  # type: ignore[arg-type]
+    return field.default
+
+
+def _short(value: Any) -> str:
+    text = f"{value:,}" if type(value) is int else str(value) if isinstance(value, str) else repr(value)
+    return text if len(text) <= LONG else text[: LONG - 3] + "..."
+
+
+def listing(words: list[str], between: str = ", ") -> str:
+    """The first few, and how many more."""
+    more = [f"and {len(words) - MOST:,} more"] if len(words) > MOST else []
+    return between.join([*words[:MOST], *more]) or "none"

@@ -1,0 +1,80 @@
+"""What the answers of a disclosure are drawn from: the file, its account, what the account means, what the rules found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dpcli.accounting import Account, account
+from dpcli.errors import DpcliError, InternalError
+from dpcli.meaning import Meaning, meaning
+from dpcli.mechanisms.sampling import Batched, OncePerEpoch
+from dpcli.pipeline.diagnostics import Diagnostic
+from dpcli.pipeline.model import Disclosure, Entry, Pipeline, Privacy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """One pipeline and everything that was found out about it.
+
+    meaning: None where no finite epsilon is certified. unamplified: the account if the batches came in a shuffled or fixed order instead
+    of being drawn at random; None where nothing is drawn at random, or where that cannot be accounted.
+    """
+
+    account: Account
+    meaning: Meaning | None
+    unamplified: Account | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.account.pipeline
+
+    @property
+    def privacy(self) -> Privacy:
+        return self.pipeline.privacy
+
+    @property
+    def said(self) -> Disclosure:
+        """The file's [disclosure]."""
+        return self.pipeline.disclosure
+
+    @property
+    def unit(self) -> str:
+        """The unit as a word for sentences."""
+        return self.privacy.unit or "record"
+
+    @property
+    def unsound(self) -> tuple[Diagnostic, ...]:
+        """What a rule refuses about the file."""
+        return tuple(found for found in self.diagnostics if found.severity == "error")
+
+
+def gather(pipeline: Pipeline, delta: float | None = None, diagnostics: tuple[Diagnostic, ...] = ()) -> Facts:
+    """Account for a pipeline, interpret the account, and account again without amplification. Raises InputError as `account` does."""
+    found, explained = meaning(pipeline, delta)
+    return Facts(found, explained, _unamplified(pipeline, found), diagnostics)
+
+
+def _unamplified(pipeline: Pipeline, found: Account) -> Account | None:
+    """The same run with every random draw of records replaced by passes in an order that is not the records' own."""
+    if not any(amplified(entry) for entry in pipeline.mechanisms):
+        return None
+    try:
+        return account(replace(pipeline, budget=None, mechanisms=tuple(map(_in_passes, pipeline.mechanisms))), delta=found.delta)
+    except InternalError:
+        raise
+    except DpcliError:
+        return None  # nothing is said about a run that cannot be accounted; the headline does not depend on it
+
+
+def amplified(entry: Entry) -> bool:
+    """Whether an entry's cost is smaller because its records are drawn at random."""
+    scheme = entry.sampling
+    return isinstance(scheme, Batched) and (not isinstance(scheme, OncePerEpoch) or scheme.amplified)
+
+
+def _in_passes(entry: Entry) -> Entry:
+    scheme = entry.sampling
+    if not amplified(entry) or not isinstance(scheme, Batched):
+        return entry
+    return replace(entry, sampling=OncePerEpoch("shuffle", scheme.rate or None, scheme.batch_size))

@@ -1,0 +1,211 @@
+"""The guarantee in plain language, for a reader who is to approve it and does no mathematics.
+
+Every number is a bound on what any attack can achieve, rounded so that the sentence never promises more than the curve does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.curve import trade_off
+from dpcli.disclosure.answers import charged, listing, setting, stated_epsilon
+from dpcli.disclosure.facts import Facts, amplified
+from dpcli.disclosure.item import NOT_STATED, Answer
+from dpcli.meaning import Belief, Group, Meaning
+from dpcli.mechanisms.base import Adjacency
+from dpcli.plots.words import bound, few, percent_up
+
+ALARM = 0.01  # the false positive rate that the sentence speaks of
+LARGEST = 30.0  # an epsilon that no longer limits any attack worth the name: odds may change by e^30
+USELESS = 0.999  # from this true positive rate on, the bound rules out next to nothing
+
+SECRETS = {
+    Adjacency.ADD_REMOVE: "whether one {unit} is in the data",
+    Adjacency.REPLACE_ONE: "which of two versions of one {unit} is in the data",
+    Adjacency.ZERO_OUT: "whether one {unit} is in the data or was blanked out",
+}
+HITS = {
+    Adjacency.ADD_REMOVE: ("is in the data", "is not"),
+    Adjacency.REPLACE_ONE: ("is the first version", "is the second"),
+    Adjacency.ZERO_OUT: ("is in the data", "was blanked out"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A heading and what stands below it: sentences, then points."""
+
+    title: str
+    paragraphs: tuple[str, ...]
+    points: tuple[str, ...] = ()
+
+
+def plain(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
+    """What is promised, what an attacker can still do, what it rests on, what it leaves out, and what is still to be asked."""
+    promised = (_promise(facts), _nothing(facts)) if facts.meaning is None else (_promise(facts), _attack(facts, facts.meaning))
+    rest = () if facts.meaning is None else (_several(facts, facts.meaning), _rests_on(facts))
+    return (*_refused(facts), *promised, *rest, _left_out(facts), *_to_ask(facts, answers))
+
+
+def _refused(facts: Facts) -> tuple[Passage, ...]:
+    """Before anything else: a rule that calls the file unsound."""
+    if not facts.unsound:
+        return ()
+    found = tuple(f"{one.rule}: {one.key + ': ' if one.key else ''}{one.message}" for one in facts.unsound)
+    return (
+        Passage("NOT SOUND", ("Do not rely on the number below: the file breaks a rule without which it does not hold.",), found),
+    )
+
+
+def _promise(facts: Facts) -> Passage:
+    if facts.meaning is None:
+        return Passage("What is promised", ("Nothing: " + stated_epsilon(facts.account) + ".",))
+    slack = (
+        ""
+        if facts.account.delta == 0.0
+        else f" Delta ({facts.account.delta!r}) is a slack in the probability of every event that this limit speaks of; it should be far "
+        f"smaller than one in the number of records{_of_records(facts)}."
+    )
+    return Passage(
+        "What is promised",
+        (
+            f"There is a limit on how much the release can depend on any one {facts.unit}: {stated_epsilon(facts.account)}.",
+            f"Smaller numbers promise more. With both at 0 the release would not depend on any one {facts.unit} at all.{slack}",
+            *_budget(facts),
+        ),
+    )
+
+
+def _of_records(facts: Facts) -> str:
+    size = facts.privacy.dataset_size
+    return f" (1/n is {1.0 / size:.2g} here)" if size else f" (their number is {NOT_STATED})"
+
+
+def _budget(facts: Facts) -> tuple[str, ...]:
+    budget = facts.account.budget
+    if budget is None:
+        return (f"No budget caps it: {NOT_STATED} in the file.",)
+    words = {
+        "pass": "The release is within its budget",
+        "warn": "The release is within its budget, but above its warning level",
+        "fail": "The release is OVER its budget",
+        "unknown": "Whether the release is within its budget cannot be certified",
+    }
+    spent = f"epsilon {bound(budget.spent)} of {budget.epsilon!r}, at delta = {budget.delta!r}"
+    return (f"{words[budget.verdict]}: {spent} ({setting(facts.account)}).",)
+
+
+def _nothing(facts: Facts) -> Passage:
+    return Passage(
+        "What an attacker can still find out",
+        (f"Possibly everything about one {facts.unit}: no bound is known. Treat the release like the raw data.",),
+    )
+
+
+def _attack(facts: Facts, meaning: Meaning) -> Passage:
+    secret, (hit, miss) = SECRETS[facts.privacy.adjacency].format(unit=facts.unit), HITS[facts.privacy.adjacency]
+    caught = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
+    verdict = " This limit rules out next to nothing." if caught >= USELESS else ""
+    return Passage(
+        "What an attacker can still find out",
+        (
+            f"Suppose that an attacker sees the release, already knows everything else about the data, and asks {secret}.",
+            f"If they may raise a false alarm in {few(100.0 * ALARM)} % of the cases in which it {miss}, they recognise at most "
+            f"{percent_up(caught)} of those in which it {hit}; without the release, that would be {few(100.0 * ALARM)} %.{verdict}",
+            *(_sure(belief, meaning) for belief in meaning.beliefs),
+            _guess(min(meaning.beliefs, key=lambda belief: belief.blind)),
+        ),
+    )
+
+
+def _sure(belief: Belief, meaning: Meaning) -> str:
+    surely = "" if meaning.exception == 0.0 else f", except with a probability of at most {meaning.exception!r}"
+    after = (
+        "nothing limits how sure they may be afterwards"
+        if math.isinf(meaning.pointwise)
+        else f"they are at most {percent_up(belief.posterior)} sure afterwards{surely}"
+    )
+    return f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, {after}."
+
+
+def _guess(belief: Belief) -> str:
+    return (
+        f"Of guesses about somebody whom they were {few(100.0 * belief.prior)} % sure of, at most {percent_up(belief.success)} are right, "
+        f"against {few(100.0 * belief.blind)} % without the release."
+    )
+
+
+def _several(facts: Facts, meaning: Meaning) -> Passage:
+    groups = [f"{group.size} {facts.unit}s together: {_limit(group)}" for group in meaning.groups if group.size > 1]
+    return Passage(
+        "One person, several records",
+        (
+            _whom(facts),
+            f"What changes together is protected less. {'; '.join(groups)} (at the same delta, adjacency and sampling, by the accountant "
+            "that bounds each best).",
+        ),
+    )
+
+
+def _limit(group: Group) -> str:
+    if group.reason:
+        return f"no limit is known ({group.reason})"
+    return f"epsilon <= {bound(group.epsilon)}" + (", which is no protection" if group.epsilon > LARGEST else "")
+
+
+def _whom(facts: Facts) -> str:
+    unit, most = facts.privacy.unit, facts.privacy.max_contributions
+    if unit is None:
+        return f"What one individual is, is {NOT_STATED}: the limit is about one record, and promises little to a person who owns several."
+    if most is None or unit == "example":
+        return f"The limit is about one {unit}. A person who owns several is protected less."
+    if most == 1:
+        return f"The limit is about one {unit} with at most one record."
+    return f"The limit is about one {unit} with all of at most {most:,} records; the program must enforce that bound."
+
+
+def _rests_on(facts: Facts) -> Passage:
+    drawn = [entry.name for entry in facts.pipeline.mechanisms if amplified(entry)]
+    return Passage(
+        "What the number rests on",
+        (
+            f"It counts {listing(charged(facts))}, with the noise that the file states; the random numbers must stay secret.",
+            *(_drawn(drawn, facts) if drawn else ()),
+        ),
+    )
+
+
+def _drawn(names: list[str], facts: Facts) -> tuple[str, ...]:
+    if facts.unamplified is None:
+        otherwise = "no other guarantee has been computed"
+    else:
+        otherwise = f"what can be said is {stated_epsilon(facts.unamplified)}"
+    return (
+        f"It relies on the records of each batch being drawn at random as stated ({listing(names)}), and on nobody knowing which. "
+        f"If the program goes through the data in shuffled or fixed order instead, as many data loaders do, {otherwise}.",
+    )
+
+
+def _left_out(facts: Facts) -> Passage:
+    return Passage(
+        "What it does not cover",
+        ("The limit is silent on these:",),
+        (
+            "What the release shows about people in general, and so about those who are not in the data as well.",
+            "Other releases from the same data: their costs add up.",
+            "Anybody who can reach the raw data, or what the run leaves behind.",
+            "Mistakes in the program: the number is about the file, and nothing here has looked at the program.",
+        ),
+    )
+
+
+def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
+    """The open ends: what the file does not state, and what the rules warn of."""
+    silent = [answer.item.question for answer in answers if not answer.stated]
+    warnings = [f"{one.rule}: {one.message}" for one in facts.diagnostics if one.severity != "error"]
+    if not silent and not warnings:
+        return ()
+    silence = f"The file is silent on {len(silent)} of {len(answers)} items" if silent else "The file states every item"
+    more = f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''} of known failures" if warnings else ""
+    return (Passage("What is still to be asked", (f"{silence}{more}:",), (*warnings, *silent)),)

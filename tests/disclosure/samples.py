@@ -1,0 +1,69 @@
+"""Pipelines for the tests of disclosures."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from dpcli.accounting import account
+from dpcli.disclosure.facts import Facts, gather
+from dpcli.disclosure.statement import Statement, disclosure, registry_entry
+from dpcli.lint.run import judge
+from dpcli.pipeline.read import parse
+from tests.command import ROOT
+
+FULL: Mapping[str, Any] = tomllib.loads((ROOT / "examples" / "disclosure.toml").read_text())
+MINIMAL = """format = 1
+[privacy]
+adjacency = "add-remove"
+delta = 1e-6
+[[mechanism]]
+name = "count"
+type = "gaussian"
+noise_multiplier = 4.0
+"""
+
+
+def toml(tables: Mapping[str, Any]) -> str:
+    """The tables as TOML: enough of a writer for these files, in which every value is short."""
+    import json
+
+    def value(given: Any) -> str:
+        if isinstance(given, Mapping):
+            return "{ " + ", ".join(f"{key} = {value(item)}" for key, item in given.items()) + " }"
+        return str(given) if not isinstance(given, str | bool) else json.dumps(given)
+
+    top = [f"{key} = {value(item)}" for key, item in tables.items() if not isinstance(item, Mapping | list)]
+    for name, table in tables.items():
+        for part in table if isinstance(table, list) else [table] if isinstance(table, Mapping) else []:
+            top += [f"[[{name}]]" if isinstance(table, list) else f"[{name}]"]
+            top += [f"{key} = {value(item)}" for key, item in part.items()]
+    return "\n".join(top) + "\n"
+
+
+def without(tables: Mapping[str, Any], table: str, *keys: str) -> dict[str, Any]:
+    """The tables less some keys of one table; less the whole table where no key is named."""
+    if not keys:
+        return {name: item for name, item in tables.items() if name != table}
+    return {**tables, table: {key: item for key, item in tables[table].items() if key not in keys}}
+
+
+def facts(text: str) -> Facts:
+    data = text.encode()
+    pipeline = parse(data, "-")
+    return gather(pipeline, None, judge(pipeline, data))
+
+
+@functools.cache
+def statements(text: str) -> tuple[Statement, Statement]:
+    found = facts(text)
+    return disclosure(found), registry_entry(found)
+
+
+def silent(text: str) -> tuple[set[str], set[str]]:
+    """The items of both forms that are not stated; a quick accountant will do for that."""
+    found = Facts(account(parse(text.encode(), "-"), ("basic",)), None, None)
+    first, second = disclosure(found), registry_entry(found)
+    return {answer.item.id for answer in first.silent}, {answer.item.id for answer in second.silent}

@@ -1,0 +1,152 @@
+"""Every item is there, NOT STATED where the file is silent, and stated by exactly the keys that it names."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcli.disclosure import items, registry_form
+from dpcli.disclosure.item import NOT_STATED, Item
+from dpcli.pipeline.annotations import members_of
+from dpcli.pipeline.model import Disclosure
+
+from .samples import FULL, MINIMAL, facts, silent, statements, toml, without
+
+FORMS = {"report": items.STATEMENT, "registry": registry_form.FORM}
+ITEMS = {form: {item.id: item for chapter in chapters for item in chapter.items} for form, chapters in FORMS.items()}
+# What the two documents ask for, by hand: an item that is taken out of the list must fail here.
+ASKED = {
+    "report": "privacy-model query-model controller data purpose definition guarantee delta unit contributions adjacency mechanisms "
+    "sensitivity clipping counted data-accesses tuning releases composition budget other-releases invariants accountant assumptions "
+    "without-amplification sampler checks source-file implementation randomness floating-point side-channels code verification access "
+    "security collection retention utility bias",
+    "registry": "controller contact purpose product data published definition guarantee delta unit contributions adjacency privacy-model "
+    "query-model mechanisms dataset-size invariants composition budget accountant releases implementation code access security "
+    "justification",
+}
+DISCLOSED = sorted(members_of(Disclosure))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_item_is_asked_once_and_with_its_source(form: str) -> None:
+    found = [item for chapter in FORMS[form] for item in chapter.items]
+    assert [item.id for item in found] == ASKED[form].split()
+    assert len({item.question for item in found}) == len(found)
+    assert all(item.asked_by and item.question for item in found)
+
+
+def test_every_key_of_the_table_states_an_item() -> None:
+    stated = {key for items in ITEMS.values() for item in items.values() for key in item.keys}
+    assert {f"disclosure.{key}" for key in DISCLOSED} <= stated
+
+
+def test_the_full_example_states_everything() -> None:
+    assert silent(toml(FULL)) == (set(), set())
+
+
+def test_a_minimal_file_states_nothing_that_it_does_not_say() -> None:
+    for statement, form in zip(statements(MINIMAL), FORMS, strict=True):
+        expected = {item.id for item in ITEMS[form].values() if item.keys}
+        assert {answer.item.id for answer in statement.silent} == expected
+        assert all(answer.line.startswith(NOT_STATED) and answer.item.keys[0] in answer.line for answer in statement.silent)
+        assert len(statement.answers) == len(ITEMS[form])
+
+
+def naming(key: str, form: str) -> set[str]:
+    return {item.id for item in ITEMS[form].values() if any(key in keys.split() for keys in item.keys)}
+
+
+@pytest.mark.parametrize("key", DISCLOSED)
+def test_a_key_taken_out_turns_exactly_its_items(key: str) -> None:
+    assert silent(toml(without(FULL, "disclosure", key))) == (
+        naming(f"disclosure.{key}", "report"),
+        naming(f"disclosure.{key}", "registry"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "keys", "expected"),
+    [
+        ("budget", (), ({"budget"}, {"budget"})),
+        ("privacy", ("releases",), ({"releases"}, {"releases"})),
+        ("privacy", ("unit", "max_contributions"), ({"unit", "contributions"}, {"unit", "contributions"})),
+    ],
+)
+def test_other_keys_taken_out(table: str, keys: tuple[str, ...], expected: tuple[set[str], set[str]]) -> None:
+    assert silent(toml(without(FULL, table, *keys))) == expected
+
+
+def test_the_number_of_records_is_an_item_of_the_registry() -> None:
+    text = toml(without(FULL, "privacy", "dataset_size")).replace("batch_size = 100000", "rate = 0.0025")
+    assert silent(text) == (set(), {"dataset-size"})
+    (delta,) = (answer.line for answer in statements(text)[0].answers if answer.item.id == "delta")
+    assert NOT_STATED in delta
+
+
+@pytest.mark.parametrize("key", DISCLOSED)
+def test_a_key_alone_states_exactly_its_items(key: str) -> None:
+    bare = silent(MINIMAL)
+    with_it = silent(MINIMAL + toml({"disclosure": {key: FULL["disclosure"][key]}}))
+    assert tuple(before - after for before, after in zip(bare, with_it, strict=True)) == (
+        naming(f"disclosure.{key}", "report"),
+        naming(f"disclosure.{key}", "registry"),
+    )
+
+
+def answer(text: str, name: str) -> str:
+    return next(answer.line for answer in statements(text)[0].answers if answer.item.id == name)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ('[train]\ncovers = { tuning = "steps counts all three runs" }\n', "steps counts all three runs"),
+        ('[train]\ncovers = { tuning = "" }\n', "NOT STATED (disclosure.tuning or train.covers.tuning)"),
+        ("[train]\ncovers = { tuning = true }\n", "NOT STATED (disclosure.tuning or train.covers.tuning)"),
+        ("[train]\ncovers = 3\n", "NOT STATED (disclosure.tuning or train.covers.tuning)"),
+        (
+            '[[mechanism]]\nname = "best"\ntype = "repeat-and-select"\nmechanism = "count"\n'
+            'trials = { distribution = "geometric", mean = 3 }\n',
+            "counted by best",
+        ),
+    ],
+)
+def test_tuning_is_stated_by_words_or_by_a_mechanism(more: str, expected: str) -> None:
+    assert answer(MINIMAL + more, "tuning") == expected
+
+
+def test_words_over_several_lines_become_one() -> None:
+    assert answer(MINIMAL + '[disclosure]\nclipping = """\n a\n\tb """\n', "clipping") == "a b"
+
+
+def test_sensitivity_says_what_the_file_says() -> None:
+    text = MINIMAL + "\n".join(
+        [
+            '[[mechanism]]\nname = "sum"\ntype = "laplace"\nscale = 3.0\nsensitivity = 2.5',
+            '[[mechanism]]\nname = "mode"\ntype = "exponential"\nepsilon = 0.5',
+            '[[mechanism]]\nname = "both"\ntype = "composed"\nmechanisms = ["sum", "mode"]',
+            '[[mechanism]]\nname = "page"\ntype = "post-processing"\n',
+        ]
+    )
+    assert answer(text, "sensitivity") == (
+        "noise_multiplier over the bound C on one record's contribution (count); sensitivity 2.5 under the file's adjacency, as stated "
+        "(sum); its privacy parameters are stated themselves (mode); what its parts state: sum, mode (both); touches no private data (page)"
+    )
+    assert answer(text, "counted") == "the mechanisms of the file and nothing else: count (1 run), both (1 run)"
+
+
+def test_a_long_file_is_cut_with_a_count() -> None:
+    more = "".join(f'[[mechanism]]\nname = "m{i}"\ntype = "gaussian"\nnoise_multiplier = 9.0\n' for i in range(20))
+    assert answer(MINIMAL + more, "counted").endswith("m6 (1 run), and 13 more")
+
+
+def test_without_amplification_there_is_no_better_number() -> None:
+    for scheme in ("poisson", "balls-in-bins"):
+        text = MINIMAL.replace("delta = 1e-6", "delta = 1e-6\ndataset_size = 1000")
+        found = facts(text + f'steps = 20\nsampling = {{ scheme = "{scheme}", batch_size = 50 }}\n')
+        assert found.unamplified is not None
+        assert found.unamplified.upper > found.account.upper
+    assert facts(MINIMAL).unamplified is None
+
+
+def test_items_are_values() -> None:
+    assert all(isinstance(item, Item) for items in ITEMS.values() for item in items.values())
