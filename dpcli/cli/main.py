@@ -9,56 +9,33 @@ from typing import Any
 import click
 
 from dpcli import __version__
+from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.options import Settings
 from dpcli.errors import DpcliError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "account": ("dpcli.cli.account:command", "What a pipeline costs, by every accountant."),
+    "budget": ("dpcli.cli.budget:command", "The ledger: what a dataset has spent, and what still fits."),
     "calibrate": ("dpcli.cli.calibrate:command", "Solve for steps, epochs, batch size, rate, scale or noise."),
     "calibrate-sigma": ("dpcli.cli.calibrate_sigma:command", "The smallest noise multiplier for a target epsilon."),
     "completion": ("dpcli.cli.completion:command", "Shell completion for bash, zsh or fish."),
     "diff": ("dpcli.cli.diff:command", "What changed between two pipelines, and what each change costs."),
+    "doctor": ("dpcli.cli.doctor:command", "Whether this machine has what dpcli needs."),
     "explain": ("dpcli.cli.explain:command", "What a pipeline's guarantee, a rule or a term means."),
     "gate": ("dpcli.cli.gate:command", "Stop a change that overspends: verdict by exit code."),
     "init": ("dpcli.cli.init:command", "Write a pipeline file to start from."),
     "lint": ("dpcli.cli.lint:command", "Check files against the catalogue of known failures."),
     "man": ("dpcli.cli.man:command", "Write the manual pages."),
     "plot": ("dpcli.cli.plot:command", "Draw epsilon, delta or an attacker's errors, in a terminal or to a file."),
+    "report": ("dpcli.cli.report:command", "The disclosure statement: every item a reader must be told."),
     "schema": ("dpcli.cli.schema:command", "The JSON Schema of the pipeline file, for editors."),
     "version": ("dpcli.cli.version:command", "Versions of dpcli and of what it computes with."),
 }
 
 
-class LazyGroup(click.Group):
-    """A group that imports a command when it is called, and prints its help from the table alone."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        from dpcli.registry import load
-
-        command: click.Command = load(COMMANDS[cmd_name][0])
-        return command
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
-
-            close = difflib.get_close_matches(args[0], COMMANDS, 1)
-            hint = f" did you mean '{close[0]}'?" if close else f" commands: {', '.join(sorted(COMMANDS))}"
-            ctx.fail(f"no such command '{args[0]}';{hint}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
-
-
 @click.group(
     cls=LazyGroup,
+    table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: dpcli init > pipeline.toml; dpcli account pipeline.toml",
 )
@@ -70,7 +47,8 @@ class LazyGroup(click.Group):
 def cli(ctx: click.Context, quiet: bool, verbose: int, color: str) -> None:
     """Account for the privacy loss of a differentially private pipeline, calibrate its noise, and gate its budget.
 
-    Exit codes: 0 pass, 1 a gate or budget said no, 2 input error, 3 cannot certify, 70 a bug of ours, 130 interrupted.
+    Exit codes: 0 pass, 1 a gate or budget said no, 2 input error, 3 cannot certify, 4 the ledger is missing, locked or damaged, 70 a bug of
+    ours, 130 interrupted.
     """
     ctx.obj = Settings(quiet, verbose, color)
 

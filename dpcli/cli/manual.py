@@ -5,10 +5,14 @@ from __future__ import annotations
 import click
 
 from dpcli import __version__
+from dpcli.cli.lazy import Commands, LazyGroup
 from dpcli.cli.main import COMMANDS, cli
-from dpcli.lint.catalogue import codes, rule
+from dpcli.gate.policy import Policy, PolicyRule, PolicyWaiver
+from dpcli.ledger.filters import FILTER_WORDS
+from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
+from dpcli.pipeline.gate_keys import Horizon, Waiver
 from dpcli.pipeline.keys import keys_of
-from dpcli.pipeline.model import Budget, Entry, Gate, PartitionKey, Pipeline, Privacy
+from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, PartitionKey, Pipeline, Privacy
 from dpcli.registry import ACCOUNTANTS, FORMATS, MECHANISMS, SAMPLING, load
 from dpcli.report.troff import Section, literal, page
 
@@ -17,6 +21,7 @@ EXIT_CODES = (
     ("1", "a gate, a budget or a rule said no"),
     ("2", "usage, file or input error"),
     ("3", "cannot certify: no sound accountant applies, or a target cannot be met"),
+    ("4", "a ledger is missing, locked or damaged, or holds something else under the same key"),
     ("70", "a bug of dpcli"),
     ("130", "interrupted"),
 )
@@ -24,12 +29,12 @@ EXIT_CODES = (
 
 def pages() -> dict[str, str]:
     """Every page, by file name."""
-    found = {"dpcli.1": _main_page(), "dpcli-pipeline.5": _pipeline_page()}
+    found = {"dpcli.1": _main_page(), "dpcli-pipeline.5": _pipeline_page(), "dpcli-policy.5": _policy_page()}
     context = _context()
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
-        found[f"dpcli-{name}.1"] = _command_page(name, command, context)
+        found |= _command_pages(f"dpcli {name}", command, context)
     return found
 
 
@@ -47,11 +52,21 @@ def _main_page() -> str:
         Section("options", terms=_options(cli, context)),
         Section("commands", terms=commands),
         Section("accountants", ("Upper bounds; the headline is the smallest sound one that applies.",), accountants),
+        Section(
+            "filters",
+            ("What adds up the runs of a ledger (dpcli budget), where a later one may be chosen from an earlier one's output.",),
+            tuple((name, f"{text}.") for name, text in FILTER_WORDS.items()),
+        ),
         Section("formats", terms=formats),
         Section(
             "rules",
             ("Checked by dpcli lint and dpcli gate; dpcli explain CODE says more.",),
             tuple((c, rule(c).title) for c in codes()),
+        ),
+        Section(
+            "failures that no file shows",
+            ("What a test, the ledger or the run itself has to catch; dpcli explain CODE says more.",),
+            tuple((c, load(target).title) for c, target in {**ELSEWHERE, **LEDGER_RULES}.items()),
         ),
         Section("exit status", terms=EXIT_CODES),
     )
@@ -63,17 +78,33 @@ def _context() -> click.Context:
     return click.Context(cli, info_name="dpcli", **cli.context_settings)
 
 
-def _command_page(name: str, command: click.Command, parent: click.Context) -> str:
-    context = click.Context(command, parent=parent, info_name=name)
-    usage = f"dpcli {name} " + " ".join(command.collect_usage_pieces(context))
+def _command_pages(words: str, command: click.Command, parent: click.Context) -> dict[str, str]:
+    """The page of a command, and those of its subcommands where it is a group. words: as it is typed."""
+    context = click.Context(command, parent=parent, info_name=words.rpartition(" ")[2])
+    table = command.table if isinstance(command, LazyGroup) else {}
+    found = {f"{_page_name(words)}.1": _command_page(words, command, context, table)}
+    for name in table:
+        below = command.get_command(context, name) if isinstance(command, LazyGroup) else None
+        assert below is not None
+        found |= _command_pages(f"{words} {name}", below, context)
+    return found
+
+
+def _command_page(words: str, command: click.Command, context: click.Context, table: Commands) -> str:
+    terms = tuple((f"{words} {name}", f"{text} See {_page_name(words)}-{name}(1).") for name, (_, text) in table.items())
     sections = (
-        Section("synopsis", (usage,)),
+        Section("synopsis", (f"{words} " + " ".join(command.collect_usage_pieces(context)),)),
         Section("description", _paragraphs(command.help or "")),
+        *([Section("commands", terms=terms)] if terms else []),
         Section("options", terms=_options(command, context)),
         Section("exit status", terms=EXIT_CODES),
         Section("see also", ("dpcli(1), dpcli-pipeline(5)",)),
     )
-    return page(f"dpcli-{name}", 1, COMMANDS[name][1].rstrip(".").lower(), sections, __version__)
+    return page(_page_name(words), 1, (command.short_help or "").rstrip(".").lower(), sections, __version__)
+
+
+def _page_name(words: str) -> str:
+    return words.replace(" ", "-")
 
 
 def _paragraphs(text: str) -> tuple[str, ...]:
@@ -86,7 +117,16 @@ def _options(command: click.Command, context: click.Context) -> tuple[tuple[str,
 
 
 def _pipeline_page() -> str:
-    tables = (("top level", Pipeline), ("[privacy]", Privacy), ("[budget]", Budget), ("[gate]", Gate), ("[[mechanism]]", Entry))
+    tables = (
+        ("top level", Pipeline),
+        ("[privacy]", Privacy),
+        ("[budget]", Budget),
+        ("[gate]", Gate),
+        ("[[gate.waiver]]", Waiver),
+        ("horizon = { ... } of [gate]", Horizon),
+        ("[disclosure]", Disclosure),
+        ("[[mechanism]]", Entry),
+    )
     sections = [
         Section(
             "description",
@@ -101,6 +141,23 @@ def _pipeline_page() -> str:
         Section("see also", ("dpcli(1), dpcli-account(1), dpcli-lint(1), dpcli-schema(1)",)),
     ]
     return page("dpcli-pipeline", 5, "the pipeline file, format 1", sections, __version__)
+
+
+def _policy_page() -> str:
+    from dpcli.gate import policy
+
+    words, _, example = (policy.__doc__ or "").partition("\n\n")
+    example, _, order = example.rpartition("\n\n")
+    sections = (
+        Section("description", (words, order.strip())),
+        Section("example", (literal("\n".join(line[4:] for line in example.split("\n"))),)),
+        Section("top level", ("format = 1 comes first in every file.",), _keys(Policy)),
+        Section("[[rule]]", (_doc(PolicyRule),), _keys(PolicyRule)),
+        Section("[[waiver]]", (_doc(PolicyWaiver),), _keys(PolicyWaiver)),
+        Section("horizon = { ... }", (_doc(Horizon),), _keys(Horizon)),
+        Section("see also", ("dpcli-gate(1), dpcli-pipeline(5)",)),
+    )
+    return page("dpcli-policy", 5, "the policy file of dpcli gate, format 1", sections, __version__)
 
 
 def _example() -> str:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from dpcli.report.document import Document
 
 
+APPENDED = frozenset({"summary"})  # formats of files that several steps of a job write to
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The global options."""
@@ -28,7 +31,7 @@ class Settings:
     color: str
 
 
-def _composed(*options: Callable[..., Any]) -> Callable[..., Any]:
+def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
             function = option(function)
@@ -39,7 +42,7 @@ def _composed(*options: Callable[..., Any]) -> Callable[..., Any]:
 
 def output_options(*formats: str) -> Callable[..., Any]:
     """-f FORMAT and -o FORMAT=PATH, for the formats that a command has."""
-    return _composed(
+    return composed(
         click.option(
             "-f", "--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True, help="What to print."
         ),
@@ -49,7 +52,7 @@ def output_options(*formats: str) -> Callable[..., Any]:
     )
 
 
-accounting_options = _composed(
+accounting_options = composed(
     click.option(
         "-a",
         "--accountant",
@@ -93,23 +96,23 @@ def working() -> Iterator[None]:
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     """Print a document, write the other formats asked for, and return its exit code (which no format changes)."""
     writes = [_split(output) for output in outputs]
-    texts = [(path, _render(document, name, None)) for name, path in writes]
+    texts = [(path, _render(document, name, None), name in APPENDED) for name, path in writes]
     settings: Settings = click.get_current_context().obj
     shown = _render(replace(document, notes=()) if settings.quiet else document, format_, settings)
-    for path, text in texts:
-        write(path, text)
+    for path, text, appended in texts:
+        write(path, text, appended)
     click.echo(shown, nl=False, color=True)
     return document.exit_code
 
 
-def write(path: str, text: str | bytes) -> None:
-    """Write a file in one piece, or say in one line why not."""
+def write(path: str, text: str | bytes, append: bool = False) -> None:
+    """Write a file in one piece, after what it holds where `append`, or say in one line why not."""
     given = click.get_current_context().params
     inputs = [given.get("file"), *(given.get("files") or ())]
     if os.path.exists(path) and any(source and os.path.exists(source) and os.path.samefile(path, source) for source in inputs):
         raise InputError(f"{path}: expected another path for the output, found the input file")
     try:
-        with open(path, "wb") as file:
+        with open(path, "ab" if append else "wb") as file:
             file.write(text.encode() if isinstance(text, str) else text)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None

@@ -31,6 +31,10 @@ def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()
     if question.mechanism is not None and kind not in VARYING:
         raise InputError(f"--mechanism: expected no such flag for {kind}, which varies none of them, found {question.mechanism!r}")
     make: Callable[[Question], Chart] = load(PLOTS[checked_kind(kind)])
-    chart = make(question)
+    return noted(make(question), diagnostics)
+
+
+def noted(chart: Chart, diagnostics: tuple[Diagnostic, ...]) -> Chart:
+    """The chart with what the rules call unsound in its notes."""
     unsound = tuple(f"NOT SOUND: {d.rule}: {d.message}" for d in diagnostics if d.severity == "error")
     return replace(chart, notes=(*unsound, *chart.notes))

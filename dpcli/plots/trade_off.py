@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 else:
     np = lazy("numpy")
 
+WHOLE = "trade-off curve"
 POINTS = 40
 FAINT, PLAIN = (
     (1e-8, 1e-2, 13),
@@ -34,7 +35,12 @@ READ_AT = (0.001, 0.01, 0.1)  # false positive rates at which the notes read the
 def chart(question: Question) -> Chart:
     """The curve of all guarantees together, that of the headline alone, and no information. Raises InputError, CannotCertify."""
     account = question.headline()
-    found = _named(question, account) if question.accountants else (("trade-off curve", _whole(question, account)),)
+    found = _named(question, account) if question.accountants else ((WHOLE, _whole(question, account)),)
+    return picture(account, found, question.accountants)
+
+
+def picture(account: Account, found: tuple[tuple[str, Curve], ...], accountants: tuple[str, ...] = ()) -> Chart:
+    """Named curves that are known already. accountants: those that were asked for one by one."""
     unsound = {row.accountant.name for row in account.rows if not row.accountant.sound}
     lines = tuple(Line(label, _points(curve), SERIES[i % len(SERIES)], label in unsound) for i, (label, curve) in enumerate(found))
     bounds = tuple((line, curve) for line, (label, curve) in zip(lines, found, strict=True) if label not in unsound)[:1]
@@ -46,7 +52,7 @@ def chart(question: Question) -> Chart:
         y=Axis("false negative rate", 0.0, 1.0),
         lines=(*lines, *_headline(account), Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, dashed=True)),
         bands=tuple(Band("no attack gets here", tuple((x, 0.0) for x, _ in line.points), line.points) for line, _ in bounds),
-        notes=(*(note for _, curve in bounds for note in _meaning(curve)), *not_a_bound(account, question.accountants or ())),
+        notes=(*(note for _, curve in bounds for note in _meaning(curve)), *not_a_bound(account, accountants)),
     )
 
 

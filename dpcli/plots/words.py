@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from dpcli.accounting import Account
 from dpcli.pipeline.model import Entry
 from dpcli.plots.question import Epsilon
-from dpcli.report.rounding import up
+from dpcli.rounding import up
 
 
 def name_of(account: Account) -> str:

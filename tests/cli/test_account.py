@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import dpcli
+from tests.command import ROOT, dpcli
 
 GAUSSIAN = b"""format = 1
 [privacy]
@@ -149,3 +149,11 @@ def test_internal_error_is_70_without_a_trace(monkeypatch: pytest.MonkeyPatch) -
     assert result.code == 70
     assert result.out == ""
     assert "internal error (ZeroDivisionError: boom)" in result.err
+
+
+def test_the_smallest_delta_there_is_has_an_epsilon(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.toml"
+    file.write_text((ROOT / "examples" / "mnist.toml").read_text().replace("delta = 1e-5", "delta = 5e-324"))
+    result = dpcli("account", str(file), "-f", "total")
+    assert result.code == 0
+    assert 40.0 < float(result.out) < 1000.0

@@ -1,0 +1,28 @@
+"""dpcli budget amend."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.budget_options import FORMATS, dataset_option, ledger_argument, opened
+from dpcli.cli.options import emit, output_options
+
+
+@click.command(short_help="Change the cap, with a reason and an approver.")
+@ledger_argument
+@dataset_option
+@click.option("--epsilon", type=float, required=True, help="The new cap on epsilon, at the ledger's delta.")
+@click.option("--reason", "why", required=True, metavar="TEXT", help="Why the cap changes.")
+@click.option("--approver", required=True, metavar="NAME", help="Who allowed it.")
+@output_options(*FORMATS)
+def command(
+    ledger: str, dataset: str | None, epsilon: float, why: str, approver: str, format_: str, outputs: tuple[str, ...]
+) -> int:
+    """Change the cap of LEDGER upwards or downwards, by an entry in the chain. Unit, adjacency, delta and filter never change.
+
+    A cap below what is spent takes nothing back; it lets nothing more through.
+    """
+    from dpcli.report.budget_report import receipt
+
+    with opened(ledger, dataset) as found:
+        return emit(receipt(found, lambda: found.amend(epsilon, why, approver)), format_, outputs)

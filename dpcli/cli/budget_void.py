@@ -1,0 +1,20 @@
+"""dpcli budget void."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.budget_options import moving, opened
+from dpcli.cli.options import emit
+
+
+@click.command(short_help="Give back a reservation before any noise was drawn.")
+@moving(click.option("--reason", "why", required=True, metavar="TEXT", help="Why no noise was drawn."))
+def command(ledger: str, key: str, dataset: str | None, why: str, format_: str, outputs: tuple[str, ...]) -> int:
+    """Give back the reservation KEY, of which no noise was drawn: the log keeps who said so, and why.
+
+    Refused where the run was started, committed, or its reservation has expired: then it stays charged."""
+    from dpcli.report.budget_report import receipt
+
+    with opened(ledger, dataset) as found:
+        return emit(receipt(found, lambda: found.void(key, why)), format_, outputs)

@@ -1,0 +1,42 @@
+"""A group that imports a command when it is called, and prints its help from a table alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+Commands = Mapping[str, tuple[str, str]]  # name: ("module:object", short help)
+
+
+class LazyGroup(click.Group):
+    """A group over a table of commands."""
+
+    def __init__(self, *args: Any, table: Commands, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.table:
+            return None
+        from dpcli.registry import load
+
+        command: click.Command = load(self.table[cmd_name][0])
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.table and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], self.table, 1)
+            hint = f" did you mean '{close[0]}'?" if close else f" commands: {', '.join(sorted(self.table))}"
+            ctx.fail(f"no such command '{args[0]}';{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(self.table.items())])

@@ -1,0 +1,112 @@
+"""Why a ledger says no: by how much, what would fit, and why a smaller total is no argument."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from dpcli.errors import DpcliError
+from dpcli.ledger import amounts
+from dpcli.ledger.filters import Cost, steps_of
+from dpcli.ledger.state import State
+
+if TYPE_CHECKING:
+    from dpcli.pipeline.model import Pipeline
+
+DECLARED = "run "  # how the amounts of a declared set begin
+MANY = 200  # runs up to which it is worth saying what their total would be
+
+
+def denial(state: State, pipeline: Pipeline, cost: Cost, delta: float) -> str:
+    """The whole message, several lines: the numbers, what would fit, and what other composition says."""
+    from dpcli.ledger.fit import fitting
+
+    lines = [f"denied, and nothing was written: {shortfall(state, cost)}"]
+    if state.open_terms().mode == "declared":
+        return lines[0]
+    would = fitting(state, pipeline, delta)
+    if would:
+        lines.append(f"would fit: {'; or '.join(would)}")
+    total = as_if_fixed(state, pipeline)
+    if total is not None:
+        lines.append(_total(state, *total))
+    return "\n  ".join(lines)
+
+
+def shortfall(state: State, cost: Cost) -> str:
+    """What a run costs, what is left, and how much is missing, of the amount that is scarcest."""
+    wanted, left = amounts.read(cost.amounts), state.left()
+    if state.open_terms().mode == "declared":
+        name = next(iter(wanted))
+        return f"{name} of the declared set was declared {state.caps[name]} times, and made as often"
+    name = amounts.exceeded(amounts.add(state.spent, wanted), state.caps) or next(iter(wanted))
+    of = label(name)
+    return (
+        f"the run costs {up(wanted[name])} of {of} ({percent(wanted[name], state, name)} of the cap); {down(left[name])} of "
+        f"{up(state.caps[name])} is left, {up(max(amounts.add(wanted, left, -1)[name], Decimal(0)))} too little"
+    )
+
+
+def as_if_fixed(state: State, pipeline: Pipeline) -> tuple[float, str] | None:
+    """(epsilon, accountant) of every live run and this one, had all been fixed in advance; None where nobody knows or they are many."""
+    from dpcli.accounting import tightest
+    from dpcli.pipeline.canonical import pipeline_from
+
+    live = [run for run in state.runs.values() if run.status != "void"]
+    if len(live) > MANY:
+        return None
+    try:
+        steps = [step for run in live for step in steps_of(pipeline_from(run.pipeline))] + list(steps_of(pipeline))
+        row = tightest(tuple(steps), state.open_terms().delta)
+    except DpcliError:
+        return None
+    return None if row is None else (row.upper, row.accountant.name)
+
+
+def _total(state: State, epsilon: float, accountant: str) -> str:
+    from dpcli.rounding import up as rounded
+
+    terms, cap = state.open_terms(), state.epsilon
+    said = f"had all runs been fixed in advance, {accountant} would give epsilon {rounded(epsilon)} at delta = {terms.delta!r}"
+    if epsilon > cap:
+        return f"{said}, above the cap {cap!r} as well"
+    return (
+        f"{said}, within the cap {cap!r}, and yet the answer is no: this run may have been chosen after looking at an earlier one's "
+        f"output, and such totals do not bound what is chosen that way (arXiv:2602.06756). The {terms.filter} filter does "
+        f"({terms.the_filter.source}), and it was fixed when the ledger was opened. Runs that really are fixed in advance can be declared "
+        "together: dpcli budget init --mode declared"
+    )
+
+
+LABELS = {"mu_squared": "mu^2", "half_squares": "epsilon^2/2", "rdp": "Renyi divergence"}
+
+
+def costs(cost: amounts.Amounts) -> str:
+    """A cost in words; a run of a declared set by its number."""
+    nonzero = {name: value for name, value in sorted(cost.items(), key=lambda item: item[0] == "delta") if value}
+    words = (name if name.startswith(DECLARED) else f"{up(value)} of {label(name)}" for name, value in nonzero.items())
+    return " and ".join(words) or "nothing"
+
+
+def label(name: str) -> str:
+    """An amount as it is called in print."""
+    return LABELS.get(name, name)
+
+
+def up(amount: Decimal) -> str:
+    """An amount in print, rounded up."""
+    from dpcli.rounding import up as rounded
+
+    return rounded(amount)
+
+
+def down(amount: Decimal) -> str:
+    """An amount in print, rounded down."""
+    from dpcli.rounding import down as rounded
+
+    return rounded(amount)
+
+
+def percent(amount: Decimal, state: State, name: str) -> str:
+    """A share of a cap in print."""
+    return f"{100.0 * amounts.share({name: amount}, state.caps):.1f} %"

@@ -1,0 +1,81 @@
+"""The Renyi filter: divergences at one order, chosen when the ledger is opened, add up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.errors import InputError
+from dpcli.ledger.amounts import Amounts, upward, written, written_down
+from dpcli.ledger.filters import Cost, finite, largest, require_delta, steps_of
+from dpcli.numerics.conversion import renyi_epsilon
+from dpcli.numerics.roots import minimise_scalar
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    from dpcli.pipeline.model import Pipeline
+
+np = lazy("numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class RdpFilter:
+    """Stops before the sum of the Renyi divergences at `order` exceeds its cap.
+
+    The order must not depend on what is run: minimising over orders afterwards is no filter.
+    """
+
+    order: float
+    name: str = "rdp"
+    source: str = "Feldman & Zrnic 2021, arXiv:2008.11193; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21"
+
+    @classmethod
+    def chosen(cls, epsilon: float, delta: float, order: float | None = None) -> RdpFilter:
+        """The filter at `order`; where None, the order at which Gaussian-like runs get the most out of the cap."""
+        require_delta(delta, "rdp")
+        if order is None:
+            order = float(f"{1.0 + _best(epsilon, math.log(delta)):.4g}")
+        if not 1.0 + 1e-6 <= order <= 1e6:
+            raise InputError(f"--order: expected a number from 1.000001 to 10^6, found {order!r}")
+        return cls(order)
+
+    def parameters(self) -> Mapping[str, float]:
+        return {"order": self.order}
+
+    def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
+        cap = largest(lambda rdp: self._epsilon(rdp, delta) <= epsilon, epsilon + 1e9)
+        if cap == 0.0:
+            raise InputError(
+                f"order {self.order:g}: expected an order whose conversion leaves something of epsilon = {epsilon:g} at delta = {delta:g}, "
+                "found one that spends more on the conversion alone; a larger order may do"
+            )
+        return {"rdp": written_down(cap)}
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        from dpcli.accountants.renyi_curve import renyi_curve
+
+        rdp = float(renyi_curve(steps_of(pipeline)).at(np.array([self.order]))[0])
+        return Cost(
+            {"rdp": written(finite(rdp, f"Renyi divergence at order {self.order:g}"))}, f"Renyi divergence at order {self.order:g}"
+        )
+
+    def epsilon(self, amounts: Amounts, delta: float) -> float:
+        return self._epsilon(upward(amounts["rdp"]), delta) if amounts["rdp"] else 0.0
+
+    def _epsilon(self, rdp: float, delta: float) -> float:
+        return renyi_epsilon(self.order - 1.0, rdp, math.log(delta)) * (1.0 + 1e-14) + 1e-15
+
+
+def _best(epsilon: float, log_delta: float) -> float:
+    """order - 1 with the largest cap over order, which is the rho that a Gaussian could spend."""
+    found: list[tuple[float, float]] = []
+
+    def negative_rho(z: float) -> float:
+        cap = epsilon + math.log1p(1.0 / z) + (log_delta + math.log1p(z)) / z
+        found.append((-cap / (1.0 + z), z))
+        return found[-1][0]
+
+    minimise_scalar(negative_rho, 2.0 * max(-log_delta, 1e-3) / epsilon)
+    return min(max(min(found)[1], 1e-5), 1e5)

@@ -1,0 +1,134 @@
+"""Privacy filters: what may be added up where a later run is chosen from an earlier one's output.
+
+A filter has a currency. It turns a cap (epsilon, delta) into caps in that currency once, when a ledger is opened; a run into a cost in
+it; and a sum of costs back into an epsilon. Privacy-loss distributions and the like may describe one run, whose parameters were fixed in
+advance, but are not added up across runs (arXiv:2602.06756, arXiv:2602.15815). Runs that overlap in time add up like others (Haney et
+al. 2023, arXiv:2309.05901).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dpcli.errors import CannotCertify, InputError
+from dpcli.ledger.amounts import Amounts
+from dpcli.registry import FILTERS, load
+
+if TYPE_CHECKING:
+    from dpcli.accountants.base import Steps
+    from dpcli.pipeline.model import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one run costs: amounts by name as decimal strings, rounded up; detail: how they came about, for people."""
+
+    amounts: Mapping[str, str]
+    detail: str
+
+
+class Filter(Protocol):
+    """One privacy filter with its parameters, which are fixed when a ledger is opened."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def source(self) -> str:
+        """The theorem."""
+        ...
+
+    def parameters(self) -> Mapping[str, Any]:
+        """What the opening entry must remember beside the name."""
+        ...
+
+    def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
+        """The most of each amount that keeps the whole within (epsilon, delta), rounded down. Raises InputError where nothing does."""
+        ...
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        """What one run of `pipeline` costs, described at `delta` where the currency needs one.
+
+        Raises NotRepresentable or CannotCertify where the currency has no number for it.
+        """
+        ...
+
+    def epsilon(self, amounts: Amounts, delta: float) -> float:
+        """An upper bound on epsilon at the ledger's `delta` of everything that sums to `amounts`."""
+        ...
+
+
+def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
+    """The filter of an opening entry. Raises InputError for one that is not known."""
+    if name not in FILTERS:
+        raise InputError(f"expected a filter among {', '.join(FILTERS)}, found '{name}'")
+    found: Filter = load(FILTERS[name])(**parameters)
+    return found
+
+
+def opened_filter(name: str, epsilon: float, delta: float, parameters: Mapping[str, Any]) -> Filter:
+    """The filter for a new ledger, its own parameters chosen for the cap. Raises InputError where it cannot hold that cap."""
+    if name not in FILTERS:
+        words = "; ".join(f"{key}: {text}" for key, text in FILTER_WORDS.items())
+        raise InputError(f"--filter: expected one, fixed for good ({words}), found {name!r}")
+    found: Filter = load(FILTERS[name]).chosen(epsilon, delta, **parameters)
+    return found
+
+
+FILTER_WORDS = {
+    "rdp": "Renyi DP at one order; for DP-SGD and mixtures of mechanisms",
+    "zcdp": "rho; for Gaussian and pure mechanisms without sampling",
+    "gdp": "mu^2; tightest for Gaussian noise without sampling",
+    "approx-dp": "epsilons and deltas add up; any run, few of them",
+    "advanced": "squares of epsilon; any run, many small ones",
+}
+
+
+def steps_of(pipeline: Pipeline) -> Steps:
+    """What an accountant adds up."""
+    from dpcli.pipeline.resolve import resolve
+
+    return tuple((charge.mechanism, charge.count) for charge in resolve(pipeline))
+
+
+def described(pipeline: Pipeline, delta: float) -> tuple[float, str]:
+    """(epsilon, accountant) of one run at `delta`, by the tightest sound accountant; its parameters were fixed in advance.
+
+    Raises CannotCertify where there is none.
+    """
+    from dpcli.accounting import account
+
+    found = account(pipeline, delta=delta)
+    if found.winner is None or math.isinf(found.upper):
+        raise CannotCertify(
+            f"no finite epsilon can be certified at delta = {delta!r}, so the run has no cost that could be charged"
+        )
+    return found.upper, found.winner.accountant.name
+
+
+def finite(cost: float, what: str) -> float:
+    """The cost, or CannotCertify where it is infinite."""
+    if not cost < math.inf:
+        raise CannotCertify(f"its {what} is infinite: there is no cost that could be charged")
+    return cost
+
+
+def require_delta(delta: float, name: str) -> None:
+    """Refuse a ledger at delta = 0 for filters whose currency needs some."""
+    if delta <= 0.0:
+        raise InputError(f"--delta: expected a number in (0, 1) beside --filter {name}, found {delta!r}")
+
+
+def largest(holds: Callable[[float], bool], high: float) -> float:
+    """The largest double in [0, high] at which `holds`, a property that only smaller numbers have; 0 where none has it."""
+    low = 0.0
+    if holds(high):
+        return high
+    while True:
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            return low
+        low, high = (middle, high) if holds(middle) else (low, middle)

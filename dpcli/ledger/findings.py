@@ -1,0 +1,102 @@
+"""What the failure catalogue has to say about a ledger: the rules that its entries can decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dpcli.ledger.chain import canonical
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.sqlite_file import network_file_system
+from dpcli.ledger.state import State
+from dpcli.pipeline.diagnostics import Diagnostic, Severity
+
+LARGE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a rule says: about an entry (its number) or the ledger as a whole (0)."""
+
+    rule: str
+    severity: Severity
+    message: str
+    entry: int = 0
+
+
+def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
+    """Every finding about one dataset, placed at its entries. Raises LedgerError where it cannot be read."""
+    state = ledger.state()
+    found = [finding for rule in RULES for finding in rule(ledger, state)]
+    place = f"{ledger.store.place}#{ledger.dataset}"
+    return tuple(Diagnostic(f.rule, f.severity, f.message, place, f"entry {f.entry}" if f.entry else "terms") for f in found)
+
+
+def _delta(ledger: Ledger, state: State) -> Iterator[Finding]:
+    terms = state.open_terms()
+    if terms.dataset_size is None:
+        yield Finding("DP306", "warning", "opened without dataset_size: nothing can say whether its delta is small enough", 1)
+    elif terms.delta * terms.dataset_size > 0.1:
+        tenth = 0.1 / terms.dataset_size
+        yield Finding(
+            "DP105", "warning", f"expected a delta of at most 1/(10 dataset_size) = {tenth:.7g}, found {terms.delta:g}", 1
+        )
+
+
+def _large_epsilon(ledger: Ledger, state: State) -> Iterator[Finding]:
+    if state.epsilon > LARGE:
+        yield Finding("DP304", "warning", f"a cap of epsilon = {state.epsilon:g} limits next to no attack", 1)
+
+
+def _same_run(ledger: Ledger, state: State) -> Iterator[Finding]:
+    """One run under two keys: a retry that was charged twice, or one question that was answered twice."""
+    first: dict[str, tuple[str, int]] = {}
+    for run in state.runs.values():
+        text = canonical(run.pipeline)
+        if run.status != "void" and text in first:
+            key, entry = first[text]
+            words = (
+                f'"{run.key}" is the run of "{key}" (entry {entry}) again: a retry keeps its key, a repeated question its answer'
+            )
+            yield Finding("DP404", "warning", words, run.seq)
+        elif run.status != "void":
+            first[text] = (run.key, run.seq)
+
+
+def _unknown_data(ledger: Ledger, state: State) -> Iterator[Finding]:
+    if state.open_terms().fingerprint is None and len(ledger.store.datasets()) > 1:
+        words = "one of several datasets, opened without a fingerprint: the same data under another name would not be noticed"
+        yield Finding("DP406", "warning", words, 1)
+
+
+def _other_version(ledger: Ledger, state: State) -> Iterator[Finding]:
+    from dpcli import __version__
+
+    older = sorted({str(run.content.get("dpcli")) for run in state.runs.values()} - {__version__})
+    if older:
+        words = f"charged by dpcli {', '.join(older)}: dpcli budget verify computes their costs again"
+        yield Finding("DP408", "warning", words, state.head.seq)
+
+
+def _network(ledger: Ledger, state: State) -> Iterator[Finding]:
+    kind = None if "://" in ledger.store.place else network_file_system(ledger.store.place)
+    if kind is not None:
+        yield Finding("DP409", "error", f"on a network file system ({kind}), whose locks do not keep two machines apart")
+
+
+def _forgotten(ledger: Ledger, state: State) -> Iterator[Finding]:
+    """A reservation past its day counts in full; whoever made it should say how it ended."""
+    for run in state.runs.values():
+        if run.expired(ledger.now()):
+            yield Finding("DP403", "warning", f'the reservation "{run.key}" has expired and counts in full: commit it', run.seq)
+
+
+RULES: tuple[Callable[[Ledger, State], Iterator[Finding]], ...] = (
+    _delta,
+    _large_epsilon,
+    _same_run,
+    _unknown_data,
+    _other_version,
+    _network,
+    _forgotten,
+)

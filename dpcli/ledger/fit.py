@@ -1,0 +1,81 @@
+"""What would fit: one parameter of a run changed until the ledger takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from dpcli.calibration import parameter_key, substitute
+from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.ledger.amounts import read
+from dpcli.ledger.state import State
+from dpcli.pipeline.model import Entry, Pipeline
+
+DIGITS = 4
+DOUBLINGS = 14
+
+
+def fitting(state: State, pipeline: Pipeline, delta: float) -> tuple[str, ...]:
+    """Changes of one parameter each that would fit now, as "noise_multiplier = 1.913 in train (now 1.1)"; none in declared mode.
+
+    The values are on the side that fits, to four significant digits.
+    """
+    if state.open_terms().mode == "declared":
+        return ()
+    busiest = max(pipeline.mechanisms, key=lambda entry: (entry.steps if entry.epochs is None else 10**18, entry.name))
+    return tuple(text for text in (_noise(state, pipeline, busiest, delta), _steps(state, pipeline, busiest, delta)) if text)
+
+
+def _fits(state: State, pipeline: Pipeline, delta: float) -> bool:
+    with suppress(InputError, CannotCertify, NotRepresentable):
+        return state.fits(read(state.open_terms().the_filter.cost(pipeline, delta).amounts))
+    return False
+
+
+def _noise(state: State, pipeline: Pipeline, entry: Entry, delta: float) -> str:
+    key = parameter_key(entry, "noise")
+    if key is None:
+        return ""
+    now = float(getattr(entry.spec, key))
+
+    def fits(value: float) -> bool:
+        return _fits(state, substitute(pipeline, ((entry.name, key),), value), delta)
+
+    found = next((value for value in _doubled(now) if fits(value)), None)
+    if found is None:
+        return ""
+    low = found / 2.0
+    for _ in range(12):
+        middle = float(f"{0.5 * (low + found):.{DIGITS}g}")
+        if not low < middle < found:
+            break
+        low, found = (low, middle) if fits(middle) else (middle, found)
+    return f"{key} = {found:.10g} in {entry.name} (now {now:.10g})"
+
+
+def _doubled(now: float) -> Iterator[float]:
+    yield from (float(f"{now * 2.0**i:.{DIGITS}g}") for i in range(1, DOUBLINGS))
+
+
+def _steps(state: State, pipeline: Pipeline, entry: Entry, delta: float) -> str:
+    if entry.epochs is not None or entry.steps < 2:
+        return ""
+    count = _most(lambda steps: _fits(state, _with_steps(pipeline, entry, steps), delta), entry.steps)
+    return f"{count:,} steps of {entry.name} (now {entry.steps:,})" if count else ""
+
+
+def _with_steps(pipeline: Pipeline, entry: Entry, steps: int) -> Pipeline:
+    changed = tuple(replace(e, steps=steps) if e.name == entry.name else e for e in pipeline.mechanisms)
+    return replace(pipeline, mechanisms=changed)
+
+
+def _most(fits: Callable[[int], bool], above: int) -> int:
+    """About the largest whole number below `above` that fits, to three digits and on the side that fits; 0 where 1 does not."""
+    if not fits(1):
+        return 0
+    low, high = 1, above
+    while high - low > max(1, low // 1000):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -1,0 +1,200 @@
+"""The ledger of one dataset: may this run still be made?"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from dpcli import __version__
+from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.ledger.chain import Entry, canonical, opened, sealed
+from dpcli.ledger.filters import Cost
+from dpcli.ledger.requests import Amend, Charge, Move, Request, checked_key
+from dpcli.ledger.state import Run, State
+from dpcli.ledger.store import Store
+from dpcli.ledger.terms import Terms
+
+if TYPE_CHECKING:
+    from dpcli.pipeline.model import Pipeline
+
+
+def clock() -> str:
+    """Now, in UTC, to the second: advisory, since nothing stops a clock from being set back."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def account_name() -> str:
+    """Who is asking: advisory on a file, which cannot know; a database knows by itself."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a request came to.
+
+    entry: the entry that was appended, None where it had been granted before (`repeated`). run: what it is about, as it now stands.
+    """
+
+    entry: Entry | None
+    run: Run | None
+    state: State
+
+    @property
+    def repeated(self) -> bool:
+        """Whether nothing had to be written."""
+        return self.entry is None
+
+
+class Ledger:
+    """One dataset in a store.
+
+    Every entry is checked against the chain when it is first read; what has been read is remembered, and a later read starts after it.
+    """
+
+    def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] = clock) -> None:
+        self.store, self.dataset, self.now = store, dataset, now
+        self.who = who or store.who or account_name()
+        self._state = State(dataset)
+
+    def state(self) -> State:
+        """Everything up to now. Raises LedgerError where the ledger is missing, locked or damaged."""
+        for row in self.store.after(self.dataset, self._state.head.seq):
+            self._state.apply(opened(row, self.dataset, self._state.head))
+        self._state.open_terms()
+        return self._state
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Every entry, checked against the chain."""
+        state, found = State(self.dataset), []
+        for row in self.store.after(self.dataset, 0):
+            found.append(opened(row, self.dataset, state.head))
+            state.apply(found[-1])
+        return tuple(found)
+
+    def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
+        """What one run would be charged, and the delta it is described at (the file's where None; 0 where it states none).
+
+        Raises InputError where the run is stated for another unit or adjacency; CannotCertify, NotRepresentable where it has no cost.
+        """
+        terms = self.state().open_terms()
+        terms.refuse_other(pipeline)
+        at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
+        if not 0.0 <= at < 1.0:
+            raise InputError(f"expected a delta in [0, 1), found {at!r}")
+        if terms.mode == "declared":
+            from dpcli.ledger.declared import declared_cost
+
+            return declared_cost(terms, pipeline), at
+        return terms.the_filter.cost(pipeline, at), at
+
+    def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "") -> Receipt:
+        """Charge a run that is made at once; returns when the charge is durable, and only then may noise be drawn.
+
+        Raises Denied where it does not fit: nothing is written then.
+        """
+        return self._charge("spend", pipeline, key, delta, why)
+
+    def reserve(
+        self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", expires: str | None = None
+    ) -> Receipt:
+        """Charge a long run before it starts; `start` it before the first noise, `commit` it at its end.
+
+        A run that is resumed draws fresh noise: what it does again is another run, with a key of its own.
+        """
+        return self._charge("reserve", pipeline, key, delta, why, expires)
+
+    def start(self, key: str) -> Receipt:
+        """Note that noise is about to be drawn: from here on the reservation cannot be voided."""
+        return self._append(Move("start", key), key)
+
+    def commit(self, key: str) -> Receipt:
+        """Note that a reserved run has ended; it stays charged."""
+        return self._append(Move("commit", key), key)
+
+    def void(self, key: str, why: str) -> Receipt:
+        """Give back a reservation of which no noise was drawn, with the reason. Raises LedgerError where it was started or has expired."""
+        return self._append(Move("void", key, why), key)
+
+    def amend(self, epsilon: float, why: str, approver: str) -> Receipt:
+        """Change the cap on epsilon, upwards or downwards; chained like every entry."""
+        return self._append(Amend(epsilon, why, approver), "")
+
+    def _charge(
+        self, kind: str, pipeline: Pipeline, key: str, delta: float | None, why: str, expires: str | None = None
+    ) -> Receipt:
+        from dpcli.pipeline.canonical import tables_of
+
+        cost, at = self.cost(pipeline, delta)
+        request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, why, expires)
+        try:
+            return self._append(request, key)
+        except Denied:
+            from dpcli.ledger.denial import denial
+
+            raise Denied(denial(self.state(), pipeline, cost, at)) from None
+
+    def _append(self, request: Request, key: str) -> Receipt:
+        state = self.state()  # most of the reading before anybody has to wait
+        with self.store.writing(self.dataset) as tail:
+            for row in tail.after(state.head.seq):
+                state.apply(opened(row, self.dataset, state.head))
+            content = request.entry(state, self.now())
+            entry = None if content is None else sealed(self._signed(content), self.dataset, state.head)
+            if entry is not None:
+                _rehearsed(state, entry)
+                tail.append(entry.row)
+        if entry is not None:  # durable: only now is it remembered
+            state.apply(entry)
+        return Receipt(entry, state.runs.get(key), state)
+
+    def _signed(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        return {**content, "who": self.who, "when": self.now(), "dpcli": __version__}
+
+
+def open_dataset(store: Store, dataset: str, terms: Terms, who: str = "", now: Callable[[], str] = clock) -> Ledger:
+    """Append the opening entry of a new dataset. Raises LedgerError where it is there already, or its data under another name."""
+    ledger = Ledger(store, dataset, who, now)
+    if terms.mode == "declared":
+        from dpcli.ledger.declared import declared_caps
+
+        caps = declared_caps(terms)
+    else:
+        caps = dict(terms.the_filter.caps(terms.epsilon, terms.delta))
+    with store.writing(dataset) as tail:
+        if tail.after(0):
+            raise LedgerError(
+                f'{store.place}: expected a new dataset, found "{dataset}", which has a ledger (its terms are fixed for good)'
+            )
+        _refuse_known_data(store, dataset, terms)
+        content = {"kind": "open", "terms": terms.content(), "caps": caps}
+        tail.append(sealed(ledger._signed(content), dataset, State(dataset).head).row)
+    return ledger
+
+
+def _refuse_known_data(store: Store, dataset: str, terms: Terms) -> None:
+    """The same data under a second name would have a second budget."""
+    for other in store.datasets():
+        known = Ledger(store, other).state().open_terms() if other != dataset else None
+        if known is not None and terms.fingerprint is not None and known.fingerprint == terms.fingerprint:
+            raise LedgerError(
+                f'{store.place}: expected new data, found the fingerprint of dataset "{other}": its ledger goes on counting'
+            )
+
+
+def _rehearsed(state: State, entry: Entry) -> None:
+    """The entry applied to a copy: what a later reading would refuse must not be written."""
+    import copy
+
+    trial = copy.copy(state)
+    trial.runs = dict(state.runs)
+    trial.apply(opened(entry.row, state.dataset, state.head))
+
+
+__all__ = ["Ledger", "Receipt", "account_name", "canonical", "clock", "open_dataset"]

@@ -1,0 +1,55 @@
+"""From the flags of `dpcli budget init` to a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dpcli.errors import InputError
+from dpcli.ledger.filters import opened_filter
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.places import init
+from dpcli.ledger.terms import Terms, checked
+
+if TYPE_CHECKING:
+    from dpcli.pipeline.model import Pipeline
+
+
+def open_with(url: str, dataset: str, given: Mapping[str, Any]) -> Ledger:
+    """Open a ledger. given: the flags by name. Raises InputError, Denied or LedgerError where it cannot be opened."""
+    common = ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")
+    terms = checked(Terms(**{name: given[name] for name in common}))
+    return init(url, dataset, _MODES[given["mode"]](terms, given))
+
+
+def _adaptive(terms: Terms, given: Mapping[str, Any]) -> Terms:
+    if given["plans"]:
+        raise InputError("--declare: expected --mode declared beside it, found adaptive")
+    own = {name: given[name] for name in ("order", "slack") if given[name] is not None}
+    try:
+        found = opened_filter(given["name"], terms.epsilon, terms.delta, own)
+    except TypeError:
+        raise InputError(f"--{next(iter(own))}: expected no such flag beside --filter {given['name']}, found {own}") from None
+    return replace(terms, filter=found.name, parameters=dict(found.parameters()))
+
+
+def _declared(terms: Terms, given: Mapping[str, Any]) -> Terms:
+    from dpcli.ledger.declared import declared_terms
+
+    for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
+        if given[name]:
+            raise InputError(f"{flag}: expected no such flag beside --mode declared, found {given[name]}")
+    return declared_terms(terms, [_plan(text) for text in given["plans"]])
+
+
+def _plan(text: str) -> tuple[Pipeline, int]:
+    from dpcli.pipeline.read import load
+
+    path, separator, count = text.rpartition(":")
+    if separator and count.isascii() and count.isdigit() and len(count) < 10:
+        return load(path), int(count)
+    return load(text), 1
+
+
+_MODES = {"adaptive": _adaptive, "declared": _declared}

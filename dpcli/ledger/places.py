@@ -1,0 +1,86 @@
+"""From what a user writes (a path, sqlite:///path, postgresql://...) to a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from dpcli.errors import InputError, LedgerError
+from dpcli.ledger.chain import digest
+from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.store import Store
+from dpcli.ledger.terms import Terms, checked
+from dpcli.registry import load
+
+POSTGRES = ("postgresql://", "postgres://")
+
+
+def open_store(url: str) -> Store:
+    """The store at a path or URL, which must be there. Raises LedgerError where it is not, InputError for another scheme."""
+    if url.startswith(POSTGRES):
+        store: Store = load("dpcli.ledger.postgres:PostgresStore")(url)
+        return store
+    from dpcli.ledger.sqlite import SqliteStore
+
+    return SqliteStore(path_of(url))
+
+
+def path_of(url: str) -> str:
+    """The path of a ledger in a file."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
+        raise InputError(f"expected a path, sqlite:///path or postgresql://..., found {url[:60]!r}")
+    return rest[1:]  # sqlite:///relative, sqlite:////absolute
+
+
+def open_ledger(url: str, dataset: str | None = None) -> Ledger:
+    """The ledger of a dataset; of the only one where None. Raises LedgerError where it is not there, InputError where it is not named."""
+    store = open_store(url)
+    if dataset is None:
+        found = store.datasets()
+        if len(found) != 1:
+            raise InputError(
+                f"--dataset: expected the name of one, found none; {store.place} holds {', '.join(found) or 'no dataset'}"
+            )
+        dataset = found[0]
+    return Ledger(store, dataset)
+
+
+def init(url: str, dataset: str, terms: Terms) -> Ledger:
+    """Open the ledger of a new dataset, in a new file, in a file that holds other datasets, or in a database.
+
+    Raises InputError for terms that make no sense, LedgerError where the dataset or something else is there already.
+    """
+    if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
+        raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
+    terms = checked(terms)
+
+    def fill(store: Store) -> None:
+        open_dataset(store, dataset, replace(terms, schema=digest(store.schema())))
+
+    _create(url, fill)
+    return Ledger(open_store(url), dataset)
+
+
+def _create(url: str, fill: Callable[[Store], None]) -> None:
+    import os
+
+    if url.startswith(POSTGRES):
+        load("dpcli.ledger.postgres:create")(url, fill)
+        return
+    path = path_of(url)
+    if os.path.lexists(path):
+        store = open_store(url)  # says what is wrong with it, where something is
+        try:
+            fill(store)
+        finally:
+            store.close()
+        return
+    from dpcli.ledger.sqlite import create
+
+    create(path, fill)
+
+
+__all__ = ["LedgerError", "init", "open_ledger", "open_store", "path_of"]

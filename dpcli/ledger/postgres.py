@@ -1,0 +1,159 @@
+"""The ledger in a PostgreSQL database, for teams: roles, row-level security, and rules that the server itself enforces.
+
+One writer at a time: the dataset's row is locked before the first look (dpcli.hold), under READ COMMITTED, whose every statement sees what
+was committed before it. Rows come in through dpcli.append alone, which checks them again. Source:
+https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS, https://www.postgresql.org/docs/current/wal-async-commit.html.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpcli.errors import LedgerError
+from dpcli.ledger.chain import Row
+from dpcli.ledger.postgres_errors import driver, explained, place_of, settings_of, unreachable
+from dpcli.ledger.postgres_install import VERSION, found_version, install
+
+BUSY_SECONDS = 30.0
+CONNECT_SECONDS = 10
+READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq"
+# Each names what is wrong; a sound ledger answers with no row.
+CHECKS = (
+    "SELECT format('dataset \"%s\": its entries end at %s, the chain that was written ends at %s', d.name, max(e.seq), d.seq) "
+    "FROM dpcli.dataset d LEFT JOIN dpcli.entry e ON e.dataset = d.name GROUP BY d.name, d.seq, d.head "
+    "HAVING (max(e.seq) = d.seq AND count(*) = d.seq AND bool_or(e.seq = d.seq AND e.hash = d.head)) IS NOT TRUE ORDER BY d.name",
+    "SELECT format('the server runs with %s off: commits may not survive a power failure', name) FROM pg_catalog.pg_settings "
+    "WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTail:
+    """The end of one chain, under the writer's lock."""
+
+    connection: Any
+    dataset: str
+
+    def after(self, seq: int) -> Sequence[Row]:
+        return [Row(*row) for row in self.connection.execute(READ, (self.dataset, seq)).fetchall()]
+
+    def append(self, row: Row) -> None:
+        self.connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
+
+
+class PostgresStore:
+    """A store in the schema dpcli of the database at `url`, which must be there: only `create` makes one.
+
+    A connection that was lost is opened again by the next call.
+    """
+
+    def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False) -> None:
+        settings = settings_of(url)
+        self._place, self._seconds = place_of(settings), seconds
+        self._connect = _connector(url, settings, self._place)  # a closure: no attribute holds the password
+        self._open = self._connected()
+        if not installing:
+            self._refuse_other()
+
+    @property
+    def place(self) -> str:
+        return self._place
+
+    @property
+    def who(self) -> str | None:
+        """The login: the database signs, and takes no other signature."""
+        with explained(self._place):
+            name: str = self.connection.execute("SELECT session_user::text").fetchone()[0]
+        return name
+
+    @property
+    def connection(self) -> Any:
+        """The connection; a new one where the old one is closed."""
+        if self._open.closed:
+            self._open = self._connected()
+        return self._open
+
+    def datasets(self) -> tuple[str, ...]:
+        with explained(self._place):
+            return tuple(sorted(name for (name,) in self.connection.execute("SELECT name FROM dpcli.dataset").fetchall()))
+
+    def after(self, dataset: str, seq: int) -> Sequence[Row]:
+        with explained(self._place):
+            return PostgresTail(self.connection, dataset).after(seq)
+
+    @contextmanager
+    def writing(self, dataset: str) -> Iterator[PostgresTail]:
+        with explained(self._place):
+            connection = self.connection
+            with connection.transaction():
+                connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, round(1000 * self._seconds)))
+                yield PostgresTail(connection, dataset)
+
+    def schema(self) -> str:
+        statement = Path(__file__).with_name("postgres_schema.sql").read_text(encoding="utf-8")
+        with explained(self._place), self.connection.transaction():
+            self.connection.execute("SET LOCAL search_path = pg_catalog")  # decides which names the server writes in full
+            return "\n".join(line for (line,) in self.connection.execute(statement).fetchall())
+
+    def check(self) -> tuple[str, ...]:
+        with explained(self._place):
+            return tuple(text for check in CHECKS for (text,) in self.connection.execute(check).fetchall())
+
+    def close(self) -> None:
+        self._open.close()
+
+    def _connected(self) -> Any:
+        connection = self._connect()
+        weakref.finalize(self, connection.close)  # a store that is dropped lets go of its place among the server's connections
+        return connection
+
+    def _refuse_other(self) -> None:
+        try:
+            with explained(self._place):
+                version = found_version(self.connection)
+            if version is None:
+                raise LedgerError(f"{self._place}: no ledger here (the database has no schema dpcli); dpcli budget init opens one")
+            if version > VERSION:
+                raise LedgerError(f"{self._place}: written by a later version of dpcli: upgrade to read it")
+        except LedgerError:
+            self.close()
+            raise
+
+
+def create(url: str, fill: Callable[[PostgresStore], None]) -> None:
+    """The schema where the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither."""
+    store = PostgresStore(url, installing=True)
+    try:
+        with explained(store.place):
+            connection = store.connection
+            with connection.transaction():
+                install(connection, store.place)
+                fill(store)
+    finally:
+        store.close()
+
+
+def _connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], Any]:
+    psycopg = driver()
+
+    def connect() -> Any:
+        try:
+            connection = psycopg.connect(
+                url,
+                autocommit=True,
+                prepare_threshold=None,  # a pooler between may hand every transaction to another server process
+                client_encoding="utf8",
+                application_name="dpcli",
+                connect_timeout=settings.get("connect_timeout", CONNECT_SECONDS),
+            )
+        except psycopg.Error as error:
+            raise unreachable(place, error, settings) from None
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        return connection
+
+    return connect

@@ -1,0 +1,118 @@
+"""What may be asked of a ledger. Each request looks at the state and gives the entry to append, or None where it was granted before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.ledger import amounts
+from dpcli.ledger.chain import canonical
+from dpcli.ledger.filters import Cost
+from dpcli.ledger.state import NEXT, State
+
+LONGEST = 200
+
+
+class Request(Protocol):
+    """Raises Denied where the budget says no, LedgerError where the ledger holds something that contradicts it."""
+
+    def entry(self, state: State, now: str) -> dict[str, Any] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Spend at once, or reserve for a long run (`kind`: spend or reserve).
+
+    key: the name of the run; the same key with the same body is charged once. expires: ISO time after which a reservation cannot be
+    voided; it then counts in full.
+    """
+
+    kind: str
+    key: str
+    pipeline: Mapping[str, Any]
+    delta: float
+    cost: Cost
+    why: str = ""
+    expires: str | None = None
+
+    def body(self) -> dict[str, Any]:
+        """What makes two charges the same."""
+        return {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
+
+    def entry(self, state: State, now: str) -> dict[str, Any] | None:
+        if self.key in state.runs:
+            self._refuse_other(state)
+            return None
+        if not state.fits(amounts.read(self.cost.amounts)):
+            raise Denied("over the cap")
+        optional = {"why": self.why, "expires": self.expires}
+        stated = {name: value for name, value in optional.items() if value}
+        return {**self.body(), "cost": dict(self.cost.amounts), "detail": self.cost.detail, **stated}
+
+    def _refuse_other(self, state: State) -> None:
+        run = state.runs[self.key]
+        if canonical({name: run.content.get(name) for name in self.body()}) != canonical(self.body()):
+            raise LedgerError(
+                f'key "{self.key}": expected the run that entry {run.seq} charged under it, found another: '
+                "a new run needs a key of its own"
+            )
+        if run.status == "void":
+            raise LedgerError(f'key "{self.key}": expected a new key, found one whose reservation was voided')
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """start, commit or void a reservation (`kind`)."""
+
+    kind: str
+    key: str
+    why: str = ""
+
+    def entry(self, state: State, now: str) -> dict[str, Any] | None:
+        run = state.run(self.key)
+        if run.status == NEXT[self.kind]:
+            return None
+        if self.kind == "void":
+            self._refuse_void(run.status, run.expired(now))
+        if run.status == "void" or (self.kind == "start" and run.status == "committed"):
+            raise LedgerError(f'key "{self.key}": expected a reservation to {self.kind}, found one that is {run.status}')
+        return {"kind": self.kind, "key": self.key, **({"why": self.why} if self.why else {})}
+
+    def _refuse_void(self, status: str, expired: bool) -> None:
+        if not self.why.strip():
+            raise InputError("--reason: expected why no noise was drawn, found nothing")
+        if expired:
+            raise LedgerError(
+                f'key "{self.key}": expected a reservation within its time, found one that expired: it counts in full'
+            )
+        if status != "reserved":
+            raise LedgerError(f'key "{self.key}": expected a reservation before any noise was drawn, found one that is {status}')
+
+
+@dataclass(frozen=True, slots=True)
+class Amend:
+    """Another cap on epsilon; everything else of a ledger is fixed for good."""
+
+    epsilon: float
+    why: str
+    approver: str
+
+    def entry(self, state: State, now: str) -> dict[str, Any] | None:
+        terms = state.open_terms()
+        if terms.mode == "declared":
+            raise InputError("expected a ledger in adaptive mode to amend, found declared mode: its set of runs is fixed for good")
+        if not 0.0 < self.epsilon < float("inf"):
+            raise InputError(f"--epsilon: expected a number > 0, found {self.epsilon!r}")
+        if not self.why.strip() or not self.approver.strip():
+            raise InputError("expected --reason and --approver in words, found nothing")
+        caps = dict(terms.the_filter.caps(self.epsilon, terms.delta))
+        return {"kind": "amend", "epsilon": self.epsilon, "caps": caps, "why": self.why, "approver": self.approver}
+
+
+def checked_key(key: str) -> str:
+    """A key as an entry may hold it. Raises InputError for one that is empty, long, or holds what a terminal would act on."""
+    if not key.strip() or len(key) > LONGEST or not key.isprintable():
+        raise InputError(f"--key: expected a name of at most {LONGEST} printable characters for this run, found {key[:60]!r}")
+    return key

@@ -1,0 +1,136 @@
+"""What a chain says: its terms, every run, and what is spent. A fold over the entries, and the only reading of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+from dpcli.errors import LedgerError
+from dpcli.ledger import amounts
+from dpcli.ledger.chain import Entry, Head
+from dpcli.ledger.terms import Terms
+
+# What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
+NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
+BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One charge, and where it stands: reserved, started (noise may have been drawn), committed or void."""
+
+    key: str
+    seq: int
+    status: str
+    cost: Mapping[str, Decimal]
+    content: Mapping[str, Any]
+
+    @property
+    def pipeline(self) -> Mapping[str, Any]:
+        """The tables of its pipeline."""
+        found: Mapping[str, Any] = self.content["pipeline"]
+        return found
+
+    @property
+    def name(self) -> str:
+        """The pipeline's mechanisms, in a word."""
+        return " + ".join(str(entry.get("name", "?")) for entry in self.pipeline["mechanism"])
+
+    def expired(self, now: str) -> bool:
+        """Whether its reservation is past its day: then it is charged in full and cannot be voided."""
+        return "expires" in self.content and self.status == "reserved" and str(self.content["expires"]) <= now
+
+
+@dataclass(slots=True)
+class State:
+    """One dataset's ledger up to `head`. Built by `apply`, which refuses an entry that no sound ledger can hold."""
+
+    dataset: str
+    head: Head = field(default_factory=Head)
+    terms: Terms | None = None
+    caps: dict[str, Decimal] = field(default_factory=dict)
+    epsilon: float = 0.0  # the cap as last amended
+    spent: dict[str, Decimal] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    last: Run | None = None
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
+        change = _CHANGES.get(entry.kind)
+        if change is None:
+            raise LedgerError(f'{self._place(entry)}: "{entry.kind}" is unknown to this version: written by a later dpcli')
+        try:
+            change(self, entry)
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise LedgerError(
+                f"{self._place(entry)}: expected the content of {entry.kind}, found something else ({error!r})"
+            ) from None
+        self.head = Head(entry.row.seq, entry.row.hash)
+
+    def open_terms(self) -> Terms:
+        """The terms. Raises LedgerError where the dataset has no ledger."""
+        if self.terms is None:
+            raise LedgerError(f'no ledger for dataset "{self.dataset}": dpcli budget init opens one')
+        return self.terms
+
+    def left(self) -> dict[str, Decimal]:
+        """What remains of each cap, 0 where nothing does."""
+        return {name: max(value, Decimal(0)) for name, value in amounts.add(self.caps, self.spent, -1).items()}
+
+    def fits(self, cost: Mapping[str, Decimal]) -> bool:
+        """Whether a cost may still be added."""
+        return amounts.exceeded(amounts.add(self.spent, cost), self.caps) is None
+
+    def run(self, key: str) -> Run:
+        """The run of that key. Raises LedgerError where there is none."""
+        if key not in self.runs:
+            raise LedgerError(f'dataset "{self.dataset}": expected the key of a run, found {key!r}, which no entry has')
+        return self.runs[key]
+
+    def _open(self, entry: Entry) -> None:
+        if self.terms is not None or entry.row.seq != 1:
+            raise LedgerError(f"{self._place(entry)}: a second opening: the ledger was changed by hand")
+        self.terms = Terms.read(entry.content["terms"])
+        self.caps, self.epsilon = amounts.read(entry.content["caps"]), self.terms.epsilon
+        self.spent = dict.fromkeys(self.caps, Decimal(0))
+
+    def _charge(self, entry: Entry) -> None:
+        self.open_terms()
+        cost = amounts.read(entry.content["cost"])
+        if not entry.key or entry.key in self.runs:
+            raise LedgerError(f"{self._place(entry)}: charges the key {entry.key!r} again: the ledger was changed by hand")
+        if not self.fits(cost):
+            raise LedgerError(f"{self._place(entry)}: overspends the cap: the ledger was changed by hand")
+        self.spent = amounts.add(self.spent, cost)
+        self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, NEXT[entry.kind], cost, entry.content)
+
+    def _move(self, entry: Entry) -> None:
+        run = self.run(entry.key)
+        if run.status not in BEFORE[entry.kind]:
+            raise LedgerError(f"{self._place(entry)}: {entry.kind} of a run that is {run.status}: the ledger was changed by hand")
+        self.runs[entry.key] = replace(run, status=NEXT[entry.kind])
+        if entry.kind == "void":
+            self.spent = amounts.add(self.spent, run.cost, -1)
+
+    def _amend(self, entry: Entry) -> None:
+        self.open_terms()
+        caps = amounts.read(entry.content["caps"])
+        if set(caps) != set(self.caps):
+            raise LedgerError(f"{self._place(entry)}: amends other caps than the ledger has: the ledger was changed by hand")
+        self.caps, self.epsilon = caps, float(entry.content["epsilon"])
+
+    def _place(self, entry: Entry) -> str:
+        return f'dataset "{self.dataset}", entry {entry.row.seq}'
+
+
+_CHANGES: dict[str, Callable[[State, Entry], None]] = {
+    "open": State._open,
+    "spend": State._charge,
+    "reserve": State._charge,
+    "start": State._move,
+    "commit": State._move,
+    "void": State._move,
+    "amend": State._amend,
+}

@@ -1,0 +1,63 @@
+"""The port: what a backend must do, and no more. Rows go in at the end and never change.
+
+A backend knows nothing of privacy: it keeps rows in order, lets one writer at a time look and append, and returns from `writing` only when
+what was appended would survive a power failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from dpcli.ledger.chain import Row
+
+
+class Tail(Protocol):
+    """The end of one dataset's chain, held by one writer."""
+
+    def after(self, seq: int) -> Sequence[Row]:
+        """The rows with a number above `seq`, ascending."""
+        ...
+
+    def append(self, row: Row) -> None:
+        """Add a row at the end. At most once in one transaction."""
+        ...
+
+
+class Store(Protocol):
+    """Where chains are kept. Every method raises LedgerError with a message of its own where the place is missing, locked or damaged."""
+
+    @property
+    def place(self) -> str:
+        """The ledger as messages call it; never holds a password."""
+        ...
+
+    @property
+    def who(self) -> str | None:
+        """Who is logged in, where the backend knows; None where it cannot."""
+        ...
+
+    def datasets(self) -> tuple[str, ...]:
+        """Names, sorted."""
+        ...
+
+    def after(self, dataset: str, seq: int) -> Sequence[Row]:
+        """The rows of one dataset with a number above `seq`, ascending, as of one moment; none for an unknown dataset."""
+        ...
+
+    def writing(self, dataset: str) -> AbstractContextManager[Tail]:
+        """One writer at a time: what `after` answers inside stays true until the end. Leaving commits durably; an error rolls back."""
+        ...
+
+    def schema(self) -> str:
+        """The definitions that guard the rows, as text: hashed at `init`, compared by `verify`."""
+        ...
+
+    def check(self) -> tuple[str, ...]:
+        """What the backend's own integrity check finds wrong; nothing where all is well."""
+        ...
+
+    def close(self) -> None:
+        """Release the connection."""
+        ...

@@ -1,0 +1,113 @@
+"""Checking a ledger from end to end: the backend, the guards around the rows, the chain, its replay, every cost, and an anchor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from dpcli.errors import DpcliError, InputError, LedgerError
+from dpcli.ledger import amounts
+from dpcli.ledger.chain import Entry, Head, digest
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.state import State
+from dpcli.ledger.terms import Terms
+from dpcli.pipeline.canonical import pipeline_from
+
+ANCHOR = "dpcli/anchor/v1"
+SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of one and the same bound
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found. entries: how many were checked. costs: how many were computed again. problems: what understates the spending."""
+
+    entries: int
+    costs: int
+    head: Head
+    problems: tuple[str, ...]
+
+
+def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Callable[[int, int], None] | None = None) -> Verified:
+    """Check everything there is to check.
+
+    Raises LedgerError for the first thing that cannot be right: a damaged store, changed guards, a broken chain, an entry that no sound
+    ledger holds, or a chain that no longer contains the anchor. A cost that this version finds larger than the entry says is a problem
+    in the result: the entry stays as it is, and the cap has to be amended.
+    """
+    damaged = ledger.store.check()
+    if damaged:
+        raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
+    entries = ledger.entries()
+    state = ledger.state()
+    terms = state.open_terms()
+    if digest(ledger.store.schema()) != terms.schema:
+        raise LedgerError(f"{ledger.store.place}: the definitions that guard the entries were changed since the ledger was opened")
+    if anchor is not None:
+        _refuse_lost(ledger, entries, anchor)
+    charges = [entry for entry in entries if "cost" in entry.content]
+    found = _undeclared(terms) if terms.mode == "declared" else _understated(state, charges, progress)
+    return Verified(len(entries), len(charges), state.head, tuple(found))
+
+
+def anchor_of(ledger: Ledger) -> dict[str, Any]:
+    """The head of the chain, to be kept elsewhere: a backup that was restored does not contain a later one."""
+    state = ledger.state()
+    return {"schema": ANCHOR, "dataset": ledger.dataset, "seq": state.head.seq, "hash": state.head.hash, "when": ledger.now()}
+
+
+def read_anchor(path: str) -> dict[str, Any]:
+    """What `anchor` wrote. Raises InputError for anything else."""
+    try:
+        found = json.loads(Path(path).read_bytes())
+        sound = (
+            found["schema"] == ANCHOR and type(found["seq"]) is int and type(found["hash"]) is str and type(found["dataset"]) is str
+        )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        sound = False
+    if not sound:
+        raise InputError(f"--anchor {path}: expected what dpcli budget anchor writes, found something else")
+    return dict(found)
+
+
+def _refuse_lost(ledger: Ledger, entries: tuple[Entry, ...], anchor: Mapping[str, Any]) -> None:
+    place, seq = f'{ledger.store.place}: dataset "{ledger.dataset}"', anchor["seq"]
+    if anchor["dataset"] != ledger.dataset:
+        raise InputError(f"{place}: expected an anchor of this dataset, found one of {anchor['dataset']!r}")
+    if len(entries) < seq:
+        raise LedgerError(
+            f"{place}: ends at entry {len(entries)}, the anchor was taken at {seq}: restored from an old backup (DP405)"
+        )
+    if seq < 1 or entries[seq - 1].row.hash != anchor["hash"]:
+        raise LedgerError(f"{place}: entry {seq} is not the one that was anchored: another history was put in its place (DP405)")
+
+
+def _undeclared(terms: Terms) -> Iterator[str]:
+    """What this version finds about a declared set as a whole."""
+    from dpcli.ledger.declared import composed
+
+    epsilon, accountant = composed(terms.declared, terms.delta)
+    if epsilon > terms.epsilon:
+        yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
+
+
+def _understated(state: State, charges: list[Entry], progress: Callable[[int, int], None] | None) -> Iterator[str]:
+    """Costs that this version finds larger than what was charged; a run that it cannot price any more is one of them."""
+    the_filter = state.open_terms().the_filter
+    for done, entry in enumerate(charges):
+        if progress is not None:
+            progress(done, len(charges))
+        try:
+            cost = amounts.read(the_filter.cost(pipeline_from(entry.content["pipeline"]), float(entry.content["delta"])).amounts)
+        except DpcliError as error:
+            yield f'entry {entry.row.seq} ("{entry.key}"): its cost cannot be computed again: {error}'
+            continue
+        charged = amounts.read(entry.content["cost"])
+        for name, value in cost.items():
+            if name not in charged or value > charged[name] * SLACK:
+                said = charged.get(name, Decimal(0))
+                who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
+                yield f"{who}: charged {said:.10g} of {name}, this version finds {value:.10g} (DP408)"

@@ -1,0 +1,47 @@
+"""A small ledger to break: one dataset, cheap runs, and what may be asked of it without computing a cost again."""
+
+from __future__ import annotations
+
+from dpcli.ledger.filters import Cost
+from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.requests import Charge
+from dpcli.ledger.terms import Terms
+from dpcli.pipeline.canonical import tables_of
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.read import parse
+
+DATASET = "visits"
+FILE = """format = 1
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+releases = "outputs"
+[[mechanism]]
+name = "counts"
+type = "pure-dp"
+epsilon = {epsilon}
+"""
+
+
+def run_file(epsilon: float = 0.01) -> str:
+    """A pipeline file with one epsilon-DP mechanism."""
+    return FILE.format(epsilon=epsilon)
+
+
+def run(epsilon: float = 0.01) -> Pipeline:
+    """That pipeline."""
+    return parse(run_file(epsilon).encode(), "run.toml")
+
+
+def terms(epsilon: float = 1.0) -> Terms:
+    """A ledger in which epsilons add up to `epsilon`."""
+    return Terms(unit="example", adjacency="add-remove", epsilon=epsilon, delta=0.0, filter="approx-dp")
+
+
+TABLES = tables_of(run())
+
+
+def charge(ledger: Ledger, key: str, epsilon: str = "0.01", kind: str = "spend", why: str = "") -> Receipt:
+    """Charge `epsilon`, stated as a decimal: the ledger's own work without that of an accountant."""
+    cost = Cost({"epsilon": epsilon, "delta": "0"}, "stated")
+    return ledger._append(Charge(kind, key, TABLES, 0.0, cost, why), key)

@@ -1,0 +1,141 @@
+"""Processes that spend from one ledger until it says no, while somebody kills them."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from dpcli.errors import Denied, LedgerError
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.places import open_ledger
+from tests.ledger.setting import DATASET, charge
+
+COST = Decimal("0.001")
+
+
+@dataclass(frozen=True, slots=True)
+class Diary:
+    """One worker's own notes, which outlive it: the keys that it asked for, and those that were acknowledged (synced before it goes on)."""
+
+    asked: Path
+    acknowledged: Path
+
+    def note(self, path: Path, text: str) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(descriptor, f"{text}\n".encode())
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+    def next_key(self) -> str:
+        """The last key where nobody answered; else a new one."""
+        asked, answered = lines(self.asked), {line.split()[0] for line in lines(self.acknowledged)}
+        if asked and asked[-1] not in answered:
+            return asked[-1]
+        key = f"{self.asked.stem}-{len(asked)}"
+        self.note(self.asked, key)
+        return key
+
+
+def lines(path: Path) -> list[str]:
+    """What was written whole."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def work(url: str, folder: Path, name: str) -> None:
+    """Spend under new keys until denied; a key that nobody answered is asked for again."""
+    diary, ledger = Diary(folder / f"{name}.asked", folder / f"{name}.acknowledged"), None
+    while True:
+        try:
+            ledger = ledger or open_ledger(url, DATASET)
+            key = diary.next_key()
+            receipt = charge(ledger, key, str(COST))
+            diary.note(diary.acknowledged, f"{key} {'repeated' if receipt.repeated else 'new'}")
+        except Denied:
+            diary.note(folder / f"{name}.denied", key)
+            return
+        except LedgerError as error:  # a server that is gone for a moment
+            diary.note(folder / f"{name}.errors", str(error))
+            ledger = None
+            time.sleep(0.02)
+
+
+def started(task: Callable[[], None]) -> int:
+    """A child of this process that does one thing; exit status 0 where it did, 1 where it raised."""
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        task()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+@dataclass(slots=True)
+class Struggle:
+    """What came of it."""
+
+    seconds: float = 0.0
+    kills: int = 0
+    failed: int = 0
+    state: Ledger | None = None
+    acknowledged: list[str] = field(default_factory=list)
+    repeated: int = 0
+    denied: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+def struggle(
+    url: str, folder: Path, workers: int, seconds: float, pause: float, midway: Callable[[], None] | None = None
+) -> Struggle:
+    """Workers spend; for `seconds` one of them is killed every `pause` seconds on average and started again; then all go on to the end."""
+    found, chance, begin = Struggle(), random.Random(7), time.monotonic()
+    running = {started(lambda name=f"w{i}": work(url, folder, name)): f"w{i}" for i in range(workers)}  # type: ignore[misc]
+    done: set[str] = set()
+    while len(done) < workers:
+        now = time.monotonic() - begin
+        time.sleep(chance.expovariate(1.0 / pause) if now < seconds else 0.01)
+        if midway is not None and now > seconds / 2:
+            midway()
+            midway = None
+        if running and now < seconds:
+            os.kill(chance.choice(list(running)), signal.SIGKILL)
+        for pid in list(running):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if not ended:
+                continue
+            name = running.pop(pid)
+            if os.waitstatus_to_exitcode(status) == -signal.SIGKILL:
+                found.kills += 1
+                running[started(lambda name=name: work(url, folder, name))] = name  # type: ignore[misc]
+            else:
+                found.failed += status != 0
+                done.add(name)
+    found.seconds = time.monotonic() - begin
+    answers = [line.split() for path in folder.glob("*.acknowledged") for line in lines(path)]
+    found.acknowledged, found.repeated = [key for key, _ in answers], sum(word == "repeated" for _, word in answers)
+    found.denied = sum(len(lines(path)) for path in folder.glob("*.denied"))
+    found.errors = [line for path in folder.glob("*.errors") for line in lines(path)]
+    return found
+
+
+def judged(url: str, found: Struggle, cap: Decimal) -> int:
+    """How many charges the ledger holds, after checking that it holds what it must."""
+    ledger = open_ledger(url, DATASET)
+    state, entries = ledger.state(), ledger.entries()
+    assert ledger.store.check() == ()
+    assert found.failed == 0
+    assert state.caps["epsilon"] == cap
+    assert state.spent["epsilon"] == cap  # never above, and nothing is left that somebody was denied
+    assert len(state.runs) == len(entries) - 1 == cap / COST  # each key once
+    assert len(found.acknowledged) == len(set(found.acknowledged))
+    assert set(found.acknowledged) <= set(state.runs), "an acknowledged spend was lost"
+    ledger.store.close()
+    return len(state.runs)

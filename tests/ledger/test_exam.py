@@ -1,0 +1,593 @@
+"""One exam for every backend: what the ledger promises, whatever keeps its rows."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from dpcli.errors import Denied, DpcliError, LedgerError
+from dpcli.ledger.chain import Row, digest, sealed
+from dpcli.ledger.filters import Cost
+from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.places import init, open_store
+from dpcli.ledger.requests import Charge
+from dpcli.ledger.store import Store
+from dpcli.ledger.verify import anchor_of, verify
+from tests.ledger.conftest import Place
+from tests.ledger.setting import DATASET, TABLES, charge, run, terms
+
+NOW = "2030-01-01T00:00:00Z"
+LATER = "2030-02-01T00:00:00Z"
+LATE = "2999-01-01T00:00:00Z"
+WRITERS = 4
+spawn = multiprocessing.get_context("spawn")
+
+
+def clock() -> str:
+    return NOW
+
+
+def opened(place: Place, dataset: str = DATASET, now: Callable[[], str] = clock) -> Ledger:
+    """Another handle on a ledger."""
+    return Ledger(open_store(place.url), dataset, now=now)
+
+
+@pytest.fixture
+def ledger(place: Place) -> Iterator[Ledger]:
+    """A ledger with a cap of 1."""
+    init(place.url, DATASET, terms()).store.close()
+    found = opened(place)
+    yield found
+    found.store.close()
+
+
+@contextmanager
+def unchanged(ledger: Ledger) -> Iterator[None]:
+    """Nothing may be written in the block: rows, head and everything that is computed from them stay."""
+    before = (ledger.entries(), ledger.state().head, dict(ledger.state().spent), dict(ledger.state().runs))
+    yield
+    assert (ledger.entries(), ledger.state().head, dict(ledger.state().spent), dict(ledger.state().runs)) == before
+
+
+# Adding up.
+
+
+def test_ten_times_a_tenth_is_one_and_no_more(ledger: Ledger) -> None:
+    for i in range(10):
+        ledger.spend(run(0.1), f"run {i}")
+    assert ledger.state().spent["epsilon"] == 1 == ledger.state().caps["epsilon"]
+    with unchanged(ledger), pytest.raises(Denied, match="epsilon"):
+        ledger.spend(run(1e-9), "one more")
+
+
+def test_costs_are_decimal_strings_in_the_entry(ledger: Ledger) -> None:
+    receipt = ledger.spend(run(0.1), "run")
+    assert receipt.entry is not None
+    assert receipt.entry.content["cost"] == {"delta": "0", "epsilon": "0.1"}
+
+
+def test_tiny_costs_are_not_lost_beside_large_ones(ledger: Ledger) -> None:
+    charge(ledger, "large", "0.99999999999999999999")
+    charge(ledger, "tiny", "1E-300")
+    with unchanged(ledger), pytest.raises(Denied):
+        charge(ledger, "over", "1E-20")
+    assert ledger.state().left()["epsilon"] < Decimal("1E-20")
+
+
+def test_a_denial_changes_nothing_and_says_by_how_much(ledger: Ledger) -> None:
+    ledger.spend(run(0.75), "first")
+    with unchanged(ledger), pytest.raises(Denied, match=r"0\.25"):
+        ledger.spend(run(0.5), "second")
+
+
+def test_two_datasets_count_for_themselves(place: Place, ledger: Ledger) -> None:
+    init(place.url, "other", terms(0.5)).store.close()
+    other = opened(place, "other")
+    charge(other, "run", "0.5")
+    charge(ledger, "run", "1")
+    assert other.store.datasets() == ("other", DATASET)
+    with pytest.raises(Denied):
+        charge(other, "second", "0.01")
+
+
+# Writers at once.
+
+
+def write(url: str, name: str, count: int, start: Any, results: Any) -> None:
+    """One process: ask for `count` runs of 0.1; how many were granted, and how many denied."""
+    ledger = Ledger(open_store(url), DATASET)
+    granted = denied = 0
+    start.wait(60)
+    for i in range(count):
+        try:
+            charge(ledger, f"{name}-{i}", "0.1")
+            granted += 1
+        except Denied:
+            denied += 1
+    results.put((granted, denied))
+
+
+def test_writers_reach_the_cap_exactly(place: Place, ledger: Ledger) -> None:
+    start, results = spawn.Barrier(WRITERS), spawn.Queue()
+    writers = [spawn.Process(target=write, args=(place.url, f"w{i}", 6, start, results)) for i in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    found = [results.get(timeout=90) for _ in writers]
+    for writer in writers:
+        writer.join(60)
+    assert [writer.exitcode for writer in writers] == [0] * WRITERS
+    assert sum(granted for granted, _ in found) == 10
+    assert sum(denied for _, denied in found) == 6 * WRITERS - 10
+    assert ledger.state().spent["epsilon"] == 1
+    assert verify(ledger).entries == 11
+
+
+def same_key(url: str, start: Any, results: Any) -> None:
+    """One process: ask for the same run as everybody else."""
+    ledger = Ledger(open_store(url), DATASET)
+    start.wait(60)
+    results.put(charge(ledger, "the run", "0.6").repeated)
+
+
+def test_one_key_is_charged_once_by_writers_at_once(place: Place, ledger: Ledger) -> None:
+    start, results = spawn.Barrier(WRITERS), spawn.Queue()
+    writers = [spawn.Process(target=same_key, args=(place.url, start, results)) for _ in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    repeated = [results.get(timeout=90) for _ in writers]
+    for writer in writers:
+        writer.join(60)
+    assert sorted(repeated) == [False] + [True] * (WRITERS - 1)
+    assert len(ledger.entries()) == 2
+
+
+def open_same(url: str, name: str, fingerprint: str | None, start: Any, results: Any) -> None:
+    """One process: open a dataset."""
+    start.wait(60)
+    try:
+        init(url, name, replace(terms(), fingerprint=fingerprint))
+        results.put("opened")
+    except LedgerError as error:
+        results.put(str(error))
+
+
+@pytest.mark.parametrize(("names", "fingerprint"), [(["same"] * 3, None), (["a", "b", "c"], "f" * 64)], ids=["name", "data"])
+def test_one_of_many_opens(place: Place, ledger: Ledger, names: list[str], fingerprint: str | None) -> None:
+    start, results = spawn.Barrier(len(names)), spawn.Queue()
+    writers = [spawn.Process(target=open_same, args=(place.url, name, fingerprint, start, results)) for name in names]
+    for writer in writers:
+        writer.start()
+    found = [results.get(timeout=90) for _ in writers]
+    for writer in writers:
+        writer.join(60)
+    assert found.count("opened") == 1, found
+    assert len(ledger.store.datasets()) == 2
+
+
+def test_a_stale_handle_sees_what_others_wrote(place: Place, ledger: Ledger) -> None:
+    stale = opened(place)
+    stale.state()
+    charge(ledger, "run", "0.8")
+    with pytest.raises(Denied):
+        charge(stale, "other", "0.3")
+    assert charge(stale, "run", "0.8").repeated
+    assert not charge(stale, "third", "0.2").repeated
+    assert ledger.state().spent["epsilon"] == 1
+
+
+def test_reading_goes_on_while_somebody_writes(place: Place, ledger: Ledger) -> None:
+    charge(ledger, "before")
+    reader = opened(place)
+    with ledger.store.writing(DATASET) as tail:
+        began = time.monotonic()
+        assert len(reader.entries()) == 2
+        assert reader.store.datasets() == (DATASET,)
+        assert time.monotonic() - began < 5.0
+        assert len(tail.after(0)) == 2
+
+
+def fail_after(ledger: Ledger, row: Row) -> None:
+    """Append a row, and think better of it."""
+    with ledger.store.writing(DATASET) as tail:
+        tail.append(row)
+        assert len(tail.after(0)) == row.seq
+        raise ZeroDivisionError
+
+
+def test_a_writer_that_fails_leaves_nothing(place: Place, ledger: Ledger) -> None:
+    charge(ledger, "before")
+    content = {"kind": "spend", "key": "lost", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1"}, "detail": ""}
+    entry = sealed(ledger._signed(content), DATASET, ledger.state().head)
+    with unchanged(ledger):
+        with pytest.raises(ZeroDivisionError):
+            fail_after(ledger, entry.row)
+        assert len(opened(place).entries()) == 2
+    charge(ledger, "after")
+
+
+def charge_until_killed(url: str, acknowledged: Any) -> None:
+    """One process: charge, and say so, until somebody ends it."""
+    ledger = Ledger(open_store(url), DATASET)
+    for i in range(100_000):
+        charge(ledger, f"{os.getpid()}-{i}", "1E-9")
+        acknowledged.send(f"{os.getpid()}-{i}")
+
+
+def test_what_a_killed_writer_acknowledged_is_there(place: Place, ledger: Ledger) -> None:
+    told: set[str] = set()
+    for _ in range(3):
+        receiver, sender = spawn.Pipe(duplex=False)
+        writer = spawn.Process(target=charge_until_killed, args=(place.url, sender))
+        writer.start()
+        sender.close()
+        told.add(receiver.recv())
+        time.sleep(0.1)
+        writer.kill()
+        writer.join(60)
+        with suppress(EOFError):
+            while True:
+                told.add(receiver.recv())
+    found = set(ledger.state().runs)
+    assert told <= found
+    assert len(found - told) <= 3  # written, and killed before it could say so
+    assert verify(ledger).entries == 1 + len(found)
+    charge(ledger, "afterwards")
+
+
+def append_and_wait(url: str, ready: Any) -> None:
+    """One process: append in a transaction, and never come to its end."""
+    ledger = Ledger(open_store(url), DATASET)
+    content = {"kind": "spend", "key": "lost", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "1"}, "detail": ""}
+    entry = sealed(ledger._signed(content), DATASET, ledger.state().head)
+    with ledger.store.writing(DATASET) as tail:
+        tail.append(entry.row)
+        ready.set()
+        time.sleep(600)
+
+
+def test_a_writer_killed_inside_a_transaction_leaves_nothing(place: Place, ledger: Ledger) -> None:
+    ready = spawn.Event()
+    writer = spawn.Process(target=append_and_wait, args=(place.url, ready))
+    writer.start()
+    assert ready.wait(60)
+    writer.kill()
+    writer.join(60)
+    charge(ledger, "afterwards", "1")
+    assert [entry.key for entry in ledger.entries()] == ["", "afterwards"]
+
+
+# Keys.
+
+
+def test_a_key_is_charged_once(ledger: Ledger) -> None:
+    first = ledger.spend(run(0.6), "run")
+    with unchanged(ledger):
+        again = ledger.spend(run(0.6), "run")
+    assert (first.repeated, again.repeated) == (False, True)
+    assert again.run == first.run
+
+
+@pytest.mark.parametrize("kind", ["spend", "reserve"])
+def test_a_key_with_another_body_is_a_conflict(ledger: Ledger, kind: str) -> None:
+    ledger.reserve(run(0.1), "run")
+    with unchanged(ledger), pytest.raises(LedgerError, match='key "run": expected'):
+        getattr(ledger, kind)(run(0.2), "run")
+
+
+@pytest.mark.parametrize("key", ["Läufe", "日本 😀", 'a"b\\c', "x" * 200, "é̂"], ids=ascii)
+def test_keys_in_any_language(place: Place, ledger: Ledger, key: str) -> None:
+    charge(ledger, key, why=f"because of {key}")
+    assert list(opened(place).state().runs) == [key]
+
+
+# Long runs.
+
+
+def test_a_reservation_counts_until_it_is_voided(ledger: Ledger) -> None:
+    ledger.reserve(run(0.6), "long")
+    with pytest.raises(Denied):
+        charge(ledger, "other", "0.5")
+    ledger.void("long", "the job never started")
+    assert ledger.state().spent["epsilon"] == 0
+    charge(ledger, "other", "0.5")
+    with unchanged(ledger), pytest.raises(LedgerError, match="voided"):
+        ledger.reserve(run(0.6), "long")
+
+
+def test_a_started_run_is_charged_for_good(ledger: Ledger) -> None:
+    ledger.reserve(run(0.6), "long")
+    ledger.start("long")
+    with unchanged(ledger), pytest.raises(LedgerError, match="before any noise was drawn"):
+        ledger.void("long", "it failed")
+    ledger.commit("long")
+    with unchanged(ledger):
+        assert ledger.commit("long").repeated
+        with pytest.raises(LedgerError):
+            ledger.start("long")
+        with pytest.raises(LedgerError):
+            ledger.void("long", "it failed")
+    assert ledger.state().spent["epsilon"] == Decimal("0.6")
+
+
+def test_void_needs_a_reason_and_a_run(ledger: Ledger) -> None:
+    ledger.reserve(run(0.6), "long")
+    with unchanged(ledger):
+        with pytest.raises(DpcliError, match="--reason"):
+            ledger.void("long", " ")
+        with pytest.raises(LedgerError, match="which no entry has"):
+            ledger.void("short", "no reason")
+    ledger.void("long", "a reason")
+    with unchanged(ledger):
+        assert ledger.void("long", "a reason").repeated
+
+
+def test_an_expired_reservation_counts_in_full(place: Place, ledger: Ledger) -> None:
+    ledger.reserve(run(0.6), "long", expires="2030-01-15T00:00:00Z")
+    late = opened(place, now=lambda: LATER)
+    with unchanged(late), pytest.raises(LedgerError, match="expired"):
+        late.void("long", "it never started")
+    assert late.state().spent["epsilon"] == Decimal("0.6")
+    late.start("long")
+    late.commit("long")
+
+
+def test_a_reservation_within_its_time_can_be_voided(ledger: Ledger) -> None:
+    ledger.reserve(run(0.6), "long", expires=LATE)
+    ledger.void("long", "it never started")
+    assert ledger.state().spent["epsilon"] == 0
+
+
+# The cap, and what a ledger is opened for.
+
+
+def test_the_cap_is_changed_by_an_entry(place: Place, ledger: Ledger) -> None:
+    charge(ledger, "first", "1")
+    ledger.amend(1.5, "a second analysis was approved", "the board")
+    charge(ledger, "second", "0.5")
+    ledger.amend(1.25, "and withdrawn", "the board")
+    other = opened(place)
+    with unchanged(other), pytest.raises(Denied):
+        charge(other, "third", "0")
+    assert [entry.kind for entry in other.entries()] == ["open", "spend", "amend", "spend", "amend"]
+    assert verify(other).entries == 5
+
+
+def test_a_dataset_without_a_ledger(place: Place, ledger: Ledger) -> None:
+    nowhere = opened(place, "nowhere")
+    with pytest.raises(LedgerError, match='no ledger for dataset "nowhere"'):
+        nowhere.state()
+    with pytest.raises(LedgerError, match='no ledger for dataset "nowhere"'):
+        charge(nowhere, "run")
+    assert ledger.store.datasets() == (DATASET,)
+
+
+def test_no_place_is_a_ledger_before_init(place: Place) -> None:
+    with pytest.raises(LedgerError, match="no ledger here"):
+        open_store(place.url)
+
+
+def test_a_dataset_is_opened_once(place: Place, ledger: Ledger) -> None:
+    with unchanged(ledger), pytest.raises(LedgerError, match=f'expected a new dataset, found "{DATASET}"'):
+        init(place.url, DATASET, terms(2.0))
+
+
+def test_the_same_data_has_one_ledger(place: Place, ledger: Ledger) -> None:
+    init(place.url, "first", replace(terms(), fingerprint="a" * 64)).store.close()
+    with pytest.raises(LedgerError, match='the fingerprint of dataset "first"'):
+        init(place.url, "second", replace(terms(), fingerprint="a" * 64))
+    init(place.url, "third", replace(terms(), fingerprint="b" * 64)).store.close()
+    assert ledger.store.datasets() == ("first", "third", DATASET)
+
+
+# What was written stays.
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entry SET body = body",
+        "UPDATE entry SET hash = 'x' WHERE seq = 2",
+        "DELETE FROM entry WHERE seq = 2",
+        "DELETE FROM entry",
+    ],
+)
+def test_rows_never_change_by_hand(place: Place, ledger: Ledger, statement: str) -> None:
+    charge(ledger, "run")
+    with unchanged(ledger), pytest.raises(Exception, match=r"never change|never removed"):
+        place.by_hand(statement)
+
+
+SPENT = """replace(body, '"epsilon":"0.5"', '"epsilon":"0.1"')"""
+
+
+def test_a_row_that_was_changed_by_force_is_found(place: Place, ledger: Ledger) -> None:
+    charge(ledger, "first", "0.5")
+    charge(ledger, "second", "0.1")
+    place.by_force(f"UPDATE entry SET body = {SPENT} WHERE seq = 2")
+    with pytest.raises(LedgerError, match=f'dataset "{DATASET}", entry 2: its content does not match its hash'):
+        opened(place).state()
+
+
+def test_a_row_that_was_changed_with_its_hash_is_found_by_the_next(place: Place, ledger: Ledger) -> None:
+    charge(ledger, "first", "0.5")
+    charge(ledger, "second", "0.1")
+    body = ledger.entries()[1].row.body.replace('"epsilon":"0.5"', '"epsilon":"0.1"')
+    place.by_force(f"UPDATE entry SET body = {SPENT}, hash = '{digest(body)}' WHERE seq = 2")
+    with pytest.raises(LedgerError, match=f'dataset "{DATASET}", entry 3: does not follow the entry before it'):
+        opened(place).state()
+
+
+def test_a_row_that_was_removed_is_found(place: Place, ledger: Ledger) -> None:
+    charge(ledger, "first")
+    charge(ledger, "second")
+    place.by_force("DELETE FROM entry WHERE seq = 2")
+    with pytest.raises(LedgerError, match=f'dataset "{DATASET}", entry 2: missing from the chain'):
+        opened(place).state()
+
+
+def test_an_end_that_was_cut_off_is_found_by_an_anchor(place: Place, ledger: Ledger) -> None:
+    charge(ledger, "first")
+    charge(ledger, "second")
+    anchor = anchor_of(ledger)
+    place.by_force("DELETE FROM entry WHERE seq = 3")
+    with pytest.raises(LedgerError):
+        verify(opened(place), anchor)
+
+
+def test_guards_that_were_taken_away_are_found(place: Place, ledger: Ledger) -> None:
+    charge(ledger, "run")
+    verify(opened(place))
+    place.by_force("UPDATE entry SET seq = seq")
+    with pytest.raises(LedgerError, match="definitions that guard the entries were changed"):
+        verify(opened(place))
+
+
+def test_a_number_is_given_once(ledger: Ledger) -> None:
+    charge(ledger, "run")
+    row = ledger.entries()[1].row
+    with unchanged(ledger), pytest.raises(LedgerError), ledger.store.writing(DATASET) as tail:
+        tail.append(Row(row.seq, row.body, row.hash))
+
+
+# A dictionary knows what a ledger should say.
+
+COSTS = st.sampled_from(["0", "0.01", "0.1", "0.25", "0.3", "1E-9"])
+KEYS = st.sampled_from("abcdefgh")
+# What a move makes of a run, by where it stands; "" where nothing is written, and no entry where it is refused.
+MOVES = {
+    ("reserved", "start"): "started",
+    ("reserved", "commit"): "committed",
+    ("reserved", "void"): "void",
+    ("started", "start"): "",
+    ("started", "commit"): "committed",
+    ("committed", "commit"): "",
+    ("void", "void"): "",
+}
+
+
+@dataclass
+class Known:
+    """A run as the model sees it."""
+
+    kind: str
+    cost: Decimal
+    status: str
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Two handles on one ledger, which take turns."""
+
+    place: Place
+    examples = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        LedgerMachine.examples += 1
+        self.dataset = f"dataset {LedgerMachine.examples}"
+        init(self.place.url, self.dataset, terms()).store.close()
+        self.handles = [opened(self.place, self.dataset), opened(self.place, self.dataset)]
+        self.known: dict[str, Known] = {}
+        self.cap, self.written = Decimal(1), 1
+
+    def spent(self) -> Decimal:
+        return sum((run.cost for run in self.known.values() if run.status != "void"), Decimal(0))
+
+    @rule(handle=st.integers(0, 1), key=KEYS, cost=COSTS, kind=st.sampled_from(["spend", "reserve"]))
+    def charge(self, handle: int, key: str, cost: str, kind: str) -> None:
+        known = self.known.get(key)
+        expires = LATE if kind == "reserve" else None
+        request = Charge(kind, key, TABLES, 0.0, Cost({"epsilon": cost, "delta": "0"}, "stated"), expires=expires)
+
+        def ask() -> Receipt:
+            return self.handles[handle]._append(request, key)
+
+        if known is not None and (known.kind != kind or known.status == "void"):
+            with pytest.raises(LedgerError):
+                ask()
+        elif known is not None:
+            assert ask().repeated
+        elif self.spent() + Decimal(cost) > self.cap:
+            with pytest.raises(Denied):
+                ask()
+        else:
+            assert not ask().repeated
+            self.known[key] = Known(kind, Decimal(cost), "reserved" if kind == "reserve" else "committed")
+            self.written += 1
+
+    @precondition(lambda self: self.known)
+    @rule(handle=st.integers(0, 1), key=KEYS, kind=st.sampled_from(["start", "commit", "void"]))
+    def move(self, handle: int, key: str, kind: str) -> None:
+        ledger = self.handles[handle]
+        ask = {"start": ledger.start, "commit": ledger.commit, "void": lambda name: ledger.void(name, "a reason")}[kind]
+        becomes = MOVES.get((self.known[key].status, kind)) if key in self.known else None
+        if becomes is None:
+            with pytest.raises(LedgerError):
+                ask(key)
+            return
+        assert ask(key).repeated == (becomes == "")
+        if becomes:
+            self.known[key].status = becomes
+            self.written += 1
+
+    @rule(handle=st.integers(0, 1), cap=st.sampled_from([0.25, 0.5, 1.0, 2.0]))
+    def amend(self, handle: int, cap: float) -> None:
+        self.handles[handle].amend(cap, "a reason", "the board")
+        self.cap, self.written = Decimal(str(cap)), self.written + 1
+
+    @rule(handle=st.integers(0, 1))
+    def open_again(self, handle: int) -> None:
+        self.handles[handle].store.close()
+        self.handles[handle] = opened(self.place, self.dataset)
+
+    @rule(handle=st.integers(0, 1))
+    def fail(self, handle: int) -> None:
+        with suppress(ZeroDivisionError), self.handles[handle].store.writing(self.dataset):
+            raise ZeroDivisionError
+
+    @rule(handle=st.integers(0, 1))
+    def read(self, handle: int) -> None:
+        state = self.handles[handle].state()
+        assert {key: (run.status, run.cost["epsilon"]) for key, run in state.runs.items()} == {
+            key: (run.status, run.cost) for key, run in self.known.items()
+        }
+        assert state.spent["epsilon"] == self.spent()
+        assert (state.caps["epsilon"], state.head.seq) == (self.cap, self.written)
+
+    @invariant()
+    def every_entry_is_there_once(self) -> None:
+        rows = self.handles[0].store.after(self.dataset, 0)
+        assert [row.seq for row in rows] == list(range(1, self.written + 1))
+        assert all(json.loads(row.body)["seq"] == row.seq for row in rows)
+
+    def teardown(self) -> None:
+        self.read(0)
+        self.read(1)
+        assert len(self.handles[0].entries()) == self.written
+        for handle in self.handles:
+            handle.store.close()
+
+
+def test_a_ledger_does_what_a_dictionary_does(place: Place) -> None:
+    LedgerMachine.place = place
+    LedgerMachine.examples = 0
+    run_state_machine_as_test(LedgerMachine, settings=settings(stateful_step_count=25))
+
+
+def test_stores_keep_the_protocol(place: Place, ledger: Ledger) -> None:
+    store: Store = open_store(place.url)
+    assert store.check() == ()
+    assert store.after("nowhere", 0) == []
+    assert store.schema() == ledger.store.schema() != ""
+    store.close()

@@ -1,0 +1,133 @@
+"""SIGKILL, at random and at named points: nothing acknowledged is lost, nothing is charged twice, the cap is reached and never passed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.ledger import sqlite
+from dpcli.ledger.chain import Row
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.places import init, open_ledger, open_store
+from dpcli.ledger.sqlite import SqliteStore
+from dpcli.ledger.store import Store, Tail
+from tests.ledger.conftest import Place
+from tests.ledger.setting import DATASET, charge, terms
+from tests.ledger.spenders import judged, started, struggle
+
+
+def test_nothing_is_lost_or_overspent_while_processes_are_killed(place: Place, tmp_path: Path) -> None:
+    init(place.url, DATASET, terms(0.3)).store.close()
+    found = struggle(place.url, tmp_path, workers=6, seconds=1.0, pause=0.02)
+    assert judged(place.url, found, Decimal("0.3")) == 300
+    assert found.kills > 10
+    assert found.denied == 6
+    assert found.errors == []
+
+
+class Deadly:
+    """A store whose process dies at a point: locked, written (before the commit), or committed (before anybody is told)."""
+
+    def __init__(self, inner: Store, point: str) -> None:
+        self.inner, self.point = inner, point
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def die(self, point: str) -> None:
+        if point == self.point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    @contextmanager
+    def writing(self, dataset: str) -> Iterator[Tail]:
+        with self.inner.writing(dataset) as tail:
+            self.die("locked")
+            yield DeadlyTail(tail, self)
+            self.die("about to commit")
+        self.die("committed")
+
+
+class DeadlyTail:
+    """The end of a chain; dies after a row was added."""
+
+    def __init__(self, inner: Tail, store: Deadly) -> None:
+        self.inner, self.store = inner, store
+
+    def after(self, seq: int) -> Sequence[Row]:
+        return self.inner.after(seq)
+
+    def append(self, row: Row) -> None:
+        self.inner.append(row)
+        self.store.die("written")
+
+
+def killed(task: Callable[[], object]) -> bool:
+    """Whether a child that does it was killed; anything but that or a clean end fails."""
+    _, status = os.waitpid(started(lambda: task() and None), 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+@pytest.mark.parametrize(("point", "runs"), [("locked", 1), ("written", 1), ("about to commit", 1), ("committed", 2)])
+def test_what_is_there_after_death_at(point: str, runs: int, place: Place) -> None:
+    ledger = init(place.url, DATASET, terms())
+    charge(ledger, "before")
+    ledger.store.close()
+    assert killed(lambda: charge(Ledger(Deadly(open_store(place.url), point), DATASET), "key"))
+    after = open_ledger(place.url)
+    assert len(after.state().runs) == runs
+    assert charge(after, "key").repeated == (runs == 2)
+    assert after.state().spent["epsilon"] == Decimal("0.02")
+    after.store.close()
+
+
+def test_death_at_every_change_of_a_file_leaves_the_charge_whole_or_absent(tmp_path: Path) -> None:
+    pytest.importorskip("apsw", reason="the changes of a file are counted through apsw")
+    path = str(tmp_path / "ledger.db")
+    ledger = init(path, DATASET, terms())
+    for i in range(9):
+        charge(ledger, f"before {i}", why="because " * 40)
+    ledger.store.close()
+    found, changes = set(), 0
+    while killed(
+        lambda: charge(Ledger(SqliteStore(path, dying(path, changes + 1)), DATASET), f"key {changes}", why="because " * 99)
+    ):
+        after, key = open_ledger(path), f"key {changes}"
+        found.add(key in after.state().runs)
+        charge(after, key, why="because " * 99)
+        assert after.store.check() == () and after.state().spent["epsilon"] == (10 + changes) * Decimal("0.01")
+        after.store.close()
+        changes += 1
+    assert changes > 15
+    assert found == {False, True}
+
+
+def dying(path: str, change: int) -> sqlite.Connect:
+    """A connection whose process dies right after a change to a file, by number."""
+    import apsw
+
+    from tests.ledger.recording_vfs import Event, Log, RecordingVFS, Translated
+
+    class Last(list[Event]):
+        def append(self, event: Event) -> None:
+            super().append(event)
+            if len(self) == change:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    log = Log(Last(), numbers={os.path.basename(path): 0})
+    vfs = RecordingVFS("dying", log)
+
+    def connect(place: str, seconds: float) -> Translated:
+        connection = Translated(apsw.Connection(place, flags=apsw.SQLITE_OPEN_READWRITE, vfs="dying"))
+        connection.vfs = vfs  # type: ignore[attr-defined]  # lives as long as the connection
+        return connection
+
+    return connect

@@ -1,0 +1,398 @@
+"""Who may do what to a ledger in PostgreSQL, tried with real logins and by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dpcli.errors import LedgerError
+from dpcli.ledger.chain import Head, canonical, digest
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.places import init, open_store
+from dpcli.ledger.postgres import PostgresStore
+from tests.ledger.cluster import Cluster
+from tests.ledger.conftest import OWNER, Database, made
+from tests.ledger.setting import DATASET, TABLES, charge, run, terms
+
+EARLIER = "2020-01-01T00:00:00Z"
+
+
+def with_people(database: Database) -> Database:
+    """A ledger, and people who may use it: vera may look, sam spend, ada anything; nick is nobody."""
+    init(database.url, DATASET, terms()).store.close()
+    for name, role in (("vera", "dpcli_viewer"), ("sam", "dpcli_spender"), ("ada", "dpcli_admin")):
+        database.cluster.login(name, role)
+    database.cluster.login("nick")
+    return database
+
+
+@pytest.fixture
+def opened(database: Database) -> Database:
+    """One that a test may write to."""
+    return with_people(database)
+
+
+@pytest.fixture(scope="module")
+def fixed(cluster: Cluster) -> Iterator[tuple[Database, Head]]:
+    """One that nothing is ever written to but a run of 0.1 out of 1, under the key "first"."""
+    with made(cluster) as database:
+        spender = ledger(with_people(database), "sam")
+        charge(spender, "first", "0.1")
+        yield database, spender.state().head
+
+
+def ledger(database: Database, user: str, dataset: str = DATASET) -> Ledger:
+    return Ledger(PostgresStore(database.cluster.url(database.name, user)), dataset)
+
+
+def body(who: str, head: Head, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A charge of 0.1 that a database would take from `who`, but for the changes; None takes a name out."""
+    charged = {"kind": "spend", "key": "run", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1", "delta": "0"}}
+    signed = {"detail": "stated", "who": who, "when": EARLIER, "dpcli": "0"}
+    chained = {"ledger": 1, "dataset": DATASET, "seq": head.seq + 1, "previous": head.hash}
+    whole = {**charged, **signed, **chained, **(changes or {})}
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def by_hand(
+    database: Database, user: str, text: str, *, seq: int | None = None, hash_: str | None = None, dataset: str = DATASET
+) -> None:
+    """Call the function as somebody without dpcli would."""
+    number = json.loads(text)["seq"] if seq is None else seq
+    with database.cluster.connect(database.name, user) as connection:
+        connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (dataset, number, text, hash_ or digest(text)))
+
+
+def refused(database: Database, user: str, text: str, **other: Any) -> str:
+    """What the database says, which must write nothing."""
+    import psycopg
+
+    owner = ledger(database, OWNER)
+    before = [entry.row for entry in owner.entries()]
+    with pytest.raises(psycopg.Error) as caught:
+        by_hand(database, user, text, **other)
+    assert [entry.row for entry in owner.entries()] == before
+    return str(caught.value)
+
+
+# Roles.
+
+
+def test_a_viewer_looks_and_does_not_write(opened: Database) -> None:
+    charge(ledger(opened, "sam"), "run")
+    viewer = ledger(opened, "vera")
+    assert [entry.kind for entry in viewer.entries()] == ["open", "spend"]
+    with pytest.raises(LedgerError, match="permission denied"):
+        charge(viewer, "other")
+    with pytest.raises(LedgerError, match="permission denied"):
+        init(opened.cluster.url(opened.name, "vera"), "second", terms())
+    assert "permission denied" in refused(opened, "vera", canonical(body("vera", viewer.state().head, {"key": "other"})))
+
+
+def test_a_spender_spends_and_moves_and_no_more(opened: Database) -> None:
+    spender = ledger(opened, "sam")
+    charge(spender, "run")
+    spender.reserve(run(0.1), "long")
+    spender.start("long")
+    spender.commit("long")
+    spender.reserve(run(0.1), "other")
+    spender.void("other", "it never started")
+    with pytest.raises(
+        LedgerError, match="permission denied: amend needs the role dpcli_admin, which sam has not; nothing was written"
+    ):
+        spender.amend(10.0, "I need more", "sam")
+    with pytest.raises(LedgerError, match="permission denied: open needs the role dpcli_admin, which sam has not"):
+        init(opened.cluster.url(opened.name, "sam"), "second", terms())
+    assert {entry.content["who"] for entry in spender.entries()[1:]} == {"sam"}
+
+
+def test_an_admin_may_open_and_amend(opened: Database) -> None:
+    admin = ledger(opened, "ada")
+    admin.amend(2.0, "a second analysis", "the board")
+    charge(admin, "run", "2")
+    second = init(opened.cluster.url(opened.name, "ada"), "second", terms())
+    assert second.entries()[0].content["who"] == "ada"
+
+
+def test_somebody_without_a_role_is_told_which_there_are(opened: Database) -> None:
+    with pytest.raises(
+        LedgerError, match=r"permission denied: .*; one of the roles dpcli_viewer, dpcli_spender and dpcli_admin is needed"
+    ):
+        ledger(opened, "nick")
+
+
+@pytest.mark.parametrize("user", ["vera", "sam", "ada"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO dpcli.entry VALUES ('visits', 2, '{}', 'x')",
+        "INSERT INTO dpcli.dataset VALUES ('mine', NULL, NULL, 1, 'x')",
+        "UPDATE dpcli.entry SET body = '{}'",
+        "UPDATE dpcli.dataset SET seq = 2",
+        "DELETE FROM dpcli.entry",
+        "DELETE FROM dpcli.dataset",
+        "TRUNCATE dpcli.entry, dpcli.dataset",
+        "ALTER TABLE dpcli.entry DISABLE TRIGGER ALL",
+        "DROP SCHEMA dpcli CASCADE",
+        "SELECT dpcli.check_open('mine', '{}', 'x')",
+        "SELECT dpcli.exceeded('visits', '{}')",
+        "CREATE FUNCTION dpcli.mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+        "SELECT FROM dpcli.dataset FOR UPDATE",
+    ],
+)
+def test_nobody_touches_the_tables(fixed: tuple[Database, Head], user: str, statement: str) -> None:
+    import psycopg.errors
+
+    with fixed[0].cluster.connect(fixed[0].name, user) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute(statement)
+
+
+# What the function refuses, whoever calls it.
+
+LIES: dict[str, tuple[dict[str, Any], str]] = {
+    "another number": ({"seq": 4}, "does not follow the end"),
+    "another previous": ({"previous": "f" * 64}, "does not follow the end"),
+    "another format": ({"ledger": 2}, "expected format 1"),
+    "another dataset": ({"dataset": "other"}, "belongs elsewhere"),
+    "somebody else": ({"who": "ada"}, "expected an entry signed by sam"),
+    "nobody": ({"who": None}, "expected an entry signed by sam"),
+    "no time": ({"when": None}, "expected the time"),
+    "a number as time": ({"when": 1}, "expected when in words"),
+    "unknown kind": ({"kind": "refund"}, "expected a known kind"),
+    "no kind": ({"kind": None}, "expected a known kind"),
+    "amend": ({"kind": "amend", "caps": {"epsilon": "9", "delta": "0"}}, "needs the role dpcli_admin"),
+    "open": ({"kind": "open"}, "needs the role dpcli_admin"),
+    "no key": ({"key": None}, "expected a key"),
+    "a blank key": ({"key": " "}, "expected a key"),
+    "a number as key": ({"key": 1}, "expected key in words"),
+    "a long key": ({"key": "x" * 201}, "expected a key"),
+    "a key that a terminal acts on": ({"key": "a\x1b[2J"}, "expected a key"),
+    "no delta": ({"delta": None}, "expected a delta"),
+    "another delta": ({"delta": "nan"}, "expected a delta"),
+    "a list as reason": ({"why": ["x"]}, "expected why in words"),
+    "no mechanisms": ({"pipeline": {**TABLES, "mechanism": []}}, "expected mechanisms"),
+    "other mechanisms": ({"pipeline": {**TABLES, "mechanism": ["x"]}}, "expected mechanisms"),
+    "no privacy": ({"pipeline": {"mechanism": TABLES["mechanism"]}}, "expected a pipeline"),
+    "no pipeline": ({"pipeline": None}, "expected a pipeline"),
+    "no cost": ({"cost": None}, "expected amounts by name"),
+    "an empty cost": ({"cost": {}}, "expected amounts by name"),
+    "a negative cost": ({"cost": {"epsilon": "-0.1"}}, "expected decimal numbers >= 0"),
+    "a cost that is no number": ({"cost": {"epsilon": "NaN"}}, "expected decimal numbers >= 0"),
+    "an infinite cost": ({"cost": {"epsilon": "Infinity"}}, "expected decimal numbers >= 0"),
+    "a cost as a number": ({"cost": {"epsilon": 0.1}}, "expected amounts as strings"),
+    "a cost that would lose digits": ({"cost": {"epsilon": "0.123456789012345678901"}}, "at most 20 digits"),
+    "a cost too small for a double": ({"cost": {"epsilon": "1E-400"}}, "within the range of doubles"),
+    "above the cap": ({"cost": {"epsilon": "0.90000000000000000001"}}, "over the cap on epsilon"),
+    "another currency": ({"cost": {"rho": "0.1"}}, "over the cap on rho"),
+    "a move of nothing": ({"kind": "commit", "key": "unknown"}, "expected the key of a reservation"),
+    "a key twice": ({"key": "first"}, "that key is charged already"),
+    "a move of a run": ({"kind": "void", "key": "first", "why": "x"}, "expected the key of a reservation"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), LIES.values(), ids=LIES)
+def test_a_lie_is_refused(fixed: tuple[Database, Head], changes: dict[str, Any], message: str) -> None:
+    database, head = fixed
+    assert message in refused(database, "sam", canonical(body("sam", head, changes)), dataset=DATASET)
+
+
+def test_the_truth_is_taken(opened: Database) -> None:
+    charge(ledger(opened, "sam"), "first", "0.1")
+    head = ledger(opened, "vera").state().head
+    by_hand(opened, "sam", canonical(body("sam", head, {"cost": {"epsilon": "0.9", "delta": "0"}})))
+    assert ledger(opened, "vera").state().spent["epsilon"] == 1
+
+
+def test_a_hash_that_is_not_the_entry_s(fixed: tuple[Database, Head]) -> None:
+    database, head = fixed
+    assert "the hash is not that of the entry" in refused(database, "sam", canonical(body("sam", head)), hash_="f" * 64)
+
+
+def test_a_number_beside_the_entry_s(fixed: tuple[Database, Head]) -> None:
+    database, head = fixed
+    assert "belongs elsewhere" in refused(database, "sam", canonical(body("sam", head)), seq=4)
+
+
+SPELLINGS = {
+    "spaces": lambda text: text.replace(":", ": ", 1),
+    "a name twice": lambda text: text.replace('"cost":', '"cost":{"epsilon":"0"},"cost":', 1),
+    "another order": lambda text: '{"zzz":1,' + text[1:],
+    "another escape": lambda text: text.replace('"stated"', r'"\u0073tated"'),
+    "a longer number": lambda text: text.replace('"epsilon":0.01', '"epsilon":0.010'),
+    "an exponent": lambda text: text.replace('"epsilon":0.01', '"epsilon":1e-2'),
+    "an infinity": lambda text: text.replace('"epsilon":0.01', '"epsilon":1e999'),
+    "no JSON": lambda text: text[:-1],
+    "a list": lambda text: f"[{text}]",
+    "no ASCII": lambda text: text.replace("stated", "stäted"),
+    "a null character": lambda text: text.replace("stated", r"st\u0000ted"),
+    "half a character": lambda text: text.replace("stated", r"st\ud800ted"),
+    "depth": lambda text: text.replace('"stated"', "[" * 60 + "]" * 60),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_an_entry_has_one_spelling(fixed: tuple[Database, Head], spelling: str) -> None:
+    """What a reader would refuse must not get in: it could not be got out again."""
+    database, head = fixed
+    text = canonical(body("sam", head))
+    changed = SPELLINGS[spelling](text)
+    assert changed != text
+    refused(database, "sam", changed, seq=head.seq + 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "kind"),
+    [
+        (["start"], "void"),
+        (["start"], "start"),
+        (["commit"], "void"),
+        (["commit"], "start"),
+        (["commit"], "commit"),
+        (["void"], "commit"),
+    ],
+)
+def test_a_move_out_of_order(opened: Database, before: list[str], kind: str) -> None:
+    spender = ledger(opened, "sam")
+    spender.reserve(run(0.1), "long")
+    for move in before:
+        {"start": spender.start, "commit": spender.commit, "void": lambda key: spender.void(key, "a reason")}[move]("long")
+    text = canonical(body("sam", spender.state().head, {"kind": kind, "key": "long", "why": "x", "cost": None, "pipeline": None}))
+    assert "expected a reservation" in refused(opened, "sam", text)
+
+
+def test_a_void_without_a_reason(opened: Database) -> None:
+    spender = ledger(opened, "sam")
+    spender.reserve(run(0.1), "long")
+    text = canonical(body("sam", spender.state().head, {"kind": "void", "key": "long", "cost": None, "pipeline": None}))
+    assert "expected why no noise was drawn" in refused(opened, "sam", text)
+
+
+def test_a_clock_that_was_set_back_voids_nothing(opened: Database) -> None:
+    spender = Ledger(PostgresStore(opened.cluster.url(opened.name, "sam")), DATASET, now=lambda: EARLIER)
+    spender.reserve(run(0.1), "long", expires="2020-01-02T00:00:00Z")
+    with pytest.raises(LedgerError, match="expected a reservation within its time"):
+        spender.void("long", "it never started")
+
+
+def test_a_role_that_was_taken_on_signs_nothing(fixed: tuple[Database, Head]) -> None:
+    database, head = fixed
+    text = canonical(body("dpcli_spender", head))
+    with database.cluster.connect(database.name, "sam") as connection:
+        connection.execute("SET ROLE dpcli_spender")
+        with pytest.raises(Exception, match="expected an entry signed by sam"):
+            connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (DATASET, head.seq + 1, text, digest(text)))
+
+
+def test_the_owner_cannot_change_a_row_either(fixed: tuple[Database, Head]) -> None:
+    database, _ = fixed
+    for statement in (
+        "UPDATE dpcli.entry SET body = body",
+        "DELETE FROM dpcli.entry",
+        "TRUNCATE dpcli.entry",
+        "DELETE FROM dpcli.dataset",
+    ):
+        with pytest.raises(Exception, match=r"never change and are never removed"):
+            database.cluster.run(statement, database=database.name, user=OWNER)
+    with pytest.raises(Exception, match="moves on by one"):
+        database.cluster.run("UPDATE dpcli.dataset SET team = 'x'", database=database.name, user=OWNER)
+
+
+# Teams.
+
+
+@pytest.fixture
+def teams(opened: Database) -> Database:
+    """Two datasets of two teams: rosa spends for the red one, bob and beth administrate the blue one."""
+    for team in ("team_red", "team_blue"):
+        with opened.cluster.connect() as connection:
+            if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (team,)).fetchone() is None:
+                connection.execute(f"CREATE ROLE {team}")
+    opened.cluster.login("rosa", "dpcli_spender", "team_red")
+    opened.cluster.login("bob", "dpcli_admin", "team_blue")
+    opened.cluster.login("both", "dpcli_admin", "team_red", "team_blue")
+    for name, team in (("red", "team_red"), ("blue", "team_blue")):
+        made = replace(terms(), team=team, fingerprint=digest(name))
+        init(opened.cluster.url(opened.name, "both"), name, made).store.close()
+    return opened
+
+
+def test_a_team_sees_its_own(teams: Database) -> None:
+    seen = {user: ledger(teams, user).store.datasets() for user in ("rosa", "bob", "both", "sam", OWNER)}
+    assert seen == {
+        "rosa": ("red", DATASET),
+        "bob": ("blue", DATASET),
+        "both": ("blue", "red", DATASET),
+        "sam": (DATASET,),
+        OWNER: (DATASET,),
+    }
+
+
+def test_another_team_s_dataset_is_not_there(teams: Database) -> None:
+    assert ledger(teams, "bob").store.after("red", 0) == []
+    for user in ("sam", "bob"):
+        with pytest.raises(LedgerError, match='no ledger for dataset "red"'):
+            charge(ledger(teams, user, "red"), "run")
+    charge(ledger(teams, "rosa", "red"), "run")
+    assert len(ledger(teams, "both", "red").entries()) == 2
+
+
+def test_the_function_looks_at_the_team_too(teams: Database) -> None:
+    import psycopg
+
+    head = ledger(teams, "rosa", "red").state().head
+    text = canonical(body("bob", head, {"dataset": "red"}))
+    with pytest.raises(psycopg.Error, match="no such dataset"):
+        by_hand(teams, "bob", text, dataset="red")
+    assert ledger(teams, "rosa", "red").state().head == head
+
+
+def test_a_name_or_data_of_another_team_is_not_taken_twice(teams: Database) -> None:
+    url = teams.cluster.url(teams.name, "bob")
+    with pytest.raises(LedgerError, match="nothing was written"):
+        init(url, "red", terms())
+    with pytest.raises(LedgerError, match="the same data under a second name"):
+        init(url, "purple", replace(terms(), fingerprint=digest("red")))
+
+
+@pytest.mark.parametrize("team", ["team_red", "no such role"])
+def test_only_a_member_opens_for_a_team(teams: Database, team: str) -> None:
+    with pytest.raises(LedgerError, match="expected a team whose member you are"):
+        init(teams.cluster.url(teams.name, "bob"), "second", replace(terms(), team=team))
+
+
+def test_operators_of_one_s_own_show_nothing_more(teams: Database) -> None:
+    """Whoever puts a schema before pg_catalog can change what = means, but not in the policies."""
+    teams.cluster.run("CREATE SCHEMA own AUTHORIZATION sam", database=teams.name)
+    with teams.cluster.connect(teams.name, "sam") as connection:
+        connection.execute("CREATE FUNCTION own.yes(name, text) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
+        connection.execute("CREATE OPERATOR own.= (LEFTARG = name, RIGHTARG = text, FUNCTION = own.yes)")
+        connection.execute("CREATE FUNCTION own.pg_has_role(name, oid, text) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
+        connection.execute("SET search_path = own, pg_catalog")
+        assert connection.execute("SELECT 'a'::name = 'b'::text").fetchone() == (True,)
+        assert connection.execute("SELECT name FROM dpcli.dataset").fetchall() == [(DATASET,)]
+        assert connection.execute("SELECT DISTINCT dataset FROM dpcli.entry").fetchall() == [(DATASET,)]
+        connection.execute("DROP SCHEMA own CASCADE")
+
+
+# Installing.
+
+
+def test_whoever_may_not_create_roles_is_told_what_to_ask_for(opened: Database) -> None:
+    name = opened.cluster.database()
+    opened.cluster.run(f"GRANT CREATE ON DATABASE {name} TO nick")
+    try:
+        with pytest.raises(
+            LedgerError, match=r"an administrator runs: CREATE ROLE dpcli_viewer; .* GRANT dpcli_admin to this user"
+        ):
+            init(opened.cluster.url(name, "nick"), DATASET, terms())
+        with pytest.raises(LedgerError, match="GRANT CREATE ON DATABASE"):
+            init(opened.cluster.url(name, "ada"), DATASET, terms())
+        opened.cluster.run(f"GRANT CREATE ON DATABASE {name} TO ada")
+        assert init(opened.cluster.url(name, "ada"), DATASET, terms()).who == "ada"
+        assert open_store(opened.cluster.url(name, "vera")).datasets() == (DATASET,)
+    finally:
+        opened.cluster.drop(name)

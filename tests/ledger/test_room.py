@@ -1,0 +1,130 @@
+"""What remains: closed forms that must never promise more than the ledger then grants, and what would fit."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.calibration import substitute
+from dpcli.errors import Denied
+from dpcli.ledger import amounts
+from dpcli.ledger.denial import as_if_fixed
+from dpcli.ledger.filters import opened_filter
+from dpcli.ledger.fit import fitting
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.places import init
+from dpcli.ledger.quote import quote
+from dpcli.ledger.room import pure_room, room
+from dpcli.ledger.terms import Terms
+from dpcli.registry import FILTERS
+from tests.ledger.pipelines import gaussian, pure
+
+NOW = "2030-01-01T00:00:00Z"
+
+
+def opened(path: str, name: str, epsilon: float, delta: float = 1e-6) -> Ledger:
+    found = opened_filter(name, epsilon, delta, {})
+    ledger = init(path, "visits", Terms("user", "add-remove", epsilon, delta, filter=name, parameters=dict(found.parameters())))
+    ledger.now = lambda: NOW
+    return ledger
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@given(epsilon=st.floats(0.05, 8.0), spent=st.floats(0.0, 0.95))
+def test_the_pure_epsilon_that_is_said_to_fit_does(name: str, epsilon: float, spent: float) -> None:
+    found = opened_filter(name, epsilon, 1e-6, {})
+    caps = amounts.read(found.caps(epsilon, 1e-6))
+    left = {key: value * Decimal(1.0 - spent) for key, value in caps.items()}
+    fits = pure_room(name, found.parameters(), left)
+    assert fits > 0.0
+    cost = amounts.read(found.cost(pure(float(f"{fits * (1 - 1e-9):.12g}")), 0.0).amounts)
+    assert amounts.exceeded(cost, left) is None
+    if name in ("approx-dp", "advanced", "gdp"):  # the others bound the cost of a pure run by a closed form that is not tight
+        over = amounts.read(found.cost(pure(fits * (1 + 1e-6)), 0.0).amounts)
+        assert amounts.exceeded(over, left) is not None
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_as_many_more_fit_as_is_said(name: str, tmp_path) -> None:
+    ledger = opened(str(tmp_path / "l.db"), name, 2.0)
+    run = pure(0.15)
+    ledger.spend(run, "first", 0.0)
+    more = room(ledger.state()).like_last
+    assert more is not None
+    for i in range(more):
+        ledger.spend(run, f"run-{i}", 0.0)
+    assert room(ledger.state()).like_last == 0
+    with pytest.raises(Denied):
+        ledger.spend(run, "one too many", 0.0)
+
+
+def test_free_runs_fit_without_end(tmp_path) -> None:
+    from tests.ledger.pipelines import pipeline
+
+    ledger = opened(str(tmp_path / "l.db"), "zcdp", 1.0)
+    ledger.spend(pipeline('[[mechanism]]\nname = "a"\ntype = "post-processing"\n'), "free")
+    assert room(ledger.state()).like_last == -1
+    assert room(ledger.state()).epsilon == 0.0
+
+
+@pytest.mark.parametrize("name", ["rdp", "zcdp", "gdp", "approx-dp"])
+def test_what_is_said_to_fit_fits(name: str, tmp_path) -> None:
+    ledger = opened(str(tmp_path / "l.db"), name, 3.0, 1e-5)
+    run = gaussian(3.0, 40)
+    with pytest.raises(Denied, match="would fit: noise_multiplier = "):
+        ledger.spend(run, "big", 1e-6)
+    state = ledger.state()
+    noise, steps = fitting(state, run, 1e-6)
+    value = float(noise.split()[2])
+    assert state.fits(amounts.read(ledger.cost(substitute(run, (("train", "noise_multiplier"),), value), 1e-6)[0].amounts))
+    assert not state.fits(
+        amounts.read(ledger.cost(substitute(run, (("train", "noise_multiplier"),), value * 0.995), 1e-6)[0].amounts)
+    )
+    assert steps.endswith("steps of train (now 40)")
+    count = int(steps.split()[0])
+    assert state.fits(amounts.read(ledger.cost(gaussian(3.0, count), 1e-6)[0].amounts))
+    assert not state.fits(amounts.read(ledger.cost(gaussian(3.0, count + 1), 1e-6)[0].amounts))
+
+
+def test_a_denial_says_what_fixed_runs_would_have_cost_and_why_that_is_no_argument(tmp_path) -> None:
+    ledger = opened(str(tmp_path / "l.db"), "rdp", 2.3, 1e-5)
+    first, second = gaussian(1.3, 9_375, 256 / 60_000), gaussian(1.4, 14_063, 256 / 60_000)
+    ledger.spend(first, "first")
+    total = as_if_fixed(ledger.state(), second)
+    assert total is not None
+    assert total[0] < 2.3
+    with pytest.raises(Denied) as caught:
+        ledger.spend(second, "second")
+    words = str(caught.value)
+    for part in (
+        "too little",
+        "would fit: noise_multiplier",
+        "had all runs been fixed in advance",
+        "within the cap 2.3",
+        "2602.06756",
+    ):
+        assert part in words
+    assert "--mode declared" in words
+
+
+def test_a_denial_that_everybody_shares_says_so(tmp_path) -> None:
+    ledger = opened(str(tmp_path / "l.db"), "approx-dp", 0.5)
+    with pytest.raises(Denied, match=r"above the cap 0\.5 as well"):
+        ledger.spend(pure(2.0), "big", 0.0)
+
+
+def test_a_quote_spends_nothing(tmp_path) -> None:
+    path = str(tmp_path / "l.db")
+    ledger = opened(path, "approx-dp", 1.0)
+    ledger.spend(pure(0.4), "first", 0.0)
+    before = (tmp_path / "l.db").read_bytes()
+    one, two = quote(path, None, pure(0.3)), quote(path, "visits", pure(0.3), 3)
+    assert (one.fits, two.fits) == (True, False)
+    assert one.share == pytest.approx(0.3)
+    assert one.left == pytest.approx(0.6)
+    assert one.message == "it costs 0.30000 of epsilon, 30.0 % of the cap of visits; 0.60000 is left"
+    assert two.message.startswith("visits: 3 runs cost 0.90000 of epsilon")
+    assert (tmp_path / "l.db").read_bytes() == before
