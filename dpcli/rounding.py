@@ -9,14 +9,15 @@ DECIMALS = 4
 SIGNIFICANT = 5
 
 
-def _rounded(x: float, direction: str, decimals: int) -> str:
+def _rounded(x: float | Decimal, direction: str, decimals: int) -> str:
     if math.isinf(x):
         return "inf" if x > 0 else "-inf"
     if math.isnan(x):
         return "nan"
-    if x == 0.0:
+    if x == 0:
         return "0"
-    exact = Decimal(repr(x))  # the shortest decimal of this double: what was stated as 0.1 is not printed as 0.10001
+    # The shortest decimal of a double: what was stated as 0.1 is not printed as 0.10001.
+    exact = x if isinstance(x, Decimal) else Decimal(repr(x))
     size = exact.adjusted()
     if -5 <= size < 15:
         places = max(decimals, SIGNIFICANT - 1 - size if size < 0 else 0)
@@ -24,12 +25,12 @@ def _rounded(x: float, direction: str, decimals: int) -> str:
     return format(Context(prec=SIGNIFICANT, rounding=direction).plus(exact), "e")
 
 
-def up(x: float, decimals: int = DECIMALS) -> str:
+def up(x: float | Decimal, decimals: int = DECIMALS) -> str:
     """An upper bound, rounded up: `decimals` places, more where the number is small (five significant digits), e-notation at the ends."""
     return _rounded(x, ROUND_CEILING, decimals)
 
 
-def down(x: float, decimals: int = DECIMALS) -> str:
+def down(x: float | Decimal, decimals: int = DECIMALS) -> str:
     """A lower bound, rounded down, in the same form."""
     return _rounded(x, ROUND_FLOOR, decimals)
 

@@ -20,8 +20,8 @@ class Result:
     err: str
 
 
-def dpcli(*arguments: str, stdin: bytes = b"") -> Result:
-    """`dpcli arguments...` from the root of the project."""
+def dpcli(*arguments: str, stdin: bytes = b"", folder: Path = ROOT) -> Result:
+    """`dpcli arguments...` from the root of the project, or another folder."""
     from dpcli.cli.main import main
 
     out, err = io.StringIO(), io.StringIO()
@@ -32,7 +32,7 @@ def dpcli(*arguments: str, stdin: bytes = b"") -> Result:
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         mock.patch.object(sys, "stdin", source),
-        contextlib.chdir(ROOT),
+        contextlib.chdir(folder),
     ):
         code = main(list(arguments))
     return Result(code, out.getvalue(), err.getvalue())

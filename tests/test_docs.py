@@ -11,33 +11,45 @@ import os
 import re
 import shlex
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from dpcli.cli.budget import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.cli.manual import pages
 from dpcli.lint.catalogue import codes
-from dpcli.registry import ACCOUNTANTS, FORMATS, MECHANISMS, SAMPLING
+from dpcli.registry import ACCOUNTANTS, FILTERS, FORMATS, MECHANISMS, SAMPLING
 from tests.command import ROOT, dpcli
 
 README = ROOT / "README.md"
 UPDATE = bool(os.environ.get("UPDATE_DOCS"))
-CONSOLE = re.compile(r"```console\n\$ dpcli (?P<command>[^\n]*)\n(?P<output>.*?)```", re.S)
+CONSOLE = re.compile(r"```console\n(?P<session>\$ dpcli .*?)```", re.S)
+COMMAND = re.compile(r"^\$ dpcli (.*)$", re.M)
 
 
-def test_readme_prints_what_it_says() -> None:
+def test_readme_prints_what_it_says(tmp_path: Path) -> None:
     text = README.read_text()
-    blocks = list(CONSOLE.finditer(text))
-    assert len(blocks) >= 4
-    fresh = CONSOLE.sub(lambda m: f"```console\n$ dpcli {m['command']}\n{output(m['command'])}```", text)
+    assert len(list(CONSOLE.finditer(text))) >= 6
+    for name in ("examples", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    fresh = CONSOLE.sub(lambda m: f"```console\n{session(m['session'], tmp_path)}```", text)
     if UPDATE:
         README.write_text(fresh)
     assert fresh == text or UPDATE
 
 
-def output(command: str) -> str:
-    result = dpcli(*shlex.split(command))
-    return result.out + result.err
+def session(block: str, folder: Path) -> str:
+    """The commands of a block, one after the other in one folder, each with what it prints."""
+    return "".join(f"$ dpcli {command}\n{output(command, folder)}" for command in COMMAND.findall(block))
+
+
+def output(command: str, folder: Path) -> str:
+    """What a command prints, with the time, the user and the hashes that differ from run to run replaced."""
+    with mock.patch.dict(os.environ, {"LOGNAME": "ana"}):
+        result = dpcli(*shlex.split(command), folder=folder)
+    said = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-11-21T09:00:00Z", result.out + result.err)
+    return re.sub(r"\b[0-9a-f]{64}\b|(?<=head )[0-9a-f]{16}\b", "5f2d8c40b1e7a936", said)
 
 
 def test_readme_python_runs() -> None:
@@ -62,12 +74,12 @@ def test_manual_pages_are_what_the_code_would_write() -> None:
     assert {path.name: path.read_text() for path in folder.iterdir()} == pages()
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *ACCOUNTANTS, *FORMATS, *MECHANISMS, *SAMPLING])
+@pytest.mark.parametrize("name", [*COMMANDS, *ACCOUNTANTS, *FILTERS, *FORMATS, *MECHANISMS, *SAMPLING, *SUBCOMMANDS])
 def test_every_name_is_in_readme(name: str) -> None:
     assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", README.read_text())
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *ACCOUNTANTS, *FORMATS, *codes()])
+@pytest.mark.parametrize("name", [*COMMANDS, *ACCOUNTANTS, *FILTERS, *FORMATS, *codes()])
 def test_every_name_is_in_the_manual(name: str) -> None:
     assert name.replace("-", "\\-") in (ROOT / "man" / "dpcli.1").read_text()
 

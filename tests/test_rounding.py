@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.report.rounding import down, percent, up
+from dpcli.rounding import down, percent, up
 
 
 @pytest.mark.parametrize(

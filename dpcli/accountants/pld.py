@@ -124,7 +124,7 @@ def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: 
     infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(found.log_infinite), 1.0 - 1e-16)) for found, n in surveys))
     if infinite >= math.exp(log_delta):
         raise NotRepresentable(f"everything may be revealed with probability {infinite:.6g}, which is not below delta")
-    log_finite = log_delta + math.log1p(-infinite * math.exp(-log_delta))
+    log_finite = log_delta + (math.log1p(-math.exp(math.log(infinite) - log_delta)) if infinite > 0.0 else 0.0)
     tilt, reference = best_tilt(surveys, log_finite)
     return (*_curves(losses, tilt, log_finite, tolerance * max(reference, 0.5 / tilt), effort), reference)
 

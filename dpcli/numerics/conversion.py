@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dpcli.numerics.roots import minimise_unimodal
+from dpcli.numerics.roots import minimise_scalar
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ def classic_delta(orders: Array, rdp: Array, epsilon: float) -> Array:
     return (orders - 1.0) * (rdp - epsilon)
 
 
+def renyi_epsilon(above_one: float, rdp: float, log_delta: float) -> float:
+    """`balle` at the single order 1 + `above_one`, without arrays; may be a few units in the last place off."""
+    return max(rdp - math.log1p(1.0 / above_one) - (log_delta + math.log1p(above_one)) / above_one, 0.0)
+
+
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """epsilon of rho-zCDP at `delta` in (0, 1): `balle` at the best real order of the line D_a = rho a; an upper bound.
 
@@ -53,4 +58,4 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     rho, log_delta = max(rho, 1e-320), math.log(delta)  # a square that underflowed is still not nothing
     start = math.sqrt(max(-log_delta, 1e-3) / rho)  # minimises rho a + log(1/delta)/(a - 1)
     start = min(max(start, 1e-11), 1e11)
-    return minimise_unimodal(lambda z: balle(1.0 + z, rho * (1.0 + z), log_delta), start)[1]
+    return minimise_scalar(lambda z: renyi_epsilon(z, rho * (1.0 + z), log_delta), start)

@@ -109,3 +109,30 @@ def _vertex(seen: dict[float, float]) -> list[float]:
     if not math.isfinite(left + right) or right - left <= 0.0:
         return []
     return [math.exp(0.5 * ((x0 + x1) * right - (x1 + x2) * left) / (right - left))]
+
+
+def minimise_scalar(f: Callable[[float], float], start: float, ratio: float = 4.0) -> float:
+    """The least value seen of a unimodal function of x > 0: march by factors of `ratio`, then golden section on log x.
+
+    Any x is sound where f is an upper bound everywhere: a least value that was missed costs tightness alone.
+    """
+    middle, step = math.log(start), math.log(ratio)
+    left, right = middle - step, middle + step
+    while f(math.exp(left)) < f(math.exp(middle)) and left > -27.0:
+        left, middle, right = left - step, left, middle
+    while f(math.exp(right)) < f(math.exp(middle)) and right < 27.0:
+        left, middle, right = middle, right, right + step
+    shrink = 0.5 * (math.sqrt(5.0) - 1.0)
+    low, high = right - shrink * (right - left), left + shrink * (right - left)
+    f_low, f_high, best = f(math.exp(low)), f(math.exp(high)), f(math.exp(middle))
+    while high - low > 1e-9:  # the value is flat there to 1e-18
+        if f_low <= f_high:
+            right, high, f_high = high, low, f_low
+            low = right - shrink * (right - left)
+            f_low = f(math.exp(low))
+        else:
+            left, low, f_low = low, high, f_high
+            high = left + shrink * (right - left)
+            f_high = f(math.exp(high))
+        best = min(best, f_low, f_high)
+    return best

@@ -17,10 +17,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.planted.ledger_plants import LEDGER_PLANTS  # noqa: E402
 from tests.planted.plants import PLANTS  # noqa: E402
 
 MATHS = (
-    ("tests/accountants/test_reference_values.py", "tests/accountants/test_vectors.py", "tests/report/test_rounding.py"),
+    ("tests/accountants/test_reference_values.py", "tests/accountants/test_vectors.py", "tests/test_rounding.py"),
     ("tests/mechanisms", "tests/numerics", "tests/accountants/test_exact.py"),
 )
 USES = (
@@ -29,11 +30,13 @@ USES = (
         "tests/accountants/test_partitions.py",
         "tests/accountants/test_calibration.py",
         "tests/cli",
+        "tests/gate",
         "tests/test_examples.py",
     ),
 )
 LAWS = (("tests/accountants/test_laws.py",),)
-WHOLE = ("accounting.py", "calibration.py", "gate.py", "pipeline/", "mechanisms/sampling.py")  # files that are not mathematics
+LEDGER = (("tests/ledger/test_planted.py", "tests/ledger/test_damage.py"), ("tests/ledger/test_crash.py",), ("tests/ledger",))
+WHOLE = ("accounting.py", "calibration.py", "gate/", "pipeline/", "mechanisms/sampling.py")  # files that are not mathematics
 COPIED = ("dpcli", "tests", "examples", "man", "README.md", "pyproject.toml")
 WORKERS = 2
 Plant = tuple[str, str, str, str]
@@ -41,6 +44,8 @@ Plant = tuple[str, str, str, str]
 
 def rounds(plant: Plant | None) -> tuple[tuple[str, ...], ...]:
     """Test files in the order that kills soonest: what is sharp and quick first, the rest only where that lets it live."""
+    if plant is not None and plant[1].startswith("ledger/"):
+        return LEDGER
     return (*USES, *LAWS, *MATHS) if plant is not None and plant[1].startswith(WHOLE) else (*MATHS, *USES, *LAWS)
 
 
@@ -82,7 +87,7 @@ def failure(plant: Plant | None) -> str | None:
 
 
 def main(part: str) -> int:
-    chosen = [plant for plant in PLANTS if part in plant[0]]
+    chosen = [plant for plant in (*PLANTS, *LEDGER_PLANTS) if part in plant[0] or plant[1].startswith(part)]
     broken = failure(None)
     if broken is not None:
         print(f"without any bug {broken} fails: nothing can be learnt")  # noqa: T201

@@ -1,0 +1,99 @@
+"""Sixteen processes that spend from one ledger while they are killed, and how many charges per second there are without that.
+
+    python -m tests.benchmarks.ledger [sqlite] [postgres]
+
+Every charge is one durable transaction; its cost is stated and not computed, so that the ledger's own work is what is measured. Each worker
+notes the key before it asks and the acknowledgement after, the latter synced, so the disk syncs twice per charge beside the ledger. In PostgreSQL
+the server is stopped in the middle as well (immediate: what was not written to its log is gone) and started again. A lost or doubled charge, or a
+cap that was passed or not reached, ends the measurement with an error.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+
+from dpcli.ledger.places import init
+from tests.ledger import cluster as servers
+from tests.ledger.cluster import Cluster
+from tests.ledger.setting import DATASET, terms
+from tests.ledger.spenders import COST, Struggle, judged, struggle
+
+WORKERS, SECONDS, PAUSE = 16, 10.0, 0.02
+CAP = 2.0
+UNDISTURBED = ((1, 0.5), (16, 0.5))  # workers, cap
+
+
+@contextmanager
+def sqlite() -> Iterator[tuple[Callable[[], str], Callable[[], None] | None]]:
+    """(a new place for a ledger, what happens midway)."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield lambda: os.path.join(folder, f"{len(os.listdir(folder))}.db"), None
+
+
+@contextmanager
+def postgres() -> Iterator[tuple[Callable[[], str], Callable[[], None] | None]]:
+    """The same, with a server of its own."""
+    with servers.running() as cluster:
+        try:
+            yield lambda: cluster.url(cluster.database()), lambda: crash(cluster)
+        finally:
+            halt(cluster)
+
+
+def crash(cluster: Cluster) -> None:
+    """Stop the server without a checkpoint, as a power failure does, and start it again."""
+    control(cluster, "stop", "-m", "immediate")
+    control(cluster, "start", "-w", "-l", f"{cluster.folder}/log")
+
+
+def control(cluster: Cluster, *command: str) -> None:
+    """pg_ctl as the account that the server runs as."""
+    program = str((servers.programs() or Path()) / "pg_ctl")
+    account = servers._account() if os.getuid() == 0 else None
+    options = servers._as(account, cluster.folder)
+    done = subprocess.run([program, "-D", f"{cluster.folder}/data", *command], stdout=subprocess.DEVNULL, check=False, **options)
+    assert done.returncode == 0, command
+
+
+def halt(cluster: Cluster) -> None:
+    """Stop a server that `crash` has started: the cluster ends only its own."""
+    control(cluster, "stop", "-m", "fast")
+
+
+BACKENDS = {"sqlite": sqlite, "postgres": postgres}
+
+
+def measure(url: str, cap: float, workers: int, seconds: float, midway: Callable[[], None] | None) -> tuple[int, Struggle]:
+    """(charges, what happened) of a new ledger that is spent to its cap."""
+    init(url, DATASET, terms(cap)).store.close()
+    with tempfile.TemporaryDirectory() as diaries:
+        found = struggle(url, Path(diaries), workers, seconds, PAUSE, midway)
+    return judged(url, found, Decimal(repr(cap))), found
+
+
+def main(names: list[str]) -> None:
+    print(f"each charge costs {COST}; fsync of {tempfile.gettempdir()} included")  # noqa: T201
+    for name in names:
+        with BACKENDS[name]() as (place, midway):
+            for workers, cap in UNDISTURBED:
+                spends, found = measure(place(), cap, workers, 0.0, None)
+                print(f"{name}: {workers} processes undisturbed: {spends} spends, {spends / found.seconds:.0f} per second")  # noqa: T201
+            spends, found = measure(place(), CAP, WORKERS, SECONDS, midway)
+            print(  # noqa: T201
+                f"{name}: {WORKERS} processes, {found.kills} kills in {SECONDS:g} s, {len(set(found.errors))} kinds of error: {spends} spends "
+                f"(cap {CAP!r} reached exactly), {len(found.acknowledged)} acknowledged and none lost, {found.repeated} of them asked again, "
+                f"{found.denied} denied, {spends / found.seconds:.0f} per second over {found.seconds:.1f} s",
+                *sorted(set(found.errors)),
+                sep="\n  ",
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or list(BACKENDS))
