@@ -37,6 +37,8 @@ def path_of(url: str) -> str:
 
 def open_ledger(url: str, dataset: str | None = None) -> Ledger:
     """The ledger of a dataset; of the only one where None. Raises LedgerError where it is not there, InputError where it is not named."""
+    if dataset is not None:
+        _refuse_name(dataset)
     store = open_store(url)
     if dataset is None:
         found = store.datasets()
@@ -53,15 +55,21 @@ def init(url: str, dataset: str, terms: Terms) -> Ledger:
 
     Raises InputError for terms that make no sense, LedgerError where the dataset or something else is there already.
     """
-    if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
-        raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
+    _refuse_name(dataset)
     terms = checked(terms)
+    if terms.team is not None and not url.startswith(POSTGRES):
+        raise InputError("--team: expected postgresql://... beside it, found a file, which cannot tell one user from another")
 
     def fill(store: Store) -> None:
         open_dataset(store, dataset, replace(terms, schema=digest(store.schema())))
 
     _create(url, fill)
     return Ledger(open_store(url), dataset)
+
+
+def _refuse_name(dataset: str) -> None:
+    if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
+        raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
 
 
 def _create(url: str, fill: Callable[[Store], None]) -> None:

@@ -98,7 +98,7 @@ def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> Ledge
     """The error for a connection that did not come about."""
     text = " ".join(str(error).split())
     known = next((meaning for pattern, meaning in REFUSALS if re.search(pattern, text)), None)
-    secrets = [str(value) for name, value in settings.items() if "password" in name and value]
+    secrets = sorted((str(value) for name, value in settings.items() if "password" in name and value), key=len, reverse=True)
     quoted = re.sub("|".join(map(re.escape, secrets)), "***", text) if secrets else text
     return LedgerError(f"{place}: {known or f'cannot connect: {quoted}'}")
 
@@ -110,4 +110,5 @@ def _meaning(error: Any) -> str:
     meaning = next(
         (text for start, text in MEANINGS.items() if state.startswith(start)), "the server says {text} (SQLSTATE {state})"
     )
-    return meaning.format(text=error.diag.message_primary or "nothing", state=state)
+    text = (error.diag.message_primary or "nothing").removeprefix("permission denied ")
+    return meaning.format(text=text, state=state)

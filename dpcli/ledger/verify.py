@@ -36,7 +36,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
 
     Raises LedgerError for the first thing that cannot be right: a damaged store, changed guards, a broken chain, an entry that no sound
     ledger holds, or a chain that no longer contains the anchor. A cost that this version finds larger than the entry says is a problem
-    in the result: the entry stays as it is, and the cap has to be amended.
+    in the result, and so is a cap above what its epsilon allows: entries stay as they are, and the cap has to be amended.
     """
     damaged = ledger.store.check()
     if damaged:
@@ -49,7 +49,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     if anchor is not None:
         _refuse_lost(ledger, entries, anchor)
     charges = [entry for entry in entries if "cost" in entry.content]
-    found = _undeclared(terms) if terms.mode == "declared" else _understated(state, charges, progress)
+    found = _undeclared(terms) if terms.mode == "declared" else (*_wide(terms, entries), *_understated(state, charges, progress))
     return Verified(len(entries), len(charges), state.head, tuple(found))
 
 
@@ -83,6 +83,18 @@ def _refuse_lost(ledger: Ledger, entries: tuple[Entry, ...], anchor: Mapping[str
         )
     if seq < 1 or entries[seq - 1].row.hash != anchor["hash"]:
         raise LedgerError(f"{place}: entry {seq} is not the one that was anchored: another history was put in its place (DP405)")
+
+
+def _wide(terms: Terms, entries: tuple[Entry, ...]) -> Iterator[str]:
+    """Caps in the filter's currency that are above what this version derives from the epsilon they stand for."""
+    for entry in entries:
+        if "caps" in entry.content:
+            epsilon = float(entry.content.get("epsilon", terms.epsilon))
+            sound = amounts.read(terms.the_filter.caps(epsilon, terms.delta))
+            for name, value in amounts.read(entry.content["caps"]).items():
+                if name not in sound or value > sound[name] * SLACK:
+                    said = f"entry {entry.row.seq}: a cap of {value:.10g} of {name} for epsilon {epsilon!r}"
+                    yield f"{said}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
 
 
 def _undeclared(terms: Terms) -> Iterator[str]:

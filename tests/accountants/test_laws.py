@@ -101,7 +101,8 @@ def test_a_larger_rate_never_costs_less(noise: float, rate: float, factor: float
 def test_sampling_never_costs_more_than_none(subject: Pipeline) -> None:
     sampled, whole = uppers(account(subject)), uppers(account(unsampled(subject)))
     for name in sampled:
-        silent = name in ("zcdp", "analytic", *INTERVALS)  # they say nothing of a sampled step, or not to the last digit
+        # They say nothing of a sampled step, or not to the last digit; an approximation keeps no law.
+        silent = name in ("zcdp", "analytic", "gdp", *INTERVALS)
         assert silent or sampled[name] <= whole[name] * (1.0 + SEARCH) or whole[name] == math.inf, name
 
 

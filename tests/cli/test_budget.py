@@ -312,3 +312,23 @@ def test_lint_reads_a_ledger(ledger: str, run: str) -> None:
     assert dpcli("lint", run, "--ledger", ledger, "-f", "sarif").code == 0
     assert dpcli("lint", "--ledger", ledger + ".not-here").code == 4
     assert dpcli("lint").code == 2
+
+
+def test_a_cap_that_its_epsilon_does_not_allow_fails_verify(ledger: str, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpcli.ledger.filter_approx import ApproxFilter
+
+    with monkeypatch.context() as wide:
+        wide.setattr(ApproxFilter, "caps", lambda self, epsilon, delta: {"epsilon": "50", "delta": "0.1"})
+        budget("amend", ledger, "--epsilon", "2", "--reason", "r", "--approver", "a")
+    result = budget("verify", ledger)
+    assert (result.code, "entry 2: a cap of 50 of epsilon for epsilon 2.0, this version finds 2" in result.out) == (1, True)
+
+
+def test_a_file_has_no_teams(tmp_path: Path) -> None:
+    result = init(str(tmp_path / "l.db"), "--team", "red")
+    assert (result.code, "--team" in result.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\nb", " ", "x" * 201])
+def test_names_that_no_dataset_has(ledger: str, name: str) -> None:
+    assert budget("show", ledger, "--dataset", name).code == 2
