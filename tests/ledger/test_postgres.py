@@ -23,9 +23,10 @@ from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.places import init, open_store
 from dpcli.ledger.postgres import PostgresStore, create
 from dpcli.ledger.verify import verify
+from tests.command import dpcli
 from tests.ledger.cluster import SUPERUSER, Cluster, missing, programs, running
 from tests.ledger.conftest import OWNER, Database, made
-from tests.ledger.setting import DATASET, charge, terms
+from tests.ledger.setting import DATASET, charge, run_file, terms
 
 SECRET = "s3cret-äß%/word"
 
@@ -173,6 +174,12 @@ def test_a_wrong_password_is_not_quoted(locked_in: str, database: Database) -> N
     message = refusal(lambda: open_store(wrong))
     assert message.endswith("authentication failed: check the user and PGPASSWORD")
     assert "s3cret" not in message
+
+
+def test_what_the_client_library_says_is_quoted_without_a_password() -> None:
+    settings = {"host": "h", "password": "s3cret", "sslpassword": "s3cret.too"}
+    error = postgres_errors.unreachable("here", OSError("could not use s3cret.too\n or s3cret at h"), settings)
+    assert str(error) == "here: cannot connect: could not use *** or *** at h"
 
 
 def test_a_password_from_the_environment(locked_in: str, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,6 +387,20 @@ def test_an_end_that_was_cut_off_is_found_by_the_database_itself(database: Datab
     assert found.store.check() == (f'dataset "{DATASET}": its entries end at 1, the chain that was written ends at 2',)
     assert "its entries end at 1" in refusal(lambda: verify(found))
     assert "does not follow the end of the chain" in refusal(lambda: charge(found, "again", "0.9"))
+
+
+def test_the_command_line_takes_a_url(database: Database, tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(run_file(0.4))
+    terms = "--dataset visits --unit example --adjacency add-remove --epsilon 1 --delta 0 --filter approx-dp"
+    assert dpcli("budget", "init", database.url, *terms.split()).code == 0
+    codes = [dpcli("budget", "spend", database.url, str(file), "--key", key).code for key in ("a", "b", "c")]
+    assert codes == [0, 0, 1]
+    verified = dpcli("budget", "verify", database.url)
+    assert (verified.code, verified.err) == (0, "")
+    missing_ledger = dpcli("budget", "show", database.cluster.url("postgres"))
+    assert missing_ledger.code == 4
+    assert "no ledger here" in missing_ledger.err
 
 
 # The cluster itself.

@@ -44,9 +44,11 @@ Plant = tuple[str, str, str, str]
 
 def rounds(plant: Plant | None) -> tuple[tuple[str, ...], ...]:
     """Test files in the order that kills soonest: what is sharp and quick first, the rest only where that lets it live."""
-    if plant is not None and plant[1].startswith("ledger/"):
+    if plant is None:
+        return (*MATHS, *USES, *LAWS, *LEDGER)
+    if plant[1].startswith("ledger/"):
         return LEDGER
-    return (*USES, *LAWS, *MATHS) if plant is not None and plant[1].startswith(WHOLE) else (*MATHS, *USES, *LAWS)
+    return (*USES, *LAWS, *MATHS) if plant[1].startswith(WHOLE) else (*MATHS, *USES, *LAWS)
 
 
 def copy_to(folder: Path, plant: Plant | None) -> None:
