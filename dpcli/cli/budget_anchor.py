@@ -13,7 +13,7 @@ from dpcli.cli.options import emit
 def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Print the number and hash of the last entry of LEDGER. Keep it where the ledger is not (the repository of the pipeline, say):
     no chain can tell by itself that it was restored from a backup, and `verify --anchor` can."""
-    from dpcli.report.budget_report import anchor
+    from dpcli.report.budget_entries import anchor
 
     with opened(ledger, dataset) as found:
         return emit(anchor(found), format_, outputs)

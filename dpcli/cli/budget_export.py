@@ -16,7 +16,7 @@ def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, 
     json and jsonl carry the canonical text of each entry and its hash, so that anybody can check the chain without dpcli: each hash is the
     SHA-256 of the text, and each text names the hash before it.
     """
-    from dpcli.report.budget_report import export
+    from dpcli.report.budget_entries import export
 
     with opened(ledger, dataset) as found:
         return emit(export(found), format_, outputs)

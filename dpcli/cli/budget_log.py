@@ -12,7 +12,7 @@ from dpcli.cli.options import emit
 @reading("table", "text", "json", "jsonl", "markdown", "csv")
 def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """List every entry of LEDGER: what, which run, what it cost, who, when (by the writer's clock) and why."""
-    from dpcli.report.budget_report import log
+    from dpcli.report.budget_entries import log
 
     with opened(ledger, dataset) as found:
         return emit(log(found), format_, outputs)

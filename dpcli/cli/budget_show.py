@@ -12,7 +12,7 @@ from dpcli.cli.options import emit
 @reading("text", "table", "json", "jsonl", "markdown", "csv", "total", "html")
 def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Show what the dataset of LEDGER has spent: the bar, each run's share, how many more like the last fit."""
-    from dpcli.report.budget_report import shown
+    from dpcli.report.budget_show import shown
 
     with opened(ledger, dataset) as found:
         return emit(shown(found, wants("html", format_, outputs)), format_, outputs)

@@ -21,7 +21,7 @@ def command(ledger: str, dataset: str | None, anchor: str | None, format_: str, 
     Exit code 0: all is well. 1: this version finds a cost larger than what was charged. 4: damaged, changed, or restored from a backup.
     """
     from dpcli.ledger.verify import read_anchor, verify
-    from dpcli.report.budget_report import verified
+    from dpcli.report.budget_entries import verified
 
     with opened(ledger, dataset) as found, progress() as said:
         result = verify(found, read_anchor(anchor) if anchor else None, said)

@@ -1,0 +1,64 @@
+"""A ledger's balance in the machine form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpcli.ledger import amounts
+from dpcli.ledger.chain import Entry
+from dpcli.ledger.room import room, share_of
+from dpcli.ledger.state import State
+
+
+def terms(state: State) -> dict[str, Any]:
+    """What the ledger was opened for."""
+    return {"dataset": state.dataset, "terms": state.open_terms().content()}
+
+
+def balance(state: State) -> dict[str, Any]:
+    """What is spent and what is left."""
+    found = room(state)
+    return {
+        "caps": _plain(state.caps),
+        "spent": _plain(state.spent),
+        "left": _plain(state.left()),
+        "share_spent": found.spent,
+        "share_reserved": found.reserved,
+        "result": {"epsilon_upper": found.epsilon, "epsilon_cap": state.epsilon, "delta": state.open_terms().delta},
+        "more_like_last": found.like_last,
+        "largest_pure_epsilon": found.pure,
+        "head": {"seq": state.head.seq, "hash": state.head.hash},
+    }
+
+
+def runs(state: State) -> list[dict[str, Any]]:
+    """Every charge."""
+    return [
+        {
+            "key": run.key,
+            "entry": run.seq,
+            "status": run.status,
+            "cost": _plain(run.cost),
+            "share": share_of(state, run.cost),
+            "who": run.content.get("who"),
+            "when": run.content.get("when"),
+            "why": run.content.get("why"),
+            "pipeline": run.pipeline,
+        }
+        for run in state.runs.values()
+    ]
+
+
+def entry_data(entry: Entry | None) -> dict[str, Any] | None:
+    """One entry, with its hash."""
+    return None if entry is None else {**entry.content, "hash": entry.row.hash}
+
+
+def _plain(found: amounts.Amounts) -> Mapping[str, str]:
+    return {name: str(value) for name, value in found.items()}
+
+
+def total(state: State) -> str:
+    """The bare number: epsilon of what is charged."""
+    return repr(room(state).epsilon)

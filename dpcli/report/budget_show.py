@@ -1,0 +1,151 @@
+"""The balance of a ledger as a document: the bar, the runs, what still fits."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from dpcli.ledger.denial import costs
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.room import Room, room, share_of
+from dpcli.ledger.state import State
+from dpcli.report.budget_data import balance, runs, terms, total
+from dpcli.report.document import Document, Table
+from dpcli.rounding import down as rounded_down
+from dpcli.rounding import up as rounded
+
+if TYPE_CHECKING:
+    from dpcli.plots.chart import Chart
+
+WIDTH = 50  # of the bar, in characters
+SHOWN = 20  # runs in the table; the log has them all
+
+
+def shown(ledger: Ledger, pictured: bool = False) -> Document:
+    """The balance of a dataset and its runs; `pictured` with the way down to it."""
+    state = ledger.state()
+    found = room(state)
+    return Document(
+        headline=headline(state, found),
+        data={"schema": "dpcli/budget/v1", **terms(state), **balance(state), "runs": runs(state), "exit_code": 0},
+        verdict="fail" if found.spent > 1.0 else "warn" if found.left <= 0.2 else "pass",
+        tables=(_run_table(state),) if state.runs else (),
+        notes=_outlook(state, found),
+        total=total(state),
+        records=runs(state),
+        title=f"budget of {ledger.dataset}",
+        pictures=_pictures(ledger) if pictured else (),
+        details=_details(state, found),
+    )
+
+
+def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
+    from dpcli.plots.burn_down import chart
+
+    picture = chart(ledger.entries())
+    return (picture,) if picture else ()
+
+
+def headline(state: State, found: Room) -> str:
+    """The balance in one sentence, with everything that it depends on."""
+    stated = state.open_terms()
+    spent = f"epsilon {rounded(found.epsilon)} of {state.epsilon!r} at delta = {stated.delta!r}"
+    if stated.mode == "declared":
+        spent = f"{rounded(100.0 * found.spent, 1)} % of the declared runs are made; all of them cost {spent}"
+    return f"{state.dataset}: {spent} (per {stated.unit}, {stated.adjacency}; {how(state)}){_left_words(state, found)}"
+
+
+def _left_words(state: State, found: Room) -> str:
+    if state.open_terms().mode == "declared":
+        return ""
+    if found.spent > 1.0:
+        return "; more was spent than the cap allows since it was amended: nothing fits"
+    return f"; {left_percent(found)} of the cap is left"
+
+
+def how(state: State) -> str:
+    """What adds the runs up."""
+    stated = state.open_terms()
+    if stated.mode == "declared":
+        return f"declared set, composed by {(stated.certified or {})['accountant']}"
+    own = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
+    return f"adaptive, filter: {stated.filter}{own}"
+
+
+def left_percent(found: Room) -> str:
+    """What is left of the cap; never rounded up, and never below 0."""
+    return f"{rounded_down(100.0 * found.left, 1)} %"
+
+
+def _outlook(state: State, found: Room) -> tuple[str, ...]:
+    """What still fits."""
+    lines = []
+    if state.last is not None and found.like_last is not None and state.open_terms().mode == "adaptive":
+        many = "any number of" if found.like_last < 0 else f"{found.like_last:,}"
+        lines.append(f'still fits: {many} more like the last run, "{state.last.key}" ({costs(state.last.cost)} each)')
+    if state.open_terms().mode == "declared":
+        lines += [f"{name}: {state.spent[name]} of {cap} made" for name, cap in state.caps.items()]
+    else:
+        lines.append(f"largest pure epsilon that fits in one run: {rounded_down(found.pure)}")
+    floor = _conversion(state)
+    if floor > 0.05 * state.epsilon:
+        taken = f"epsilon {rounded(floor)} is what the conversion to delta = {state.open_terms().delta!r} takes, however little is spent"
+        lines.append(f"{taken}: the shares are of the filter's own cap")
+    if found.reserved:
+        lines.append(f"{100.0 * found.reserved:.1f} % of the cap is reserved or under way: it counts in full until it is voided")
+    return tuple(lines)
+
+
+def _conversion(state: State) -> float:
+    """The epsilon of next to nothing: what a filter's conversion takes before the first run."""
+    stated = state.open_terms()
+    if stated.mode == "declared":
+        return 0.0
+    return stated.the_filter.epsilon(dict.fromkeys(state.caps, Decimal("1e-30")), stated.delta)
+
+
+def _details(state: State, found: Room) -> tuple[str, ...]:
+    """The balance for a terminal, without any library: a bar, a line per run, the outlook."""
+    lines = [_bar(found, "declared runs" if state.open_terms().mode == "declared" else "cap")]
+    table = _run_table(state)
+    widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
+    rows = (table.columns, *table.rows) if table.rows else ()
+    lines += [
+        "",
+        *(
+            "  ".join(
+                _set(cell, width, i in table.numeric) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ),
+    ]
+    return (*lines, "", *_outlook(state, found))
+
+
+def _bar(found: Room, of: str) -> str:
+    reserved = min(round(WIDTH * found.reserved), WIDTH)
+    spent = min(max(round(WIDTH * found.spent), int(found.spent > 0)), WIDTH)
+    bar = "#" * (spent - min(reserved, spent)) + "+" * min(reserved, spent)
+    return f"[{bar:.<{WIDTH}}] {rounded(100.0 * found.spent, 1)} % of the {of}" + (" (+: reserved)" if reserved else "")
+
+
+def _set(cell: str, width: int, right: bool) -> str:
+    return cell.rjust(width) if right else cell.ljust(width)
+
+
+def _run_table(state: State) -> Table:
+    runs = list(state.runs.values())
+    rows = [
+        (
+            run.key,
+            run.status,
+            f"{100.0 * share_of(state, run.cost):.1f} %",
+            costs(run.cost),
+            str(run.content.get("who", "")),
+            str(run.content.get("when", "")),
+            run.name,
+        )
+        for run in runs[-SHOWN:]
+    ]
+    title = "runs" if len(runs) <= SHOWN else f"the last {SHOWN} of {len(runs):,} runs (dpcli budget log lists all)"
+    return Table(title, ("run", "status", "share", "cost", "who", "when", "mechanisms"), tuple(rows), frozenset({2}))
