@@ -9,16 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpcli.doctor import ROOM, Fact
-from dpcli.errors import InputError
+from dpcli.errors import InputError, LedgerError
+from dpcli.ledger.places import POSTGRES, open_store
+from dpcli.ledger.sqlite_file import NETWORK
 
 WAL_SINCE = (3, 51, 3)  # the first version whose write-ahead log with synchronous = FULL loses nothing either
-NETWORK = frozenset(
-    {
-        "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "afs", "9p", "virtiofs", "fuse.sshfs", "sshfs", "ceph",
-        "fuse.ceph", "lustre", "glusterfs", "fuse.glusterfs", "beegfs", "gpfs", "ocfs2", "gfs2", "davfs", "fuse.davfs2",
-        "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone",
-    }
-)  # fmt: skip
+SHARED = NETWORK | {"9p", "virtiofs"}  # the last two lie on one machine as a rule, and may be shared
 MEMORY = frozenset({"tmpfs", "ramfs"})
 THREADS = {0: "single-threaded", 1: "multi-threaded", 2: "multi-threaded", 3: "serialized"}
 
@@ -64,6 +60,9 @@ def _durability(version: tuple[int, ...]) -> Fact:
 
 def storage(ledger: str | None) -> Iterator[Fact]:
     """The file system of a ledger, or of the current directory. Raises InputError where its folder is not there."""
+    if ledger is not None and ledger.startswith(POSTGRES):
+        yield _server(ledger)
+        return
     folder = _folder(ledger)
     where = "current directory" if ledger is None else "ledger's folder"
     yield _file_system(folder, where)
@@ -78,6 +77,16 @@ def storage(ledger: str | None) -> Iterator[Fact]:
         yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal beside itself: the folder must be writable")
 
 
+def _server(url: str) -> Fact:
+    """A ledger in a database: whether it can be opened from here."""
+    try:
+        store = open_store(url)
+    except LedgerError as error:
+        return Fact("ledger's database", str(error), "warn", "dpcli budget --help says what a ledger in PostgreSQL needs")
+    store.close()
+    return Fact("ledger's database", f"{store.place} holds a ledger", "ok")
+
+
 def _folder(ledger: str | None) -> Path:
     folder = Path.cwd() if ledger is None else Path(ledger).resolve().parent
     if not folder.is_dir():
@@ -89,7 +98,7 @@ def _file_system(folder: Path, where: str) -> Fact:
     found = mounted(folder)
     if found is None:
         return Fact(f"file system, {where}", "unknown on this system", "absent", "keep ledgers on a local disk")
-    if found in NETWORK:
+    if found in SHARED:
         return Fact(
             f"file system, {where}", found, "warn", "SQLite's locks are unreliable on network file systems: use a local disk"
         )

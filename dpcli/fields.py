@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NewType
 
 Prose = NewType("Prose", str)  # text of some length, over several lines if need be
+Person = NewType("Person", str)  # who answers for something, on one line
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,33 @@ TERMS: dict[str, str] = {
         "Several units that change together, such as a household: k of them multiply a pure epsilon by k and a Gaussian mu by k, and delta "
         "grows faster still. --group-size K prices a group; max_contributions is the same arithmetic within one unit."
     ),
+    "ledger": (
+        "What a dataset has spent: the mechanisms of every run in a hash chain, in one SQLite file or in PostgreSQL (dpcli budget). A run "
+        "is charged before its noise is drawn, and a privacy filter that was fixed when the ledger was opened says whether it still fits."
+    ),
+    "filter": (
+        "What may be added up where a later run is chosen after looking at an earlier one's output. The ledger's filters are approx-dp "
+        "(sums of epsilon and delta), advanced (squares of epsilon), zcdp (rho), rdp (Renyi divergence at ONE order, fixed beforehand) and "
+        "gdp (mu squared of Gaussian noise). Two share a name with an accountant and are something else: the accountant rdp takes the "
+        "best order afterwards, and the accountant gdp is a limit theorem; neither is a filter."
+    ),
+    "anchor": (
+        "The number and hash of a ledger's last entry, kept where the ledger is not: dpcli budget anchor writes it, verify --anchor and "
+        "spend --anchor refuse a ledger that no longer contains it, which is how a restored backup is found."
+    ),
+    "reservation": (
+        "A long run that is charged before it starts: reserve, start (noise is about to be drawn: from here on nothing gives it back), "
+        "commit. void gives back a reservation that was not started, with a reason; its key cannot be used again. One that expires "
+        "stays charged."
+    ),
+    "fingerprint": (
+        "A hash of the data, computed by whoever opens a ledger: dpcli refuses a second dataset with the same one in the same ledger. "
+        "dpcli never sees the data."
+    ),
+    "policy": (
+        "A file of caps, requirements and waivers for many pipelines, which a pull request need not be able to touch: "
+        "dpcli gate --policy FILE or REVISION:PATH. Its keys are in dpcli-policy(5)."
+    ),
     "horizon": (
         "A schedule fixed in advance: [gate.horizon] says how often the whole pipeline runs on the same data and what all runs together "
         "may spend. Runs decided on after looking at earlier results are no schedule and belong in a ledger."

@@ -75,7 +75,7 @@ def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> tu
     if is_single(losses):
         with suppress(NotRepresentable):
             return *single_epsilon(losses[0][0], log_delta), math.nan
-    if len(losses) <= FEW_PARTS and math.log(total_variation_of(losses)) <= log_delta:
+    if len(losses) <= FEW_PARTS and _log(total_variation_of(losses)) <= log_delta:
         return 0.0, 0.0, math.nan
     found = epsilon_between(losses, log_delta)
     if found is None or found[1] - found[0] > WIDE * found[1]:
@@ -88,6 +88,10 @@ def total_variation_of(losses: tuple[tuple[PrivacyLoss, int], ...]) -> float:
     with suppress(NotRepresentable):
         return min(math.fsum(n * total_variation(loss) for loss, n in losses) * (1.0 + 1e-14), 1.0)
     return 1.0
+
+
+def _log(x: float) -> float:
+    return math.log(x) if x > 0.0 else -math.inf
 
 
 def is_single(losses: Losses) -> bool:

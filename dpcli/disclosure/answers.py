@@ -16,6 +16,7 @@ from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.parts import named
 from dpcli.pipeline.resolve import Charge
+from dpcli.pipeline.words import has_words, is_silent
 from dpcli.plots.words import bound, few, sampling
 
 MOST = 8  # mechanisms that one line names
@@ -252,7 +253,7 @@ def tuning(facts: Facts) -> str | None:
     selections = [entry.name for entry in facts.pipeline.mechanisms if entry.spec.whole_runs]
     found = [
         said("tuning")(facts),
-        " ".join(note.split()) if isinstance(note, str) and note.strip() else None,
+        " ".join(note.split()) if isinstance(note, str) and has_words(note) and not is_silent(note) else None,
         f"counted by {listing(selections)}" if selections else None,
     ]
     return "; ".join(text for text in found if text) or None
@@ -289,8 +290,18 @@ def _default(entry: Entry, name: str) -> Any:
 
 
 def _short(value: Any) -> str:
-    text = f"{value:,}" if type(value) is int else str(value) if isinstance(value, str) else repr(value)
+    text = _plain(value)
     return text if len(text) <= LONG else text[: LONG - 3] + "..."
+
+
+def _plain(value: Any) -> str:
+    """A value as the file would have it, tables and lists included."""
+    if dataclasses.is_dataclass(value):
+        stated = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return "{ " + ", ".join(f"{name} = {_plain(item)}" for name, item in stated if item is not None) + " }"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_plain, value))}]"
+    return f"{value:,}" if type(value) is int else str(value) if isinstance(value, str) else repr(value)
 
 
 def listing(words: list[str], between: str = ", ") -> str:

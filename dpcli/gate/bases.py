@@ -1,19 +1,15 @@
-"""What a file was before: at a git revision, or in the JSON of an earlier gate; and whether its number still means the same."""
+"""What a file was before, at a git revision or elsewhere, and whether its number still means the same."""
 
 from __future__ import annotations
 
-import json
-import math
-import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from dpcli.accounting import Account, account
 from dpcli.comparable import statement_of
 from dpcli.errors import DpcliError, InputError
+from dpcli.gate.history import past
 from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.pipeline.model import Pipeline
 
@@ -25,6 +21,7 @@ class Base:
     """One file at the base: epsilon at delta, what it was a statement about, and the conditions it set itself.
 
     horizon: runs and cap. waivers: as `waiver_data` writes them. account, data: where the file itself is at hand, not only its figures.
+    renamed: what it was called in the repository, where that was another name.
     """
 
     epsilon: float
@@ -36,6 +33,7 @@ class Base:
     waivers: tuple[Mapping[str, Any], ...] = ()
     account: Account | None = None
     data: bytes | None = None
+    renamed: str = ""
 
     def changes(self, pipeline: Pipeline, own_cap: bool, own_horizon: bool) -> list[str]:
         """What makes the two numbers incomparable, and conditions that the file has loosened for itself.
@@ -75,7 +73,7 @@ def waiver_data(waiver: Waiver) -> dict[str, Any]:
 
 
 def form(pipeline: Pipeline) -> dict[str, Any]:
-    """What a later gate needs of this one, as `bases_from` reads it."""
+    """What a later gate needs of this one, as `dpcli.gate.baseline.bases_from` reads it."""
     gate: Gate = pipeline.gate
     return {
         "statement": statement_of(pipeline),
@@ -87,7 +85,7 @@ def form(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | None]:
-    """Each file as it stands at the git revision `ref`; None where it is not there. Raises InputError for a bad `ref`."""
+    """Each file as it stands at the git revision `ref`; None where nothing there became it. Raises InputError for a bad `ref`."""
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {', '.join(paths)}")
     return {path: _at_ref(ref, path, cap) for path in paths}
@@ -96,19 +94,15 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | No
 def _at_ref(ref: str, path: str, cap: Capped) -> Base | None:
     from dpcli.pipeline.read import parse
 
-    folder, name = os.path.split(os.path.abspath(path))
-    if _git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").returncode != 0:
-        raise InputError(f"--base-ref: expected a commit known to git in {folder}, found {ref!r}")
-    # The object as it was committed: no filter of the repository's settings has a part in it.
-    shown = _git(folder, "cat-file", "blob", f"{ref}:./{name}")
-    if shown.returncode != 0:
+    found = past(ref, path)
+    if found is None:
         return None
     try:
-        own = parse(shown.stdout, f"{ref}:{path}")
+        own = parse(found.data, f"{ref}:{found.renamed or path}")
         pipeline = cap(path, own)
         result = account(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except DpcliError as error:
-        raise InputError(f"{path} at {ref} cannot be compared with: {error}") from None
+        raise InputError(f"{found.renamed or path} at {ref} cannot be compared with: {error}") from None
     stated = form(own)
     return Base(
         result.upper,
@@ -119,53 +113,6 @@ def _at_ref(ref: str, path: str, cap: Capped) -> Base | None:
         stated["horizon"],
         tuple(stated["waivers"]),
         result,
-        shown.stdout,
+        found.data,
+        found.renamed,
     )
-
-
-def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(["git", "-C", folder, *arguments], capture_output=True, check=False, timeout=60)
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"--base-ref: git cannot be run: {error}") from None
-
-
-def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
-    """Each file as an earlier `dpcli gate -f json` found it."""
-    if not os.path.isfile(baseline):
-        raise InputError(f"--baseline {baseline}: expected a regular file, found none")
-    try:
-        found = json.loads(Path(baseline).read_bytes())
-        if found["schema"] != "dpcli/gate/v1":
-            raise ValueError(f"schema {found['schema']!r}")
-        read = {
-            os.path.normpath(entry["pipeline"]["path"]): _from_json(entry)
-            for entry in found["files"]
-            if entry["result"] is not None
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"--baseline {baseline}: expected what dpcli gate -f json writes, found something else ({error!r})"
-        ) from None
-    return {path: read.get(os.path.normpath(path)) for path in paths}
-
-
-def _from_json(entry: Mapping[str, Any]) -> Base:
-    stated, epsilon = entry["base_form"], _number(entry["result"]["epsilon_upper"])
-    horizon = stated.get("horizon")
-    return Base(
-        epsilon,
-        stated["statement"]["delta"],
-        stated["statement"],
-        stated["budget_epsilon"],
-        stated["max_increase"],
-        None if horizon is None else (int(horizon[0]), _number(horizon[1])),
-        tuple(stated.get("waivers", ())),
-    )
-
-
-def _number(stated: Any) -> float:
-    value = math.inf if stated == "inf" else stated
-    if type(value) not in (int, float) or not value >= 0.0:
-        raise ValueError(f"epsilon {stated!r}")
-    return float(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dpcli.accounting import Account
@@ -45,6 +45,14 @@ def capped(pipeline: Pipeline, outside: Caps) -> Pipeline:
         )
     delta = next((d for d in (outside.delta, own.delta if own else None, pipeline.privacy.delta) if d is not None), None)
     return replace(pipeline, budget=Budget(epsilon, delta, own.warn_at if own else 0.8))
+
+
+def delta_condition(pipeline: Pipeline, outside: Caps) -> Iterator[Condition]:
+    """A no to a file that holds its epsilon to a larger delta than the one that it promises."""
+    promised, held = pipeline.privacy.delta, pipeline.budget.delta if pipeline.budget else None
+    if outside.delta is None and promised is not None and held is not None and held > promised:
+        text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {held!r}"
+        yield Condition("delta", "fail", text, ("budget", "delta"))
 
 
 def cap_condition(result: Account) -> Condition:

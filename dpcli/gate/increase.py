@@ -9,9 +9,16 @@ from dpcli.accounting import Account, account
 from dpcli.gate.bases import Base
 from dpcli.gate.verdicts import Condition, Target, Verdict
 from dpcli.pipeline.gate_keys import Caps
+from dpcli.pipeline.limits import escaped_path
 from dpcli.rounding import up
 
-NEW_FILE = Condition("increase", "pass", "new file: nothing to compare with")
+
+def new_file(result: Account, outside: Caps) -> Condition:
+    """A file that was not there: a warning where the rise is limited, as all of its epsilon may be one."""
+    limit = next((value for value in (outside.max_increase, result.pipeline.gate.max_increase) if value is not None), None)
+    if limit is None:
+        return Condition("increase", "pass", "new file: nothing to compare with")
+    return Condition("increase", "warn", f"new file: nothing to compare with, and nothing that the limit of +{limit:g} holds for")
 
 
 def epsilon_now(result: Account, base: Base) -> float:
@@ -34,7 +41,8 @@ def increase_condition(result: Account, base: Base, now: float, outside: Caps) -
     limit = next((value for value in limits if value is not None), None)
     change = now - base.epsilon
     at = "" if base.delta is None else f" at delta = {base.delta!r}"
-    text = f"epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at}"
+    before = f"renamed from {escaped_path(base.renamed)}: " if base.renamed else ""
+    text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at}"
     if limit is None:
         return Condition("increase", "pass", text)
     if not math.isfinite(change):

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from dpcli.accounting import Account, account
 from dpcli.difference import Priced
 from dpcli.errors import InputError
-from dpcli.gate.bases import Base, bases_at, bases_from
+from dpcli.gate.baseline import bases_from
+from dpcli.gate.bases import Base, bases_at
 from dpcli.gate.blame import costs_of, place_of, remedy, told
-from dpcli.gate.caps import cap_condition, capped, over
+from dpcli.gate.caps import cap_condition, capped, delta_condition, over
 from dpcli.gate.findings import finding_conditions, required_conditions
 from dpcli.gate.flags import Terms
 from dpcli.gate.horizon import horizon_condition
-from dpcli.gate.increase import NEW_FILE, epsilon_now, increase_condition, statement_conditions
+from dpcli.gate.increase import epsilon_now, increase_condition, new_file, statement_conditions
 from dpcli.gate.ledger import ledger_condition
 from dpcli.gate.verdicts import Condition, Gated, Judged
 from dpcli.gate.waivers import check_waivers, unused, waived
@@ -75,13 +76,20 @@ def _judged(path: str, terms: Terms, bases: Bases | None) -> Judged:
         assert opened.pipeline.budget is not None
         result = account(opened.pipeline, delta=opened.pipeline.budget.delta)
     except InvalidFile as error:
-        unread = Condition("file", "invalid", "the file cannot be read as a pipeline", ())
+        unread = Condition("file", "invalid", f"the file cannot be read as a pipeline: {_first(error.diagnostics)}", ())
         return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))
     except InputError as error:
         # A rule that says why comes before the accountant's own refusal; no waiver makes up for a number that is not there.
         rules = tuple(c for c in finding_conditions(diagnostics, pipeline) if c.verdict == "fail") if diagnostics else ()
         return Judged(path, None, rules or (Condition("file", "invalid", str(error), ()),), diagnostics)
     return _accounted(opened, result, caps, terms, bases)
+
+
+def _first(diagnostics: Sequence[Diagnostic]) -> str:
+    """The first thing that is wrong with a file, and how many there are."""
+    found = diagnostics[0]
+    more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
+    return f"line {found.line}: {found.key + ': ' if found.key else ''}{found.message}{more}"
 
 
 def _check(pipeline: Pipeline, data: bytes) -> None:
@@ -110,6 +118,7 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: Terms, bases:
 def _conditions(opened: Opened, result: Account, caps: Caps, terms: Terms) -> Iterator[Condition]:
     """What a file must satisfy whatever it was before."""
     yield cap_condition(result)
+    yield from delta_condition(opened.pipeline, caps)
     yield from finding_conditions(opened.diagnostics, opened.pipeline)
     yield from required_conditions(terms.policy, opened.pipeline)
     horizon = terms.horizon or terms.policy.horizon or opened.pipeline.gate.horizon
@@ -122,7 +131,7 @@ def _conditions(opened: Opened, result: Account, caps: Caps, terms: Terms) -> It
 def _against(result: Account, base: Base | None, now: float | None, caps: Caps, terms: Terms) -> Iterator[Condition]:
     """What a file must satisfy against the base."""
     if base is None or now is None:
-        yield NEW_FILE
+        yield new_file(result, caps)
         return
     yield from statement_conditions(result, base, caps, (terms.horizon or terms.policy.horizon) is None)
     yield increase_condition(result, base, now, caps)

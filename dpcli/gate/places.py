@@ -6,29 +6,74 @@ import os
 import re
 
 
-def matches(pattern: str, path: str) -> bool:
-    """Whether the file at `path` is meant by a pattern such as "ads/*.toml".
+def matches(pattern: str, path: str, policy: str = "") -> bool:
+    """Whether the file at `path` is meant by a pattern such as "ads/*.toml" of the policy file `policy`.
 
-    The pattern counts from the root of the repository that holds the file (the nearest folder above it with a .git), from the working
-    directory where there is none; "*" and "?" stay within one folder, "**" spans folders. Standard input matches no pattern but "**".
+    The pattern counts from the root of the repository that holds both the policy and the file, so that a repository inside it (a
+    submodule, a clone left behind) gets no patterns of its own; else of the one around the working directory, else of the file's own;
+    from the working directory where there is none. "*" and "?" stay within one folder, "**" spans folders. Standard input matches no
+    pattern but "**".
     """
     if path == "-":
         return pattern == "**"
     whole = os.path.abspath(path)
-    subject = whole if os.path.isabs(pattern) else os.path.relpath(whole, _root(whole))
-    return re.fullmatch(_expression(os.path.normpath(pattern)), subject, re.DOTALL) is not None
+    if os.path.isabs(pattern):
+        return _means(os.path.normpath(pattern), whole)
+    real = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
+    return _means(os.path.normpath(pattern), os.path.relpath(real, _root(real, policy)))
 
 
-def _root(path: str) -> str:
-    folder = os.path.dirname(path)
-    while not os.path.lexists(os.path.join(folder, ".git")):
+def work_tree(folder: str) -> str | None:
+    """The nearest folder, this one or above, that is the root of a git work tree."""
+    while not _is_work_tree(folder):
         folder, below = os.path.dirname(folder), folder
         if folder == below:
-            return os.getcwd()
+            return None
     return folder
 
 
-def _expression(pattern: str) -> str:
-    """The pattern as a regular expression."""
-    words = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "".join(words.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern))
+def _is_work_tree(folder: str) -> bool:
+    """An empty .git is none, as git has it; a work tree added to a repository has a file of that name."""
+    found = os.path.join(folder, ".git")
+    return os.path.isfile(found) or os.path.lexists(os.path.join(found, "HEAD"))
+
+
+def _root(path: str, policy: str) -> str:
+    here = os.path.realpath(os.getcwd())
+    beside = os.path.dirname(os.path.realpath(policy)) if os.path.isfile(policy) else here
+    for root in (work_tree(beside), work_tree(here)):
+        if root is not None and os.path.commonpath((root, path)) == root:
+            return root
+    return work_tree(os.path.dirname(path)) or here
+
+
+def _means(pattern: str, path: str) -> bool:
+    """Whether the whole path is what the pattern says: all places that each part may end at, so that nothing is tried twice."""
+    places = {0}
+    for part in re.findall(r"\*\*/|\*\*|\*|\?|.", pattern, re.DOTALL):
+        places = _after(part, path, places)
+    return len(path) in places
+
+
+def _after(part: str, path: str, places: set[int]) -> set[int]:
+    """Where a part of a pattern may end that begins at one of the places."""
+    if not places:
+        return places
+    if part == "**":
+        return set(range(min(places), len(path) + 1))
+    if part == "**/":
+        start = min((at for at in places if path[at : at + 1] != "/"), default=len(path))
+        return places | {at + 1 for at in range(start, len(path)) if path[at] == "/"}
+    if part == "*":
+        return _along(path, places)
+    return {at + 1 for at in places if at < len(path) and (path[at] == part or (part == "?" and path[at] != "/"))}
+
+
+def _along(path: str, places: set[int]) -> set[int]:
+    """The places, and all that follow one of them within its folder."""
+    found, inside = set(places), False
+    for at in range(min(places), len(path)):
+        inside = (inside or at in places) and path[at] != "/"
+        if inside:
+            found.add(at + 1)
+    return found

@@ -56,11 +56,11 @@ class PolicyRule(Caps):
         if all(cap is None for cap in (self.epsilon, self.delta, self.max_increase, self.allow_statement_change)):
             yield (), "a cap in every rule", "none"
 
-    def applies(self, path: str, pipeline: Pipeline) -> bool:
-        """Whether all of its selectors match."""
+    def applies(self, path: str, pipeline: Pipeline, policy: str) -> bool:
+        """Whether all of its selectors match. policy: the path of the policy file."""
         privacy = pipeline.privacy
         return (
-            (self.files is None or matches(self.files, path))
+            (self.files is None or matches(self.files, path, policy))
             and self.unit in (None, privacy.unit)
             and self.adjacency in (None, privacy.adjacency)
         )
@@ -72,9 +72,9 @@ class PolicyWaiver(Waiver):
 
     file: Annotated[str | None, Key("pattern of the files that it holds for; all where absent")] = None
 
-    def covers(self, path: str) -> bool:
-        """Whether it holds for this file."""
-        return self.file is None or matches(self.file, path)
+    def covers(self, path: str, policy: str) -> bool:
+        """Whether it holds for this file. policy: the path of the policy file."""
+        return self.file is None or matches(self.file, path, policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Policy(Caps):
 
     def caps(self, path: str, pipeline: Pipeline) -> Caps:
         """The caps for one file: those of the rules that match, else the general ones."""
-        return over(tightest([rule for rule in self.rule if rule.applies(path, pipeline)]), self)
+        return over(tightest([rule for rule in self.rule if rule.applies(path, pipeline, self.path)]), self)
 
 
 NO_POLICY = Policy()

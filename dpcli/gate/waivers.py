@@ -80,7 +80,7 @@ def waived(
 
 def _external(path: str, policy: Policy) -> Iterator[Grant]:
     for index, waiver in enumerate(policy.waiver):
-        if waiver.covers(path):
+        if waiver.covers(path, policy.path):
             yield Grant(waiver, index, True, False)
 
 
@@ -131,7 +131,7 @@ def _ignored(index: int) -> Condition:
 def unused(policy: Policy, paths: Sequence[str], asked: frozenset[int]) -> Iterator[Condition]:
     """A warning for each waiver of the policy that covers one of the files and was needed by none."""
     for index, waiver in enumerate(policy.waiver):
-        if index not in asked and any(waiver.covers(path) for path in paths):
+        if index not in asked and any(waiver.covers(path, policy.path) for path in paths):
             yield Condition("waiver", "warn", f"waiver[{index + 1}]: the waiver of {waiver.rule} is not needed: remove it", ())
 
 

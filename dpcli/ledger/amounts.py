@@ -48,7 +48,12 @@ def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
             value = Decimal(text) if type(text) is str and len(text) < 400 else Decimal("nan")
         except InvalidOperation:
             value = Decimal("nan")
-        if not value.is_finite() or value < 0:
+        if (
+            not value.is_finite()
+            or value < 0
+            or (value and not -400 <= value.adjusted() <= 400)
+            or len(value.as_tuple().digits) > 60
+        ):
             raise LedgerError(f"expected amounts written as decimal numbers >= 0, found {name} = {str(text)[:40]!r}")
         found[name] = value
     return found

@@ -79,9 +79,16 @@ def opened(row: Row, dataset: str, head: Head) -> Entry:
     content = _content(row.body, place)
     if content.get("previous") != head.hash:
         raise LedgerError(f"{place}: does not follow the entry before it: the ledger was changed by hand")
-    if content.get("seq") != row.seq or content.get("dataset") != dataset or canonical(content) != row.body:
+    if content.get("seq") != row.seq or content.get("dataset") != dataset or _spelled(content) != row.body:
         raise LedgerError(f"{place}: its content belongs elsewhere: the ledger was changed by hand")
     return Entry(row, content)
+
+
+def _spelled(content: Mapping[str, Any]) -> str | None:
+    try:
+        return canonical(content)
+    except ValueError:  # NaN and infinities, which Python reads and no JSON has
+        return None
 
 
 def _content(body: str, place: str) -> dict[str, Any]:

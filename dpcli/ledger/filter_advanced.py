@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.ledger.amounts import EXACT, Amounts, stated, upward, written, written_down
-from dpcli.ledger.filters import Cost, described, largest, require_delta
+from dpcli.ledger.filters import Cost, described, finite, floored, largest, require_delta, steps_of
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -44,7 +44,7 @@ class AdvancedFilter:
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         epsilon, accountant = described(pipeline, delta)
-        half_square = 0.5 * epsilon * epsilon * (1.0 + 1e-15)
+        half_square = finite(floored(0.5 * epsilon * epsilon * (1.0 + 1e-15), steps_of(pipeline)), "square")
         detail = f"epsilon {epsilon:.6g} at delta = {delta!r} by {accountant}"
         return Cost({"half_squares": written(half_square), "delta": written(delta)}, detail)
 

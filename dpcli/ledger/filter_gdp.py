@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import NotRepresentable
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
-from dpcli.ledger.filters import Cost, finite, largest, require_delta, steps_of
+from dpcli.ledger.filters import Cost, finite, floored, largest, require_delta, steps_of
 from dpcli.mechanisms.base import Mechanism
 from dpcli.numerics.logspace import log_ndtr
 from dpcli.numerics.normal import gaussian_epsilon_upper
@@ -39,8 +39,9 @@ class GdpFilter:
         return {"mu_squared": written_down(largest(lambda square: _epsilon(square, delta) <= epsilon, 1e9))}
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        squares = [count * mu_of(mechanism) ** 2 for mechanism, count in steps_of(pipeline)]
-        total = finite(math.fsum(squares) * (1.0 + 4e-15), "mu")
+        steps = steps_of(pipeline)
+        squares = [count * mu_of(mechanism) ** 2 for mechanism, count in steps]
+        total = finite(floored(math.fsum(squares) * (1.0 + 4e-15), steps), "mu")
         return Cost({"mu_squared": written(total)}, "sum of mu^2")
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
@@ -54,16 +55,20 @@ def _epsilon(square: float, delta: float) -> float:
 def mu_of(mechanism: Mechanism) -> float:
     """mu such that the mechanism is mu-Gaussian DP: its own where it is a Gaussian, else from its pure epsilon; an upper bound.
 
-    epsilon-DP is mu-GDP with Phi(-mu/2) = 1/(1 + e^epsilon): the trade-off curve of mu-GDP is convex, meets that of epsilon-DP at both
-    ends and at its kink, and so lies below its two straight lines.
-
     Raises NotRepresentable where it is neither.
     """
     try:
         return mechanism.gdp()
     except NotRepresentable:
-        pure = _pure(mechanism)
-    log_kink = -math.log1p(math.exp(-pure)) - pure
+        return mu_of_pure(_pure(mechanism))
+
+
+def mu_of_pure(epsilon: float) -> float:
+    """mu such that epsilon-DP is mu-GDP: Phi(-mu/2) = 1/(1 + e^epsilon), rounded up; inf beyond epsilon = 700.
+
+    The trade-off curve of mu-GDP is convex, meets that of epsilon-DP at both ends and at its kink, and so lies below its straight lines.
+    """
+    log_kink = -math.log1p(math.exp(-epsilon)) - epsilon
     mu = -2.0 * NormalDist().inv_cdf(math.exp(log_kink)) if log_kink > -700.0 else math.inf
     mu = mu * (1.0 + 1e-12) + 1e-15  # the inverse is rounded
     while log_ndtr(-0.5 * mu) > log_kink * (1.0 + 1e-15):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
-from dpcli.ledger.filters import Cost, finite, largest, require_delta, steps_of
+from dpcli.ledger.filters import Cost, finite, floored, largest, require_delta, steps_of
 from dpcli.numerics.conversion import renyi_epsilon
 from dpcli.numerics.roots import minimise_scalar
 from dpcli.registry import lazy
@@ -56,7 +56,8 @@ class RdpFilter:
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         from dpcli.accountants.renyi_curve import renyi_curve
 
-        rdp = float(renyi_curve(steps_of(pipeline)).at(np.array([self.order]))[0])
+        steps = steps_of(pipeline)
+        rdp = floored(float(renyi_curve(steps).at(np.array([self.order]))[0]), steps)
         return Cost(
             {"rdp": written(finite(rdp, f"Renyi divergence at order {self.order:g}"))}, f"Renyi divergence at order {self.order:g}"
         )

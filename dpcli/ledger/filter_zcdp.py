@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
-from dpcli.ledger.filters import Cost, finite, largest, require_delta, steps_of
+from dpcli.ledger.filters import Cost, finite, floored, largest, require_delta, steps_of
 from dpcli.numerics.conversion import zcdp_epsilon
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class ZcdpFilter:
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         from dpcli.accountants.zcdp import ZcdpProfile
 
-        rho = finite(ZcdpProfile(steps_of(pipeline)).rho(), "rho")
+        steps = steps_of(pipeline)
+        rho = finite(floored(ZcdpProfile(steps).rho(), steps), "rho")
         return Cost({"rho": written(rho)}, "sum of rho")
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:

@@ -109,6 +109,13 @@ def described(pipeline: Pipeline, delta: float) -> tuple[float, str]:
     return found.upper, found.winner.accountant.name
 
 
+def floored(cost: float, steps: Steps) -> float:
+    """The cost, or the least there is for each step that is not free: what underflowed is still not nothing."""
+    from dpcli.mechanisms.post_processing import Free
+
+    return max(cost, math.ulp(0.0) * sum(count for mechanism, count in steps if mechanism != Free()))
+
+
 def finite(cost: float, what: str) -> float:
     """The cost, or CannotCertify where it is infinite."""
     if not cost < math.inf:

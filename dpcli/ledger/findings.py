@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from dpcli.ledger.chain import canonical
+from dpcli.ledger.expiry import STAMP
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.sqlite_file import network_file_system
-from dpcli.ledger.state import State
+from dpcli.ledger.state import Run, State
 from dpcli.pipeline.diagnostics import Diagnostic, Severity
 
 LARGE = 10.0
+HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +52,44 @@ def _large_epsilon(ledger: Ledger, state: State) -> Iterator[Finding]:
 
 
 def _same_run(ledger: Ledger, state: State) -> Iterator[Finding]:
-    """One run under two keys: a retry that was charged twice, or one question that was answered twice."""
-    first: dict[str, tuple[str, int]] = {}
+    """One run under two keys within an hour: a retry that was charged twice, or one question that was answered twice."""
+    last: dict[str, Run] = {}
     for run in state.runs.values():
         text = canonical(run.pipeline)
-        if run.status != "void" and text in first:
-            key, entry = first[text]
-            words = (
-                f'"{run.key}" is the run of "{key}" (entry {entry}) again: a retry keeps its key, a repeated question its answer'
-            )
-            yield Finding("DP404", "warning", words, run.seq)
-        elif run.status != "void":
-            first[text] = (run.key, run.seq)
+        before = last.get(text)
+        if run.status != "void":
+            last[text] = run
+            if before is not None and _seconds(run) - _seconds(before) < HOUR:
+                words = f'"{run.key}" is the run of "{before.key}" (entry {before.seq}) again, within the hour'
+                yield Finding("DP404", "warning", f"{words}: a retry keeps its key, a repeated question its answer", run.seq)
+
+
+def _seconds(run: Run) -> float:
+    try:
+        return datetime.strptime(str(run.content.get("when")), STAMP).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _sizes(ledger: Ledger, state: State) -> Iterator[Finding]:
+    """batch_size is a rate only over the true size: runs that state another one may have been charged at a wrong rate."""
+    first: Run | None = None
+    for run in state.runs.values():
+        size = run.pipeline["privacy"].get("dataset_size")
+        if size is not None and run.status != "void":
+            first = first or run
+            known = first.pipeline["privacy"]["dataset_size"]
+            if size != known:
+                words = f'"{run.key}" states dataset_size {size}, "{first.key}" (entry {first.seq}) {known}: one of them has another rate'
+                yield Finding("DP005", "warning", f"{words}; dpcli budget init --dataset-size settles it", run.seq)
+
+
+def _overspent(ledger: Ledger, state: State) -> Iterator[Finding]:
+    """A cap that was amended below what is spent takes nothing back."""
+    if any(state.spent[name] > cap for name, cap in state.caps.items()):
+        yield Finding(
+            "DP304", "warning", "more is spent than the cap allows since it was amended: what is spent stays spent", state.head.seq
+        )
 
 
 def _unknown_data(ledger: Ledger, state: State) -> Iterator[Finding]:
@@ -95,6 +124,8 @@ RULES: tuple[Callable[[Ledger, State], Iterator[Finding]], ...] = (
     _delta,
     _large_epsilon,
     _same_run,
+    _sizes,
+    _overspent,
     _unknown_data,
     _other_version,
     _network,

@@ -150,6 +150,10 @@ class Ledger:
             if entry is not None:
                 _rehearsed(state, entry)
                 tail.append(entry.row)
+                if list(tail.after(state.head.seq)) != [entry.row]:
+                    raise LedgerError(
+                        f"{self.store.place}: an entry was written and is not there: the ledger's definitions were changed"
+                    )
         if entry is not None:  # durable: only now is it remembered
             state.apply(entry)
         return Receipt(entry, state.runs.get(key), state)
@@ -173,16 +177,17 @@ def open_dataset(store: Store, dataset: str, terms: Terms, who: str = "", now: C
                 f'{store.place}: expected a new dataset, found "{dataset}", which has a ledger (its terms are fixed for good)'
             )
         _refuse_known_data(store, dataset, terms)
-        content = {"kind": "open", "terms": terms.content(), "caps": caps}
-        tail.append(sealed(ledger._signed(content), dataset, State(dataset).head).row)
+        entry = sealed(ledger._signed({"kind": "open", "terms": terms.content(), "caps": caps}), dataset, State(dataset).head)
+        _rehearsed(State(dataset), entry)
+        tail.append(entry.row)
     return ledger
 
 
 def _refuse_known_data(store: Store, dataset: str, terms: Terms) -> None:
     """The same data under a second name would have a second budget."""
-    for other in store.datasets():
+    for other in store.datasets() if terms.fingerprint is not None else ():
         known = Ledger(store, other).state().open_terms() if other != dataset else None
-        if known is not None and terms.fingerprint is not None and known.fingerprint == terms.fingerprint:
+        if known is not None and known.fingerprint == terms.fingerprint:
             raise LedgerError(
                 f'{store.place}: expected new data, found the fingerprint of dataset "{other}": its ledger goes on counting'
             )

@@ -110,8 +110,8 @@ BEGIN
     fixed := trim_scale(x::text::numeric)::text;
     RETURN spelled = fixed || CASE WHEN strpos(fixed, '.') = 0 THEN '.0' ELSE '' END;
   END IF;
-  RETURN spelled = x::text
-    OR (spelled ~ '^-?[1-9]([.][0-9]*[1-9])?e[+][0-9]{2,3}$' AND length(spelled) < length(x::text));
+  RETURN spelled ~ '^-?[1-9]([.][0-9]*[1-9])?e([+][1-9][0-9]{1,2}|-[0-9]{2,3})$'
+    AND (spelled = x::text OR length(spelled) < length(x::text));
 END $$;
 
 CREATE FUNCTION dpcli.canonical(value json, deep integer) RETURNS text
@@ -255,11 +255,11 @@ BEGIN
   IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
-  PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset FOR UPDATE;
+  PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
   IF NOT FOUND THEN
     PERFORM dpcli.permit('open');
     PERFORM FROM dpcli.format FOR UPDATE;
-    PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset FOR UPDATE;
+    PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
   END IF;
 END $$;
 
@@ -288,7 +288,7 @@ BEGIN
     INSERT INTO dpcli.entry VALUES (of_dataset, new_seq, new_body, new_hash);
     RETURN;
   END IF;
-  SELECT d.* INTO last FROM dpcli.dataset d WHERE d.name = of_dataset FOR UPDATE;
+  SELECT d.* INTO last FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
   PERFORM dpcli.require(last.name IS NOT NULL, 'no such dataset');
   PERFORM dpcli.require(new_seq = last.seq + 1 AND content ->> 'previous' = last.head, 'the entry does not follow the end of the chain');
   CASE

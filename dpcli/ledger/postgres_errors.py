@@ -70,8 +70,10 @@ def settings_of(url: str) -> dict[str, Any]:
         found: dict[str, Any] = driver().conninfo.conninfo_to_dict(url)
     except driver().Error:
         raise InputError(f"{expected}, found a URL that cannot be read") from None
-    if "@" in str(found.get("host", "")):
+    if any("@" in str(found.get(name, "")) for name in ("host", "dbname", "port")):
         raise InputError(f"{expected}, found a second @: in a user or a password it is written %40")
+    if ":" in str(found.get("user", "")) or not all(port.isdigit() for port in str(found.get("port", "0")).split(",")):
+        raise InputError(f"{expected}, found a URL whose password is read as something else: : and / in it are written %3A and %2F")
     return found
 
 

@@ -44,6 +44,7 @@ class Charge:
     def entry(self, state: State, now: str) -> dict[str, Any] | None:
         if self.key in state.runs:
             self._refuse_other(state)
+            self._refuse_begun(state)
             return None
         if not state.fits(amounts.read(self.cost.amounts)):
             raise Denied("over the cap")
@@ -61,6 +62,15 @@ class Charge:
         if run.status == "void":
             raise LedgerError(f'key "{self.key}": expected a new key, found one whose reservation was voided')
 
+    def _refuse_begun(self, state: State) -> None:
+        """A reservation is asked for again by a run that starts again: what drew noise before is paid for, what it draws now is not."""
+        run = state.runs[self.key]
+        if self.kind == "reserve" and run.status != "reserved":
+            raise LedgerError(
+                f'key "{self.key}": expected a reservation that has not begun, found one that is {run.status}: noise may have been drawn, '
+                "and a run that draws noise again needs a key of its own"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Move:
@@ -72,16 +82,21 @@ class Move:
 
     def entry(self, state: State, now: str) -> dict[str, Any] | None:
         run = state.run(self.key)
+        if self.kind == "start" and run.status == "started":
+            raise LedgerError(
+                f'key "{self.key}": expected a reservation that was not started, found one that was: noise may have been drawn, '
+                "and a run that draws noise again needs a key of its own"
+            )
         if run.status == NEXT[self.kind]:
             return None
         if self.kind == "void":
-            self._refuse_void(run.status, run.expired(now))
+            self._refuse_void(run.status, run.expired(max(now, state.latest)))  # a clock that was set back brings nothing back
         if run.status == "void" or (self.kind == "start" and run.status == "committed"):
             raise LedgerError(f'key "{self.key}": expected a reservation to {self.kind}, found one that is {run.status}')
         return {"kind": self.kind, "key": self.key, **({"why": self.why} if self.why else {})}
 
     def _refuse_void(self, status: str, expired: bool) -> None:
-        if not self.why.strip():
+        if not _in_words(self.why):
             raise InputError("--reason: expected why no noise was drawn, found nothing")
         if expired:
             raise LedgerError(
@@ -105,10 +120,16 @@ class Amend:
             raise InputError("expected a ledger in adaptive mode to amend, found declared mode: its set of runs is fixed for good")
         if not 0.0 < self.epsilon < float("inf"):
             raise InputError(f"--epsilon: expected a number > 0, found {self.epsilon!r}")
-        if not self.why.strip() or not self.approver.strip():
+        if not _in_words(self.why) or not _in_words(self.approver):
             raise InputError("expected --reason and --approver in words, found nothing")
         caps = dict(terms.the_filter.caps(self.epsilon, terms.delta))
         return {"kind": "amend", "epsilon": self.epsilon, "caps": caps, "why": self.why, "approver": self.approver}
+
+
+def _in_words(text: str) -> bool:
+    from dpcli.pipeline.words import has_words
+
+    return has_words(text)
 
 
 def checked_key(key: str) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from dpcli.ledger import amounts
+from dpcli.ledger.filters import largest
 from dpcli.ledger.state import Run, State
-from dpcli.numerics.logspace import log_expm1, log_ndtr
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +66,29 @@ def runs_like(state: State, run: Run) -> int:
 
 
 def pure_room(name: str, parameters: Mapping[str, float], left: amounts.Amounts) -> float:
-    """A pure epsilon whose cost in the filter's currency is within `left`: a lower bound on the largest.
-
-    epsilon-DP is epsilon^2/2-zCDP (Bun & Steinke 2016, arXiv:1605.02065, Proposition 3.3), and its Renyi divergence is at most epsilon.
-    """
+    """The largest pure epsilon whose cost in the filter's currency is within `left`, rounded down."""
     main = float(next(value for amount, value in left.items() if amount != "delta"))
-    return _PURE[name](main, parameters) * (1.0 if name == "approx-dp" else 1.0 - 1e-12)  # there it is what somebody states
+    if name == "approx-dp":
+        return main  # what somebody states is what is charged
+    return largest(lambda epsilon: _PURE[name](epsilon, parameters) <= main * (1.0 - 1e-12), 1e5) * (1.0 - 1e-12)
 
 
-def _gaussian(square: float, parameters: Mapping[str, float]) -> float:
-    """Phi(-mu/2) = 1/(1 + e^epsilon), solved for epsilon."""
-    return max(log_expm1(-log_ndtr(-0.5 * math.sqrt(square))), 0.0)
+def _renyi(epsilon: float, parameters: Mapping[str, float]) -> float:
+    """Randomised response at the filter's order a: log(p^a q^(1-a) + q^a p^(1-a)) / (a - 1) with p = 1/(1 + e^-epsilon), q = 1 - p."""
+    above_one = parameters["order"] - 1.0
+    log_p = -math.log1p(math.exp(-epsilon))
+    return (log_p + math.log1p(math.exp(-(2.0 * above_one + 1.0) * epsilon))) / above_one + epsilon
+
+
+def _gaussian(epsilon: float, parameters: Mapping[str, float]) -> float:
+    from dpcli.ledger.filter_gdp import mu_of_pure
+
+    return mu_of_pure(epsilon) ** 2
 
 
 _PURE: dict[str, Callable[[float, Mapping[str, float]], float]] = {
-    "zcdp": lambda rho, parameters: math.sqrt(2.0 * rho),
-    "rdp": lambda rdp, parameters: max(rdp, math.sqrt(2.0 * rdp / parameters["order"])),
+    "zcdp": lambda epsilon, parameters: epsilon * math.tanh(0.5 * epsilon),
+    "rdp": _renyi,
     "gdp": _gaussian,
-    "approx-dp": lambda epsilon, parameters: epsilon,
-    "advanced": lambda half_squares, parameters: math.sqrt(2.0 * half_squares),
+    "advanced": lambda epsilon, parameters: 0.5 * epsilon * epsilon,
 }

@@ -62,7 +62,7 @@ MEANINGS = {
 
 def connect(path: str, seconds: float) -> sqlite3.Connection:
     """A connection to a file that exists; transactions are begun and ended by hand."""
-    return sqlite3.connect(f"file:{quote(path)}?mode=rw", uri=True, timeout=seconds, isolation_level=None)
+    return sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=seconds, isolation_level=None)
 
 
 @dataclass(frozen=True, slots=True)

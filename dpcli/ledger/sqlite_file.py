@@ -13,21 +13,13 @@ MAGIC = b"SQLite format 3\0"
 APPLICATION = 0x6470636C  # "dpcl": tells a ledger from any other SQLite database
 VERSION = 1
 CUT_OFF = "the file was cut off: it holds fewer pages than it says; restore it from a backup"
-NETWORK = {
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "smbfs",
-    "fuse.sshfs",
-    "fuse.glusterfs",
-    "glusterfs",
-    "ceph",
-    "fuse.ceph",
-    "lustre",
-    "afs",
-    "ncpfs",
-}
+NETWORK = frozenset(
+    {
+        "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "afs", "fuse.sshfs", "sshfs", "ceph", "fuse.ceph", "lustre",
+        "glusterfs", "fuse.glusterfs", "beegfs", "gpfs", "ocfs2", "gfs2", "davfs", "fuse.davfs2", "fuse.s3fs", "fuse.gcsfuse",
+        "fuse.rclone",
+    }
+)  # fmt: skip
 
 
 def refuse(path: str, held: bool = False) -> int:
@@ -64,6 +56,11 @@ def _refuse_kind(path: str, info: os.stat_result) -> None:
         raise LedgerError(f"{path}: expected a regular file, found {_kind(info.st_mode)}")
     if info.st_size == 0:
         raise LedgerError(f"{path}: an empty file is no ledger: restore it from a backup, or remove it and run dpcli budget init")
+    if info.st_nlink > 1:
+        raise LedgerError(
+            f"{path}: expected a file with one name, found {info.st_nlink} (hard links): under the other SQLite misses its journal; "
+            "remove the other names (a .new file beside it is left from an interrupted init)"
+        )
     if info.st_mode & 0o022:
         raise LedgerError(
             f"{path}: expected a file that its owner alone may write, found mode {info.st_mode & 0o777:04o}: chmod 600"

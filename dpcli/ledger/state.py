@@ -55,6 +55,7 @@ class State:
     spent: dict[str, Decimal] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     last: Run | None = None
+    latest: str = ""  # the latest time that an entry states
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
@@ -68,6 +69,7 @@ class State:
                 f"{self._place(entry)}: expected the content of {entry.kind}, found something else ({error!r})"
             ) from None
         self.head = Head(entry.row.seq, entry.row.hash)
+        self.latest = max(self.latest, str(entry.content.get("when", "")))
 
     def open_terms(self) -> Terms:
         """The terms. Raises LedgerError where the dataset has no ledger."""
@@ -92,13 +94,15 @@ class State:
     def _open(self, entry: Entry) -> None:
         if self.terms is not None or entry.row.seq != 1:
             raise LedgerError(f"{self._place(entry)}: a second opening: the ledger was changed by hand")
-        self.terms = Terms.read(entry.content["terms"])
-        self.caps, self.epsilon = amounts.read(entry.content["caps"]), self.terms.epsilon
+        terms, caps = Terms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
+        terms.refuse_nonsense(caps)
+        self.terms, self.caps, self.epsilon = terms, caps, terms.epsilon
         self.spent = dict.fromkeys(self.caps, Decimal(0))
 
     def _charge(self, entry: Entry) -> None:
         self.open_terms()
         cost = amounts.read(entry.content["cost"])
+        _refuse_no_run(entry.content)
         if not entry.key or entry.key in self.runs:
             raise LedgerError(f"{self._place(entry)}: charges the key {entry.key!r} again: the ledger was changed by hand")
         if not self.fits(cost):
@@ -123,6 +127,15 @@ class State:
 
     def _place(self, entry: Entry) -> str:
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
+
+
+def _refuse_no_run(content: Mapping[str, Any]) -> None:
+    """Raise what `apply` explains where a charge does not say for which run."""
+    pipeline = content["pipeline"]
+    if not (isinstance(pipeline["privacy"], dict) and all(isinstance(entry, dict) for entry in pipeline["mechanism"])):
+        raise TypeError("a pipeline without tables")
+    if not 0.0 <= float(content["delta"]) < 1.0:
+        raise ValueError(f"delta {content['delta']!r}")
 
 
 _CHANGES: dict[str, Callable[[State, Entry], None]] = {

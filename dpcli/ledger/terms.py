@@ -50,6 +50,21 @@ class Terms:
         except TypeError as error:
             raise LedgerError(f"expected an opening entry that this version reads, found something else ({error})") from None
 
+    def refuse_nonsense(self, caps: Mapping[str, Any]) -> None:
+        """Raise LedgerError for terms that `checked` would not have let in: somebody wrote them by hand."""
+        try:
+            sound = checked(self) is self and self._sound(caps)
+        except Exception as error:  # whatever a forged value does
+            raise LedgerError(f"expected the terms of a ledger, found something else ({error!r})") from None
+        if not sound:
+            raise LedgerError("expected the terms of a ledger, found something else")
+
+    def _sound(self, caps: Mapping[str, Any]) -> bool:
+        if self.mode != "declared":
+            return self.mode == "adaptive" and self.the_filter.epsilon(caps, self.delta) >= 0.0
+        certified = self.certified or {}
+        return type(certified["accountant"]) is str and certified["epsilon"] <= self.epsilon and bool(self.declared)
+
     @property
     def the_filter(self) -> Filter:
         """The filter with its parameters."""
@@ -77,16 +92,22 @@ def checked(terms: Terms) -> Terms:
     """The terms of a new ledger, or InputError for values that no ledger may be opened for."""
     from dpcli.mechanisms.base import Adjacency
 
+    for name, value in (("unit", terms.unit), ("fingerprint", terms.fingerprint), ("team", terms.team)):
+        if value is not None and not (value.isprintable() and value.strip() and len(value) <= 200):
+            raise InputError(f"--{name}: expected at most 200 printable characters, found {value[:60]!r}")
     if terms.adjacency not in {adjacency.value for adjacency in Adjacency}:
         raise InputError(f"--adjacency: expected one of {', '.join(a.value for a in Adjacency)}, found {terms.adjacency!r}")
     if not 0.0 < terms.epsilon < float("inf"):
         raise InputError(f"--epsilon: expected a number > 0, found {terms.epsilon!r}")
     if not 0.0 <= terms.delta < 1.0:
         raise InputError(f"--delta: expected a number in [0, 1), found {terms.delta!r}")
-    if terms.dataset_size is not None and (terms.dataset_size < 1 or terms.delta * terms.dataset_size >= 1.0):
-        raise InputError(
-            f"--delta: expected less than 1/dataset_size (DP105), found {terms.delta:g} for {terms.dataset_size} records"
-        )
+    if terms.dataset_size is not None:
+        if not 1 <= terms.dataset_size <= 10**18:
+            raise InputError(f"--dataset-size: expected a whole number from 1 to 10^18, found {str(terms.dataset_size)[:40]}")
+        if terms.delta * terms.dataset_size >= 1.0:
+            raise InputError(
+                f"--delta: expected less than 1/dataset_size (DP105), found {terms.delta:g} for {terms.dataset_size} records"
+            )
     return terms
 
 

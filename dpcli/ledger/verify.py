@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from dpcli.errors import DpcliError, InputError, LedgerError
@@ -47,7 +46,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     if digest(ledger.store.schema()) != terms.schema:
         raise LedgerError(f"{ledger.store.place}: the definitions that guard the entries were changed since the ledger was opened")
     if anchor is not None:
-        _refuse_lost(ledger, entries, anchor)
+        refuse_lost(ledger, entries, anchor)
     charges = [entry for entry in entries if "cost" in entry.content]
     found = _undeclared(terms) if terms.mode == "declared" else (*_wide(terms, entries), *_understated(state, charges, progress))
     return Verified(len(entries), len(charges), state.head, tuple(found))
@@ -60,20 +59,24 @@ def anchor_of(ledger: Ledger) -> dict[str, Any]:
 
 
 def read_anchor(path: str) -> dict[str, Any]:
-    """What `anchor` wrote. Raises InputError for anything else."""
+    """What `anchor` wrote to a file. Raises InputError where there is none, or something else."""
+    from dpcli.pipeline.limits import read_bytes
+
+    data = read_bytes(path)
     try:
-        found = json.loads(Path(path).read_bytes())
+        found = json.loads(data)
         sound = (
             found["schema"] == ANCHOR and type(found["seq"]) is int and type(found["hash"]) is str and type(found["dataset"]) is str
         )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         sound = False
     if not sound:
-        raise InputError(f"--anchor {path}: expected what dpcli budget anchor writes, found something else")
+        raise InputError(f"--anchor {path}: expected what dpcli budget anchor writes as json, found something else")
     return dict(found)
 
 
-def _refuse_lost(ledger: Ledger, entries: tuple[Entry, ...], anchor: Mapping[str, Any]) -> None:
+def refuse_lost(ledger: Ledger, entries: tuple[Entry, ...], anchor: Mapping[str, Any]) -> None:
+    """Raise LedgerError where the chain does not contain the anchored entry: a backup was restored, or the history replaced."""
     place, seq = f'{ledger.store.place}: dataset "{ledger.dataset}"', anchor["seq"]
     if anchor["dataset"] != ledger.dataset:
         raise InputError(f"{place}: expected an anchor of this dataset, found one of {anchor['dataset']!r}")

@@ -19,7 +19,7 @@ NOT_DURABLE = Elsewhere(
     title="released before the spend is durable",
     what="An output leaves while its entry is still in a buffer; then the power fails.",
     why="The output is known and the ledger has forgotten it: the same budget is spent a second time.",
-    fix="Write, flush to the disk, and only then compute or publish: reserve, then run, then commit.",
+    fix="Write, flush to the disk, and only then compute or publish: reserve, then start, then run, then commit.",
     caught="the ledger: it answers only after the disk has confirmed.",
     source="Pillai et al. 2014, All File Systems Are Not Created Equal, OSDI",
 )
@@ -49,7 +49,7 @@ RESTORED = Elsewhere(
     title="a restored backup",
     what="The ledger's file is replaced by an older copy of itself.",
     why="The old copy is consistent in itself: its hash chain holds, and everything spent since is free again.",
-    fix="Keep the head of the chain outside (anchor), and compare it before every spend.",
+    fix="Keep the head of the chain outside (dpcli budget anchor), and compare it before every spend (--anchor).",
     caught="the ledger, by its anchor: no chain can notice its own missing end.",
     source="Parno et al. 2011, Memoir: Practical State Continuity for Protected Modules, IEEE S&P",
 )
@@ -60,7 +60,7 @@ RENAMED = Elsewhere(
     what="The same records are spent from under two names, or a copy with a few more records under a new one.",
     why="Each name has a budget; the individuals have one loss, the sum of both.",
     fix="One ledger entry per set of individuals; add the budgets of datasets that overlap.",
-    caught="the ledger's record of who belongs to which dataset, and people: names say nothing about records.",
+    caught="the ledger, where datasets are opened with a fingerprint of their data (dpcli lint --ledger warns where not), and people.",
     source="McSherry 2009, Privacy Integrated Queries, SIGMOD; Dwork & Roth 2014, section 3.5",
 )
 
@@ -70,7 +70,7 @@ DRIFT = Elsewhere(
     what="A running total of epsilons is added up in floating point, entry by entry.",
     why="Rounding to nearest may go down each time; after many small spends the total is below the truth.",
     fix="Store what was run, not a running total; add exactly or round every sum up.",
-    caught="the ledger: costs are decimal text, and sums are rounded up.",
+    caught="the ledger: costs are decimal text, rounded up, and sums are exact.",
     source="Higham 2002, Accuracy and Stability of Numerical Algorithms, chapter 4",
 )
 
@@ -80,7 +80,7 @@ REPRICED = Elsewhere(
     what="Entries hold epsilons that an older version computed, or are priced anew by a version that computes otherwise.",
     why="A correction that raises a price makes the past dearer than it was recorded; recorded prices hide that.",
     fix="Store mechanisms and recompute the balance, saying by which version; treat a changed total as a finding.",
-    caught="the ledger: it keeps the mechanisms and the version that wrote each entry.",
+    caught="the ledger: it keeps the mechanisms and the version of each entry, and dpcli budget verify computes every cost again.",
     source="Ponomareva et al. 2023, arXiv:2303.00654; observed in published accountants whose corrections changed epsilon",
 )
 
@@ -90,6 +90,6 @@ NETWORK = Elsewhere(
     what="The ledger's file lies on a share whose locks do not exclude other machines.",
     why="Two machines hold the same lock, and both spend (DP401); or one reads a cached, older page.",
     fix="Put the file on a local disk of one machine, or use the PostgreSQL backend.",
-    caught="the ledger, where the operating system tells what kind of file system it is.",
+    caught="the ledger, where the operating system tells what kind of file system it is; dpcli doctor --ledger shows it.",
     source="SQLite documentation, How To Corrupt An SQLite Database File, https://www.sqlite.org/howtocorrupt.html, section 2.1",
 )

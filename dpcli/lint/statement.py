@@ -12,6 +12,7 @@ from dpcli.pipeline.model import Pipeline
 DISCRETE = {"laplace": "discrete-laplace", "gaussian": "discrete-gaussian"}
 # At 5 the bound e^epsilon * 1 % on the true-positive rate already exceeds 1; at 10 it does so from a rate of 0.005 % on.
 LARGE = 10.0
+TINY = 1e-300  # a rate below it is told as this one: e^-epsilon soon rounds to 0, which no rate is under
 
 
 def _floating_point(pipeline: Pipeline) -> Iterator[Finding]:
@@ -41,7 +42,7 @@ def _large_epsilon(pipeline: Pipeline) -> Iterator[Finding]:
             yield Finding(
                 path,
                 f"epsilon = {epsilon:g} does not limit the true-positive rate of an attack at a false-positive rate of 1 %: "
-                f"it keeps that below 50 % only at false-positive rates under {0.5 * exp(-epsilon):.2g}",
+                f"it keeps that below 50 % only at false-positive rates under {max(0.5 * exp(-epsilon), TINY):.2g}",
             )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dpcli.errors import NotRepresentable
 from dpcli.numerics.convolution import convolved, transform_size
 from dpcli.numerics.lattice import Lattice, coarsened, discretised, edges
 from dpcli.numerics.survey import HasTails, Survey, spread
@@ -26,6 +27,7 @@ else:
 LOG_NEGLIGIBLE = -20.0
 MAX_POINTS = 6 << 20
 SMALLEST = 1 << 12
+WIDEST_CELL = 300.0  # exponent of the tilt across one cell
 
 Parts = Sequence[tuple[HasTails, Survey, int]]
 
@@ -100,7 +102,9 @@ def _needed(
 
 
 def _single(part: tuple[HasTails, Survey, int], tilt: float, log_delta: float, spacing: float) -> tuple[Lattice, Lattice]:
-    """(lower, upper) lattices of one step."""
+    """(lower, upper) lattices of one step. Raises NotRepresentable where one cell is wider than the tilt can weigh."""
+    if tilt * spacing > WIDEST_CELL:
+        raise NotRepresentable("the loss is too far spread for a grid of this size")
     low, high = _reach(part, tilt, log_delta)
     start = math.floor(low / spacing) - 1
     end = max(math.ceil(high / spacing) + 1, start + 2)  # losses beyond the survey leave no range: they count as infinite

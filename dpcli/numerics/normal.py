@@ -35,7 +35,7 @@ def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
 
 def _raised(log_value: float) -> float:
     """e^log_value, at least the smallest number there is: an upper bound never underflows to 0."""
-    return min(1.0, max(math.exp(log_value), math.ulp(0.0)))
+    return min(1.0, max(math.exp(min(log_value, 0.0)), math.ulp(0.0)))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> tuple[float, float]:

@@ -68,5 +68,9 @@ def _crossing(excess: Callable[[float], float]) -> tuple[float, float]:
 
 
 def total_variation(loss: Tailed) -> float:
-    """An upper bound on delta(0) of one step; composed, these add up. Raises NotRepresentable where the loss has no tails."""
-    return math.exp(min(single_log_delta(loss, 0.0)[1], 0.0))
+    """An upper bound on delta(0) of one step; composed, these add up; 0 only where nothing is lost.
+
+    Raises NotRepresentable where the loss has no tails.
+    """
+    log_upper = min(single_log_delta(loss, 0.0)[1], 0.0)
+    return 0.0 if log_upper == -math.inf else math.nextafter(math.exp(log_upper), math.inf)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from dpcli.errors import NotRepresentable
 from dpcli.numerics.tails import Tails
 from dpcli.registry import lazy
 
@@ -21,6 +22,7 @@ else:
     np = lazy("numpy")
 
 TILTS = (1e-3, 1e4)
+FARTHEST = 1e6
 
 
 class HasTails(Protocol):
@@ -76,14 +78,16 @@ class Survey:
 
 
 def survey(loss: HasTails) -> Survey:
-    """About 1,400 evaluations of the tails."""
-    side = np.geomspace(1e-13, 1e6, 640)
+    """About 1,400 evaluations of the tails. Raises NotRepresentable where they show nothing within reach."""
+    side = np.geomspace(1e-13, FARTHEST, 640)
     edges = np.concatenate((-side[::-1], [0.0], side))
     with np.errstate(all="ignore"):
         tails = loss.tails(edges)
         p, q = _cells(tails.p_above, tails.p_below), _cells(tails.q_above, tails.q_below)
         typical = np.clip(p - q, edges[:-1], edges[1:])
     kept = ~np.isneginf(p) & ~np.isnan(typical)
+    if not kept.any():
+        raise NotRepresentable(f"all of the loss lies beyond {FARTHEST:g}, where no grid is laid")
     with np.errstate(all="ignore"):
         infinite = float(loss.tails(np.array([1e300])).p_above[0])
     return Survey(np.append(edges[:-1][kept], edges[1:][kept][-1:]), p[kept], typical[kept], infinite)

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from dpcli import registry
-from dpcli.fields import Key, Prose
+from dpcli.fields import Key, Person, Prose
 from dpcli.mechanisms.sampling import Scheme
 from dpcli.pipeline.compound import Either, Listed
 from dpcli.pipeline.kinds import Day, Flag, Kind, Number, Whole
 from dpcli.pipeline.member import Member, Members
 from dpcli.pipeline.tables import Selected, Table
-from dpcli.pipeline.words import Paragraph, Text, members, words
+from dpcli.pipeline.words import Paragraph, Signature, Text, members, words
 
 
 @functools.cache
@@ -62,6 +62,7 @@ _PLAIN: Mapping[Any, Kind] = {
     datetime.date: Day(),
     Scheme: SAMPLING,
     Prose: Paragraph(),
+    Person: Signature(),
 }
 _GENERIC: Mapping[Any, Callable[[tuple[Any, ...]], Kind]] = {
     tuple: lambda items: Listed(kind_of(items[0])),

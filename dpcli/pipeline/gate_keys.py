@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Literal
 
-from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Key, Prose
+from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Key, Person, Prose
 from dpcli.pipeline.findings import Path, Problem
 from dpcli.pipeline.shown import quoted
 from dpcli.pipeline.suggest import did_you_mean
@@ -79,7 +79,7 @@ class Waiver:
 
     rule: Annotated[str, Key("what is waived: a code of dpcli lint such as DP105, or budget, increase, statement or horizon")]
     reason: Annotated[Prose, Key("why the exception is right")]
-    approver: Annotated[str, Key("who answers for it")]
+    approver: Annotated[Person, Key("who answers for it")]
     expires: Annotated[datetime.date, Key("the last day on which it holds, in UTC")]
     mechanism: Annotated[str | None, Key("name of the mechanism whose findings of a lint code are waived; all where absent")] = None
     epsilon: Annotated[

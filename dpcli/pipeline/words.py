@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,28 @@ LONGEST_NAME = 200
 LONGEST_PASSAGE = 2000
 LONGEST_LIST = 6
 PROSE = frozenset({"description", "reason"})
+BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")  # fillers: letters by their category, and nothing on the screen
+SILENT = ("not", "stated")  # the first words of what a report says of a key that is absent
+
+
+def has_words(text: str) -> bool:
+    """Whether a reader sees at least one letter or digit, of any script."""
+    return any(character.isalnum() and character not in BLANK_LETTERS for character in text)
+
+
+def is_silent(text: str) -> bool:
+    """Whether it begins as a report does where nothing is stated."""
+    return tuple(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())[: len(SILENT)]) == SILENT
+
+
+def _check_said(value: str, place: Place) -> None:
+    """Refuse what would count as stated and states nothing."""
+    if not value.strip():
+        place.out_of_range("text that is not empty", value)
+    if not has_words(value):
+        place.out_of_range("text with a visible letter or digit", value)
+    if is_silent(value):
+        place.out_of_range("an answer, or no such key", value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +67,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A sentence or more, over several lines if need be; never blank, since a blank one would count as stated."""
+    """A sentence or more, over several lines if need be; never blank, nor NOT STATED, since either would count as stated."""
 
     text: str = "text in quotes"
 
@@ -52,14 +76,28 @@ class Paragraph:
             place.wrong_type(self.text, value)
         if not value.translate(_BREAKS).isprintable():
             place.out_of_range("text without control or invisible characters", value)
-        if not value.strip():
-            place.out_of_range("text that is not empty", value)
+        _check_said(value, place)
         if len(value) > LONGEST_PASSAGE:
             place.out_of_range(f"at most {LONGEST_PASSAGE} characters", value)
         return value
 
     def schema(self, rule: Rule | None) -> dict[str, Any]:
         return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_PASSAGE}
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Who answers for something: a name with a letter or digit to be seen."""
+
+    text: str = "text in quotes"
+
+    def read(self, value: Any, place: Place) -> str:
+        name = Text(self.text).read(value, place)
+        _check_said(name, place)
+        return name
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_NAME}
 
 
 _BREAKS = str.maketrans("\n\t", "  ")

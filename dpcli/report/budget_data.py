@@ -40,7 +40,7 @@ def runs(state: State) -> list[dict[str, Any]]:
             "entry": run.seq,
             "status": run.status,
             "cost": _plain(run.cost),
-            "share": share_of(state, run.cost),
+            "share": 0.0 if run.status == "void" else share_of(state, run.cost),
             "who": run.content.get("who"),
             "when": run.content.get("when"),
             "why": run.content.get("why"),

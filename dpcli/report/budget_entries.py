@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 def log(ledger: Ledger) -> Document:
     """Every entry."""
     entries = ledger.entries()
-    rows = tuple(
-        (str(e.row.seq), e.kind, e.key, costs(amounts.read(e.content.get("cost", {}))), _text(e, "who"), _text(e, "when"), _why(e))
-        for e in entries
-    )
+    rows = tuple((str(e.row.seq), e.kind, e.key, _amounts(e), _text(e, "who"), _text(e, "when"), _why(e)) for e in entries)
     return Document(
         headline=f"{ledger.dataset}: {len(entries)} entries, head {entries[-1].row.hash[:16] if entries else 'none'}",
         data={
@@ -87,3 +84,11 @@ def _text(entry: Entry, name: str) -> str:
 def _why(entry: Entry) -> str:
     approver = f" (approved by {entry.content['approver']})" if "approver" in entry.content else ""
     return _text(entry, "why") + approver
+
+
+def _amounts(entry: Entry) -> str:
+    """What a charge costs, or what an opening or an amendment allows."""
+    if "caps" in entry.content:
+        epsilon = entry.content.get("epsilon", entry.content.get("terms", {}).get("epsilon"))
+        return f"cap: epsilon {epsilon!r}"
+    return costs(amounts.read(entry.content["cost"])) if "cost" in entry.content else ""

@@ -10,7 +10,7 @@ from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.room import room
 from dpcli.report.budget_data import balance, entry_data, terms, total
-from dpcli.report.budget_show import how, left_percent
+from dpcli.report.budget_show import how, left_percent, scarce
 from dpcli.report.document import Document
 
 DONE = {
@@ -59,12 +59,13 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
 def _granted(found: Receipt) -> str:
     state, run = found.state, found.run
     of = "declared runs" if state.open_terms().mode == "declared" else "cap"
-    left = f"{left_percent(room(state))} of the {of} is left"
+    left = f"{left_percent(room(state))} of the {of} {'are' if of == 'declared runs' else 'is'} left{scarce(state)}"
     if run is None:
         return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}; {left}"
     what = f'"{run.key}": {costs(run.cost)}'
     if found.entry is None:
-        return f"{what} was {run.status} before (entry {run.seq}): nothing was written; {left}"
+        again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
+        return f"{what} (charged by entry {run.seq}) is {run.status} already: nothing was written; {left}{again}"
     return f"{DONE[found.entry.kind]} {what}, entry {found.entry.row.seq}; {left}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from dpcli.ledger import amounts
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.room import Room, room, share_of
@@ -60,7 +61,13 @@ def _left_words(state: State, found: Room) -> str:
         return ""
     if found.spent > 1.0:
         return "; more was spent than the cap allows since it was amended: nothing fits"
-    return f"; {left_percent(found)} of the cap is left"
+    return f"; {left_percent(found)} of the {state.open_terms().filter} cap is left{scarce(state)}"
+
+
+def scarce(state: State) -> str:
+    """Which amount is the scarcest, where that is delta and not the one that everybody looks at."""
+    tightest = max(state.caps, key=lambda name: amounts.share({name: state.spent[name]}, state.caps))
+    return " (delta is what runs out: describe runs at a smaller --delta)" if tightest == "delta" and state.spent["delta"] else ""
 
 
 def how(state: State) -> str:
@@ -84,7 +91,11 @@ def _outlook(state: State, found: Room) -> tuple[str, ...]:
         many = "any number of" if found.like_last < 0 else f"{found.like_last:,}"
         lines.append(f'still fits: {many} more like the last run, "{state.last.key}" ({costs(state.last.cost)} each)')
     if state.open_terms().mode == "declared":
-        lines += [f"{name}: {state.spent[name]} of {cap} made" for name, cap in state.caps.items()]
+        named = [" + ".join(str(m.get("name")) for m in item["pipeline"]["mechanism"]) for item in state.open_terms().declared]
+        lines += [
+            f"{name} ({title}): {state.spent[name]} of {cap} made"
+            for (name, cap), title in zip(state.caps.items(), named, strict=True)
+        ]
     else:
         lines.append(f"largest pure epsilon that fits in one run: {rounded_down(found.pure)}")
     floor = _conversion(state)
@@ -138,8 +149,8 @@ def _run_table(state: State) -> Table:
     rows = [
         (
             run.key,
-            run.status,
-            f"{100.0 * share_of(state, run.cost):.1f} %",
+            run.status + (f" until {run.content['expires']}" if run.status == "reserved" and "expires" in run.content else ""),
+            "-" if run.status == "void" else f"{100.0 * share_of(state, run.cost):.1f} %",
             costs(run.cost),
             str(run.content.get("who", "")),
             str(run.content.get("when", "")),

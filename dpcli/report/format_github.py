@@ -16,7 +16,12 @@ def _command(finding: Finding) -> str:
     if finding.line:
         place += f",line={finding.line},col={max(finding.column, 1)}"
     level = "notice" if finding.level == "note" else finding.level
-    return f"::{level} {place},title={_property(finding.title or finding.rule)}::{_data(finding.message)}\n"
+    return f"::{level} {place},title={_property(_titled(finding))}::{_data(finding.message)}\n"
+
+
+def _titled(finding: Finding) -> str:
+    """The code beside the words, so that dpcli explain can be asked."""
+    return f"{finding.rule}: {finding.title}" if finding.title and finding.title != finding.rule else finding.rule
 
 
 def _data(text: str) -> str:

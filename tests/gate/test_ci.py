@@ -133,7 +133,7 @@ def test_a_branch_name_is_never_a_command(clone: Path, base: str) -> None:
     assert not (clone.parent / "owned").exists()
 
 
-@pytest.mark.parametrize(("text", "code"), [(HARMLESS, 0), (OVER, 123)])  # 123: xargs has seen the gate fail
+@pytest.mark.parametrize(("text", "code"), [(HARMLESS, 0), (OVER, 1), ("x", 2)])
 def test_gitlab(clone: Path, text: str, code: int) -> None:
     changed(clone, text)
     script = "\n".join(yaml("gitlab-ci.yml")["privacy-budget"]["script"])
@@ -141,6 +141,12 @@ def test_gitlab(clone: Path, text: str, code: int) -> None:
     assert result.returncode == code, result.stderr
     reports = yaml("gitlab-ci.yml")["privacy-budget"]["artifacts"]["reports"]
     assert all((clone / path).exists() for path in reports.values())
+
+
+def test_gitlab_has_nothing_to_do_without_pipelines(clone: Path) -> None:
+    (clone / "pipelines" / "ads" / "rank ing.toml").unlink()
+    script = "\n".join(yaml("gitlab-ci.yml")["privacy-budget"]["script"])
+    assert shell(clone, script, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main").returncode == 0
 
 
 def test_the_hooks_stop_a_commit_that_overspends(clone: Path) -> None:

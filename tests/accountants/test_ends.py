@@ -1,0 +1,69 @@
+"""Where a loss is nothing at all, or larger than any grid: an answer or a refusal, and never a crash."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpcli.accountants.exact import ExactProfile
+from dpcli.accounting import account
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.base import PrivacyLoss
+from dpcli.numerics.normal import gaussian_delta
+from dpcli.numerics.single import total_variation
+from dpcli.numerics.survey import survey
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.read import parse
+from dpcli.pipeline.resolve import resolve
+
+HEAD = 'format = 1\nprivacy = { unit = "example", adjacency = "add-remove", delta = 1e-6 }\n[[mechanism]]\nname = "a"\n'
+
+
+def pipeline(keys: str) -> Pipeline:
+    return parse((HEAD + keys).encode(), "a.toml")
+
+
+def loss(keys: str) -> PrivacyLoss:
+    (charge,) = resolve(pipeline(keys))
+    return charge.mechanism.losses()[0]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 50, 10**16])
+def test_what_loses_nothing_costs_nothing(steps: int) -> None:
+    found = pipeline(f'type = "post-processing"\nsteps = {steps}\n')
+    (charge,) = resolve(found)
+    bound = ExactProfile(((charge.mechanism, charge.count),)).epsilon(1e-6)
+    assert (bound.lower, bound.upper) == (0.0, 0.0)
+    assert account(found).upper == 0.0
+    assert account(found, runs=50).upper == 0.0
+    assert account(found, epsilon=1.0).upper == 0.0
+
+
+def test_a_total_variation_is_zero_only_where_nothing_is_lost() -> None:
+    assert total_variation(loss('type = "post-processing"\n')) == 0.0
+    assert total_variation(loss('type = "pure-dp"\nepsilon = 1e-320\n')) > 0.0
+
+
+@pytest.mark.parametrize("epsilon", [57.8, 283.0, 1e5, 1e6, 4e6, 1e10, 1e100, 1e300])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_huge_epsilon_is_what_it_says(epsilon: float, steps: int) -> None:
+    """At delta = 1e-6 the loss of one step is at most epsilon, and hardly less; a grid that reaches no such loss says so."""
+    found = account(pipeline(f'type = "pure-dp"\nepsilon = {epsilon!r}\nsteps = {steps}\n'))
+    assert 0.99 * steps * epsilon <= found.upper <= steps * epsilon * (1.0 + 1e-12)
+    (grid,) = [row for row in found.rows if row.accountant.name == "pld"]
+    assert grid.bound is not None or grid.reason
+    below = account(found.pipeline, epsilon=0.5 * epsilon)
+    assert 0.99 <= below.upper <= 1.0 or below.winner is None
+
+
+def test_a_survey_that_sees_nothing_refuses() -> None:
+    with pytest.raises(NotRepresentable, match="all of the loss lies beyond 1e"):
+        survey(loss('type = "pure-dp"\nepsilon = 1e10\n'))
+
+
+def test_a_gaussian_of_almost_certain_loss() -> None:
+    low, high = gaussian_delta(1e4, 57.0)
+    assert low <= 1.0
+    assert high == 1.0
+    assert math.isfinite(low)

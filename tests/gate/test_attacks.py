@@ -1,0 +1,250 @@
+"""Ways to get a pass that is not deserved, or a crash in place of an answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.gate.places import matches
+from tests.command import ROOT, Result, dpcli
+from tests.gate.conftest import git
+from tests.gate.samples import GATE, OVER, conditions, judged, named, waiver
+
+RISEN = GATE.replace("steps = 5_000", "steps = 20_000")
+HEAD = ("--base-ref", "HEAD", "--max-increase", "0")
+DAY = ("--as-of", "2030-06-01")
+
+
+def gate(folder: Path, *arguments: str) -> Result:
+    return dpcli("gate", *arguments, "-f", "text", folder=folder)
+
+
+def baseline(folder: Path, path: str = "train.toml") -> dict[str, Any]:
+    """What a gate inside of `folder` writes."""
+    result = dpcli("gate", path, "-f", "json", folder=folder)
+    found: dict[str, Any] = json.loads(result.out)
+    (folder / "base.json").write_text(result.out)
+    return found
+
+
+@pytest.mark.parametrize("written", ["train.toml", "./train.toml", "{}/train.toml", "sub/../train.toml"])
+@pytest.mark.parametrize("asked", ["train.toml", "{}/train.toml", "sub/../train.toml", "link.toml", "{}/sub/../link.toml"])
+def test_a_baseline_knows_a_file_by_any_spelling(repository: Path, written: str, asked: str) -> None:
+    (repository / "sub").mkdir()
+    (repository / "link.toml").symlink_to("train.toml")
+    baseline(repository, written.format(repository))
+    (repository / "train.toml").write_text(RISEN)
+    arguments = (asked.format(repository), "--baseline", "base.json", "--max-increase", "0")
+    assert gate(repository, *arguments).code == 1
+    assert gate(repository / "sub", f"{repository}/train.toml", "--baseline", "../base.json", *arguments[3:]).code == 1
+
+
+def test_two_entries_of_a_baseline_that_may_be_the_file(repository: Path) -> None:
+    (repository / "sub").mkdir()
+    (repository / "sub" / "train.toml").write_text(RISEN)
+    result = dpcli("gate", "train.toml", "sub/train.toml", "-f", "json", folder=repository)
+    (repository / "base.json").write_text(result.out)
+    assert gate(repository, "train.toml", "sub/train.toml", "--baseline", "base.json").code == 0
+    asked = gate(repository / "sub", "train.toml", "--baseline", "../base.json")
+    assert asked.code == 2
+    assert "expected one entry, found several; use the working directory that the baseline was written in" in asked.err
+
+
+def test_a_file_that_was_invalid_is_no_new_file(repository: Path) -> None:
+    (repository / "train.toml").write_text("format = 1\n")
+    assert baseline(repository)["files"][0]["result"] is None
+    git(repository, "commit", "-qam", "broken")
+    (repository / "train.toml").write_text(RISEN)
+    with_baseline = gate(repository, "train.toml", "--baseline", "base.json", "--max-increase", "0")
+    assert with_baseline.code == gate(repository, "train.toml", *HEAD).code == 2
+    assert "expected an account to compare with, found that the file could not be accounted then" in with_baseline.err
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("result", "epsilon_upper"), 10**400),
+        (("result", "epsilon_upper"), "x"),
+        (("result", "epsilon_upper"), -1.0),
+        (("result", "epsilon_upper"), True),
+        (("base_form", "statement"), ["delta"]),
+        (("base_form", "statement", "delta"), "x"),
+        (("base_form", "statement", "delta"), 2.0),
+        (("base_form", "budget_epsilon"), "x"),
+        (("base_form", "max_increase"), "x"),
+        (("base_form", "max_increase"), 10**400),
+        (("base_form", "horizon"), []),
+        (("base_form", "horizon"), [float("inf"), 1]),
+        (("base_form", "horizon"), [1, float("nan")]),
+        (("base_form", "waivers"), [3]),
+        (("pipeline", "path"), 3),
+        (("pipeline", "path"), "\0"),
+    ],
+)
+def test_a_baseline_of_wrong_values(repository: Path, where: tuple[str, ...], value: Any) -> None:
+    found = baseline(repository)
+    place = found["files"][0]
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = value
+    (repository / "base.json").write_text(json.dumps(found))
+    result = gate(repository, "train.toml", "--baseline", "base.json")
+    assert result.code == 2, result.err
+    assert "expected what dpcli gate -f json writes, found something else" in result.err
+
+
+@pytest.mark.parametrize("how", ["committed", "staged", "uncommitted", "link in its place"])
+def test_a_renamed_file_is_compared_with_what_it_was(repository: Path, how: str) -> None:
+    (repository / "train.toml").rename(repository / "other.toml")
+    (repository / "other.toml").write_text(RISEN.replace(" = ", "   =  "))
+    if how == "link in its place":
+        (repository / "train.toml").symlink_to("other.toml")
+    if how in ("committed", "staged"):
+        git(repository, "add", "-A")
+    if how == "committed":
+        git(repository, "commit", "-qm", "rename")
+    found = named("increase", repository / "other.toml", "--base-ref", "HEAD~1" if how == "committed" else "HEAD")
+    assert found["verdict"] == "fail"
+    assert found["message"].startswith("renamed from train.toml: epsilon 1.3740 -> ")
+
+
+def test_a_renamed_folder(repository: Path) -> None:
+    (repository / "ads").mkdir()
+    (repository / "ads" / "rank ing.toml").write_text(GATE)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "ads")
+    (repository / "ads").rename(repository / "new")
+    (repository / "ads").symlink_to("new")
+    (repository / "new" / "rank ing.toml").write_text(RISEN)
+    for folder in ("new", "ads"):
+        assert named("increase", repository / folder / "rank ing.toml", "--base-ref", "HEAD")["verdict"] == "fail"
+
+
+def test_links_are_followed_then_and_now(repository: Path) -> None:
+    (repository / "dear.toml").write_text(RISEN)
+    (repository / "link.toml").symlink_to("train.toml")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "link")
+    assert gate(repository, "link.toml", *HEAD).code == 0
+    (repository / "link.toml").unlink()
+    (repository / "link.toml").symlink_to("dear.toml")
+    assert gate(repository, "link.toml", *HEAD).code == 1
+    (repository / "fresh.toml").symlink_to("train.toml")
+    (repository / "train.toml").write_text(RISEN)
+    assert gate(repository, "fresh.toml", *HEAD).code == 1
+    (repository / "train.toml").unlink()
+    (repository / "train.toml").symlink_to("dear.toml")
+    assert gate(repository, "train.toml", *HEAD).code == 1
+
+
+def test_a_new_file_is_a_warning_where_the_rise_is_limited(repository: Path) -> None:
+    file = repository / "train.toml"
+    (repository / "new.toml").write_text(GATE)
+    assert named("increase", repository / "new.toml", "--base-ref", "HEAD")["verdict"] == "warn"
+    (repository / "new.toml").write_text(GATE.replace("max_increase", "# max_increase"))
+    assert named("increase", repository / "new.toml", "--base-ref", "HEAD")["verdict"] == "pass"
+    limited = named("increase", repository / "new.toml", *HEAD)
+    assert limited["verdict"] == "warn"
+    assert limited["message"] == "new file: nothing to compare with, and nothing that the limit of +0 holds for"
+    (repository / "policy.toml").write_text("format = 1\nmax_increase = 0.1\n")
+    held = ("--base-ref", "HEAD", "--policy", f"{repository}/policy.toml")
+    assert named("increase", repository / "new.toml", *held)["verdict"] == "warn"
+    baseline(repository)
+    file.rename(repository / "moved.toml")
+    outside = ("--baseline", repository / "base.json", "--max-increase", "0")
+    assert named("increase", repository / "moved.toml", *outside)["verdict"] == "warn"
+
+
+@pytest.mark.parametrize("nested", ["empty folder", "repository", "file"])
+def test_a_repository_inside_has_no_patterns_of_its_own(repository: Path, nested: str) -> None:
+    inner = repository / "x"
+    (inner / "ads").mkdir(parents=True)
+    (inner / "ads" / "p.toml").write_text(OVER)
+    if nested == "empty folder":
+        (inner / ".git").mkdir()
+    elif nested == "file":
+        (inner / ".git").write_text("gitdir: ../.git/modules/x\n")
+    else:
+        git(inner, "init", "-q")
+    own = waiver("budget", epsilon="7.0").replace("[[gate.waiver]]", "[[waiver]]") + 'file = "ads/*.toml"\n'
+    (repository / "policy.toml").write_text("format = 1\n" + own)
+    for folder, path, policy in ((repository, "x/ads/p.toml", "policy.toml"), (inner, "ads/p.toml", "../policy.toml")):
+        assert gate(folder, path, "--policy", policy, *DAY).code == 1
+    (repository / "ads").mkdir()
+    (repository / "ads" / "p.toml").write_text(OVER)
+    assert gate(repository, "ads/p.toml", "--policy", "policy.toml", *DAY).code == 0
+    # A policy from somewhere else: the repository around the working directory counts.
+    (elsewhere := repository / ".git" / "policy.toml").write_text("format = 1\n" + own)
+    assert gate(repository, "x/ads/p.toml", "--policy", str(elsewhere), *DAY).code == 1
+
+
+@pytest.mark.parametrize("part", ["*a", "**a", "**/", "?*"])
+def test_no_pattern_takes_long(part: str) -> None:
+    begun = time.monotonic()
+    assert not matches(part * 60 + "b", "a" * 3000)
+    assert time.monotonic() - begun < 2.0  # a twentieth of a second; for ever where parts are tried again
+
+
+@pytest.mark.parametrize("blank", ["\\u3164", "\\u2800", "\\uFFA0 \\u115F", "...", "-"])
+@pytest.mark.parametrize("key", ["reason", "approver"])
+def test_a_waiver_needs_words(repository: Path, key: str, blank: str) -> None:
+    file = repository / "train.toml"
+    file.write_text(OVER + waiver("budget", epsilon="7.0", **{key: f'"{blank}"'}))
+    result = gate(repository, "train.toml", *DAY)
+    assert result.code == 2
+    assert f"gate.waiver[1].{key}: expected text with a visible letter or digit" in result.out + result.err
+
+
+@pytest.mark.parametrize("words", ['"アダ"', '"7"', '"å"', '"\\u3164 ada"'])
+def test_words_of_any_script(repository: Path, words: str) -> None:
+    (repository / "train.toml").write_text(OVER + waiver("budget", epsilon="7.0", approver=words, reason=words))
+    assert gate(repository, "train.toml", *DAY).code == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["NOT STATED", "not  stated.", "NOT STATED (disclosure.contact)", "ＮＯＴ ＳＴＡＴＥＤ", "\\u3164"]
+)
+def test_a_disclosure_cannot_state_that_it_is_not_stated(repository: Path, text: str) -> None:
+    good = (ROOT / "examples" / "disclosure.toml").read_text()
+    line = next(line for line in good.splitlines() if line.startswith("contact = "))
+    file = repository / "disclosed.toml"
+    file.write_text(good.replace(line, f'contact = "{text}"'))
+    result = dpcli("report", str(file), "--strict")
+    assert result.code == 2
+    assert "disclosure.contact: expected " in result.err
+
+
+def test_a_budget_at_a_larger_delta_than_promised(repository: Path) -> None:
+    file = repository / "train.toml"
+    silent = "\n".join(line for line in GATE.splitlines() if not line.startswith("dataset_size")) + "\n"
+    file.write_text(silent.replace("[budget]\n", "[budget]\ndelta = 0.4\n"))
+    found = {c["name"]: c for c in conditions(file)}
+    assert found["delta"]["verdict"] == "fail"
+    assert found["delta"]["message"] == "budget.delta: expected at most privacy.delta = 1e-08, found 0.4"
+    assert found["delta"]["line"] == file.read_text().splitlines().index("delta = 0.4") + 1
+    assert judged(file)["exit_code"] == 1
+    assert judged(file, "--delta", "0.3")["exit_code"] == 0  # somebody outside of the file answers for it
+    (repository / "policy.toml").write_text("format = 1\ndelta = 1e-7\n")
+    assert judged(file, "--policy", repository / "policy.toml")["exit_code"] == 0
+    file.write_text(silent.replace("[budget]\n", "[budget]\ndelta = 1e-8\n"))
+    assert judged(file)["exit_code"] == 0
+
+
+@pytest.mark.parametrize(("epsilon", "rate"), [("12", "3.1e-06"), ("746", "1e-300"), ("1e5", "1e-300")])
+def test_no_rate_is_under_zero(repository: Path, epsilon: str, rate: str) -> None:
+    file = repository / "train.toml"
+    file.write_text(GATE.replace("epsilon = 3.0", f"epsilon = {epsilon}"))
+    assert f"only at false-positive rates under {rate}" in dpcli("lint", str(file), "-f", "text").out
+
+
+@pytest.mark.parametrize("runs", [(), ("--horizon", "50", "--horizon-epsilon", "1")])
+def test_what_loses_nothing_passes_however_often(repository: Path, runs: tuple[str, ...]) -> None:
+    file = repository / "train.toml"
+    head, *_ = GATE.partition("[[mechanism]]")
+    file.write_text(head + '[[mechanism]]\nname = "a"\ntype = "post-processing"\nsteps = 50\n')
+    found = judged(file, *runs)
+    assert (found["exit_code"], found["files"][0]["result"]["epsilon_upper"]) == (0, 0.0)

@@ -1,0 +1,240 @@
+"""Ways in which somebody got more out of a ledger than it should give, or made it say something untrue."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from dpcli.errors import InputError, LedgerError
+from dpcli.ledger.chain import GENESIS, canonical, digest
+from dpcli.ledger.filters import opened_filter
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.places import init, open_ledger
+from dpcli.ledger.terms import Terms
+from tests.command import dpcli
+from tests.ledger.pipelines import pure
+
+NOW = "2030-01-10T00:00:00Z"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    found = init(str(tmp_path / "l.db"), "visits", Terms("user", "add-remove", 1.0, 1e-6, filter="approx-dp", parameters={}))
+    found.now = lambda: NOW
+    return found
+
+
+def test_a_file_with_two_names_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    """A journal that is left under one name is not found under the other, and rolls an acknowledged charge back later."""
+    ledger.store.close()
+    os.link(tmp_path / "l.db", tmp_path / "second.db")
+    for name in ("l.db", "second.db"):
+        with pytest.raises(LedgerError, match="one name, found 2"):
+            open_ledger(str(tmp_path / name))
+
+
+def test_a_run_that_starts_again_is_not_covered_by_its_first_charge(ledger: Ledger) -> None:
+    ledger.reserve(pure(0.1), "long", 0.0)
+    assert ledger.reserve(pure(0.1), "long", 0.0).repeated  # nothing has begun: a retry
+    ledger.start("long")
+    with pytest.raises(LedgerError, match="found one that was: noise may have been drawn"):
+        ledger.start("long")
+    with pytest.raises(LedgerError, match="found one that is started"):
+        ledger.reserve(pure(0.1), "long", 0.0)
+    ledger.commit("long")
+    with pytest.raises(LedgerError, match="found one that is committed"):
+        ledger.reserve(pure(0.1), "long", 0.0)
+    assert ledger.state().spent["epsilon"] == Decimal("0.1")
+
+
+def test_a_clock_that_is_set_back_brings_no_expired_reservation_back(ledger: Ledger) -> None:
+    ledger.reserve(pure(0.1), "long", 0.0, expires="2030-01-11T00:00:00Z")
+    ledger.now = lambda: "2030-02-01T00:00:00Z"
+    ledger.spend(pure(0.2), "other", 0.0)
+    ledger.now = lambda: NOW
+    with pytest.raises(LedgerError, match="expired"):
+        ledger.void("long", "never started")
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        "CREATE TRIGGER zz BEFORE INSERT ON entry BEGIN SELECT RAISE(IGNORE); END",
+        "ALTER TABLE entry RENAME TO real; CREATE VIEW entry AS SELECT * FROM real; "
+        "CREATE TRIGGER zz INSTEAD OF INSERT ON entry BEGIN SELECT 1; END",
+    ],
+)
+def test_a_charge_that_is_not_there_afterwards_is_not_acknowledged(ledger: Ledger, tmp_path: Path, trap: str) -> None:
+    ledger.store.close()
+    connection = sqlite3.connect(tmp_path / "l.db", isolation_level=None)
+    connection.executescript(trap)
+    connection.close()
+    opened = open_ledger(str(tmp_path / "l.db"))
+    with pytest.raises(LedgerError, match=r"is not there|damaged"):
+        opened.spend(pure(0.1), "a", 0.0)
+
+
+@pytest.mark.parametrize("terms", [{"unit": ""}, {"unit": " "}, {"fingerprint": ""}, {"unit": "a\nb"}, {"team": ""}])
+def test_terms_in_blank_words_are_refused_before_anything_is_written(tmp_path: Path, terms: dict[str, str]) -> None:
+    stated = {
+        "unit": "user",
+        "adjacency": "add-remove",
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "filter": "approx-dp",
+        "parameters": {},
+        **terms,
+    }
+    with pytest.raises(InputError):
+        init(str(tmp_path / "new.db"), "visits", Terms(**stated))  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["rdp", "zcdp", "advanced", "gdp", "approx-dp"])
+def test_what_underflows_is_not_free(name: str) -> None:
+    found = opened_filter(name, 1.0, 1e-200, {})
+    assert any(Decimal(value) > 0 for value in found.cost(pure(1e-170), 0.0).amounts.values())
+
+
+def forged(path: Path, seq: int, **changes: object) -> None:
+    """The rows rewritten with a consistent chain, one content changed."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    for name in ("entry_never_changes", "entry_never_goes"):
+        (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+        connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("CREATE TABLE IF NOT EXISTS keep (sql TEXT)")
+        connection.execute("INSERT INTO keep VALUES (?)", (sql,))
+    previous = GENESIS
+    for number, body in connection.execute("SELECT seq, body FROM entry ORDER BY seq").fetchall():
+        content = {**json.loads(body), "previous": previous, **(changes if number == seq else {})}
+        text = json.dumps(content, sort_keys=True, separators=(",", ":")) if "nan" in str(changes).lower() else canonical(content)
+        previous = digest(text)
+        connection.execute("UPDATE entry SET body = ?, hash = ? WHERE seq = ?", (text, previous, number))
+    for (sql,) in connection.execute("SELECT sql FROM keep").fetchall():
+        connection.execute(sql)
+    connection.execute("DROP TABLE keep")
+    connection.close()
+
+
+TERMS = {
+    "unit": "user",
+    "adjacency": "add-remove",
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "filter": "approx-dp",
+    "mode": "adaptive",
+    "schema": "x",
+}
+
+
+@pytest.mark.parametrize(
+    ("seq", "changes"),
+    [
+        (2, {"note": float("nan")}),
+        (1, {"terms": {**TERMS, "epsilon": "much"}}),
+        (1, {"terms": {**TERMS, "delta": "little"}}),
+        (1, {"terms": {**TERMS, "filter": []}}),
+        (1, {"terms": {**TERMS, "parameters": {"planet": 1}}}),
+        (1, {"terms": {**TERMS, "mode": "declared"}}),
+        (1, {"caps": {"epsilon": "1E+4900", "delta": "0"}}),
+        (1, {"caps": {"epsilon": "1E+999999", "delta": "0"}}),
+        (2, {"pipeline": "x"}),
+        (2, {"pipeline": {"privacy": {}, "mechanism": ["x"]}}),
+        (2, {"delta": "abc"}),
+        (2, {"delta": None}),
+    ],
+)
+def test_forged_contents_are_damage_and_no_crash(ledger: Ledger, tmp_path: Path, seq: int, changes: dict[str, object]) -> None:
+    ledger.spend(pure(0.1), "a", 0.0)
+    ledger.store.close()
+    forged(tmp_path / "l.db", seq, **changes)
+    for command in ("show", "log", "verify", "export", "anchor"):
+        assert dpcli("budget", command, str(tmp_path / "l.db")).code == 4, command
+
+
+def test_a_path_of_any_bytes(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff?%#.db")
+    flags = (
+        "--dataset",
+        "d",
+        "--unit",
+        "user",
+        "--adjacency",
+        "add-remove",
+        "--epsilon",
+        "1",
+        "--delta",
+        "0",
+        "--filter",
+        "approx-dp",
+    )
+    assert dpcli("budget", "init", path, *flags).code == 0
+    assert dpcli("budget", "show", path).code == 0
+
+
+def test_a_size_of_many_digits_is_refused(tmp_path: Path) -> None:
+    flags = (
+        "--dataset",
+        "d",
+        "--unit",
+        "user",
+        "--adjacency",
+        "add-remove",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-9",
+        "--filter",
+        "rdp",
+    )
+    result = dpcli("budget", "init", str(tmp_path / "l.db"), *flags, "--dataset-size", "1" + "0" * 400)
+    assert (result.code, "--dataset-size" in result.err) == (2, True)
+
+
+def test_an_anchor_is_a_file_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.store.close()
+    os.mkfifo(tmp_path / "fifo")
+    for anchor, words in (
+        ("/dev/zero", "regular file"),
+        (str(tmp_path / "fifo"), "regular file"),
+        (str(tmp_path / "none"), "none"),
+    ):
+        result = dpcli("budget", "verify", str(tmp_path / "l.db"), "--anchor", anchor)
+        assert result.code == 2, words
+
+
+def test_a_charge_can_insist_on_an_anchor(ledger: Ledger, tmp_path: Path) -> None:
+    run = tmp_path / "run.toml"
+    run.write_text(
+        'format = 1\n[privacy]\nunit = "user"\nadjacency = "add-remove"\nmax_contributions = 1\n'
+        '[[mechanism]]\nname = "a"\ntype = "pure-dp"\nepsilon = 0.1\n'
+    )
+    ledger.store.close()
+    path, old = str(tmp_path / "l.db"), (tmp_path / "l.db").read_bytes()
+    assert dpcli("budget", "spend", path, str(run), "--key", "a").code == 0
+    anchor = tmp_path / "anchor.json"
+    anchor.write_text(dpcli("budget", "anchor", path).out)
+    assert dpcli("budget", "spend", path, str(run), "--key", "b", "--anchor", str(anchor)).code == 0
+    (tmp_path / "l.db").write_bytes(old)
+    restored = dpcli("budget", "spend", path, str(run), "--key", "c", "--anchor", str(anchor))
+    assert (restored.code, "restored from an old backup" in restored.err) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://alice:pa/ss@localhost/led",
+        "postgresql://alice%3As3cret@localhost/led",
+        "postgresql://alice:pa@ss@localhost/led",
+    ],
+)
+def test_a_password_that_is_read_as_something_else_is_not_printed(url: str) -> None:
+    pytest.importorskip("psycopg", reason="the extra postgres is not installed")
+    result = dpcli("budget", "show", url)
+    assert result.code == 2
+    assert not any(part in result.err for part in ("pa/ss", "s3cret", "pa@ss"))
