@@ -23,6 +23,7 @@ LAYERS = [
     {"accounting", "calibration", "calibration_file", "lint", "templates"},
     {"ledger"},
     {
+        "audit",
         "comparable",
         "glossary",
         "plots",
@@ -37,6 +38,7 @@ LAYERS = [
     },
     {"gate"},
     {"report"},
+    {"train"},
     {"cli", "__main__"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

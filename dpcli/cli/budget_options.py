@@ -32,6 +32,7 @@ def charging(*extra: Callable[..., Any]) -> Callable[..., Any]:
         dataset_option,
         delta_option,
         why_option,
+        click.option("--anchor", metavar="PATH", help="Refuse where the ledger no longer contains this anchor."),
         *extra,
         output_options(*FORMATS),
     )
@@ -48,12 +49,16 @@ def reading(*formats: str) -> Callable[..., Any]:
 
 
 @contextmanager
-def opened(ledger: str, dataset: str | None) -> Iterator[Ledger]:
-    """The ledger of a dataset, closed at the end."""
+def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Iterator[Ledger]:
+    """The ledger of a dataset, closed at the end; refused where it no longer contains the anchor in a file."""
     from dpcli.ledger.places import open_ledger
 
     found = open_ledger(ledger, dataset)
     try:
+        if anchor is not None:
+            from dpcli.ledger.verify import read_anchor, refuse_lost
+
+            refuse_lost(found, found.entries(), read_anchor(anchor))
         yield found
     finally:
         found.store.close()

@@ -17,6 +17,7 @@ def command(
     dataset: str | None,
     delta: float | None,
     why: str,
+    anchor: str | None,
     expires: str | None,
     format_: str,
     outputs: tuple[str, ...],
@@ -30,6 +31,6 @@ def command(
     from dpcli.pipeline.read import load
     from dpcli.report.budget_report import receipt
 
-    with opened(ledger, dataset) as found:
+    with opened(ledger, dataset, anchor) as found:
         until = expiry(expires, found.now())
         return emit(receipt(found, lambda: found.reserve(load(file), key, delta, why, until)), format_, outputs)

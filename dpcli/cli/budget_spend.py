@@ -11,7 +11,15 @@ from dpcli.cli.options import emit
 @click.command(short_help="Charge a run that is made at once.")
 @charging()
 def command(
-    ledger: str, file: str, key: str, dataset: str | None, delta: float | None, why: str, format_: str, outputs: tuple[str, ...]
+    ledger: str,
+    file: str,
+    key: str,
+    dataset: str | None,
+    delta: float | None,
+    why: str,
+    anchor: str | None,
+    format_: str,
+    outputs: tuple[str, ...],
 ) -> int:
     """Charge one run of the pipeline FILE to LEDGER, before its noise is drawn.
 
@@ -20,5 +28,5 @@ def command(
     from dpcli.pipeline.read import load
     from dpcli.report.budget_report import receipt
 
-    with opened(ledger, dataset) as found:
+    with opened(ledger, dataset, anchor) as found:
         return emit(receipt(found, lambda: found.spend(load(file), key, delta, why)), format_, outputs)

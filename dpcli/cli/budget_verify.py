@@ -12,7 +12,7 @@ from dpcli.cli.picture import progress
 @click.command(short_help="Check the chain, its guards, every cost, and an anchor.")
 @ledger_argument
 @dataset_option
-@click.option("--anchor", metavar="JSON", help="What dpcli budget anchor wrote: the chain must still contain it.")
+@click.option("--anchor", metavar="PATH", help="What dpcli budget anchor wrote: the chain must still contain it.")
 @output_options(*FORMATS)
 def command(ledger: str, dataset: str | None, anchor: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Check LEDGER from end to end: the database, the definitions that guard the entries, the hash chain, whether each entry was allowed

@@ -33,6 +33,10 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
     adjacency, max_contributions, dataset_size, delta), or where the file has loosened its own caps. The base's max_increase holds, if it
     states one. With --base-ref, each change is priced alone, and a failure stands at the line of the dearest.
 
+    With --base-ref, links are followed and a renamed file is compared with what it was: the file that is gone of whose lines it has at
+    least half. In a baseline, a relative path counts from the working directory and from the root of the repository around it. A file
+    that is new is a warning where its increase is limited.
+
     A waiver ([[gate.waiver]] in the file, [[waiver]] in the policy) lets one condition fail until a day; it never makes up for a number
     that cannot be certified. A horizon is a schedule fixed in advance; runs decided on after looking at results belong in a ledger.
 

@@ -15,6 +15,7 @@ from dpcli.errors import DpcliError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "account": ("dpcli.cli.account:command", "What a pipeline costs, by every accountant."),
+    "audit": ("dpcli.cli.audit:command", "Put a program to the test: what an attack proves against its claim."),
     "budget": ("dpcli.cli.budget:command", "The ledger: what a dataset has spent, and what still fits."),
     "calibrate": ("dpcli.cli.calibrate:command", "Solve for steps, epochs, batch size, rate, scale or noise."),
     "calibrate-sigma": ("dpcli.cli.calibrate_sigma:command", "The smallest noise multiplier for a target epsilon."),
@@ -29,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plot": ("dpcli.cli.plot:command", "Draw epsilon, delta or an attacker's errors, in a terminal or to a file."),
     "report": ("dpcli.cli.report:command", "The disclosure statement: every item a reader must be told."),
     "schema": ("dpcli.cli.schema:command", "The JSON Schema of the pipeline file, for editors."),
+    "train": ("dpcli.cli.train:command", "Train a model privately, as a file declares it."),
     "version": ("dpcli.cli.version:command", "Versions of dpcli and of what it computes with."),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dpcli import __version__
+from dpcli.audit.settings import AuditSettings
 from dpcli.cli.lazy import Commands, LazyGroup
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.gate.policy import Policy, PolicyRule, PolicyWaiver
@@ -125,6 +126,7 @@ def _pipeline_page() -> str:
         ("[[gate.waiver]]", Waiver),
         ("horizon = { ... } of [gate]", Horizon),
         ("[disclosure]", Disclosure),
+        ("[audit]", AuditSettings),
         ("[[mechanism]]", Entry),
     )
     sections = [

@@ -112,7 +112,8 @@ def test_show_is_one_glance(ledger: str, run: str) -> None:
     out = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", budget("show", ledger).out)
     lines = out.splitlines()
     assert lines[0] == (
-        "visits: epsilon 0.10000 of 1.0 at delta = 1e-06 (per user, add-remove; adaptive, filter: approx-dp); 90.0 % of the cap is left"
+        "visits: epsilon 0.10000 of 1.0 at delta = 1e-06 (per user, add-remove; adaptive, filter: approx-dp); "
+        "90.0 % of the approx-dp cap is left"
     )
     assert lines[1] == "[#####.............................................] 10.0 % of the cap"
     assert lines[4].split()[:5] == ["first", "committed", "10.0", "%", "0.10000"]
@@ -236,7 +237,7 @@ def test_several_datasets_in_one_file(ledger: str, run: str) -> None:
     unnamed = budget("show", ledger)
     assert (unnamed.code, "clicks, visits" in unnamed.err) == (2, True)
     assert budget("spend", ledger, run, "--key", "a", "--dataset", "clicks").code == 0
-    assert "100.0 % of the cap is left" in budget("show", ledger, "--dataset", "visits").out
+    assert "100.0 % of the approx-dp cap is left" in budget("show", ledger, "--dataset", "visits").out
 
 
 def test_the_same_data_under_a_second_name_is_refused(tmp_path: Path) -> None:

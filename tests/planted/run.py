@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.planted.ledger_plants import LEDGER_PLANTS  # noqa: E402
 from tests.planted.plants import PLANTS  # noqa: E402
+from tests.planted.train_plants import TRAIN_PLANTS  # noqa: E402
 
 MATHS = (
     ("tests/accountants/test_reference_values.py", "tests/accountants/test_vectors.py", "tests/test_rounding.py"),
@@ -36,6 +37,9 @@ USES = (
 )
 LAWS = (("tests/accountants/test_laws.py",),)
 LEDGER = (("tests/ledger/test_planted.py", "tests/ledger/test_damage.py"), ("tests/ledger/test_crash.py",), ("tests/ledger",))
+SAMPLING = tuple(f"tests/train/test_sampling{part}.py" for part in ("", "_draws", "_binomial", "_units"))
+NOISE = tuple(f"tests/train/test_{part}.py" for part in ("randomness", "noise", "noise_correlated"))
+TRAIN = ((*NOISE, *SAMPLING), ("tests/train",))
 WHOLE = ("accounting.py", "calibration.py", "gate/", "pipeline/", "mechanisms/sampling.py")  # files that are not mathematics
 COPIED = ("dpcli", "tests", "examples", "man", "README.md", "pyproject.toml")
 WORKERS = 2
@@ -45,9 +49,11 @@ Plant = tuple[str, str, str, str]
 def rounds(plant: Plant | None) -> tuple[tuple[str, ...], ...]:
     """Test files in the order that kills soonest: what is sharp and quick first, the rest only where that lets it live."""
     if plant is None:
-        return (*MATHS, *USES, *LAWS, *LEDGER)
+        return (*MATHS, *USES, *LAWS, *LEDGER, *TRAIN)
     if plant[1].startswith("ledger/"):
         return LEDGER
+    if plant[1].startswith("train/"):
+        return (SAMPLING, *TRAIN) if plant[1].startswith("train/sampling") else TRAIN
     return (*USES, *LAWS, *MATHS) if plant[1].startswith(WHOLE) else (*MATHS, *USES, *LAWS)
 
 
@@ -89,7 +95,7 @@ def failure(plant: Plant | None) -> str | None:
 
 
 def main(part: str) -> int:
-    chosen = [plant for plant in (*PLANTS, *LEDGER_PLANTS) if part in plant[0] or plant[1].startswith(part)]
+    chosen = [plant for plant in (*PLANTS, *LEDGER_PLANTS, *TRAIN_PLANTS) if part in plant[0] or plant[1].startswith(part)]
     broken = failure(None)
     if broken is not None:
         print(f"without any bug {broken} fails: nothing can be learnt")  # noqa: T201

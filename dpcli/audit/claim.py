@@ -1,0 +1,122 @@
+"""What a program claims: an (epsilon, delta) pair, and the whole trade-off curve where a pipeline file says more."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.accounting import Account, account
+from dpcli.curve import Curve, profile, trade_off
+from dpcli.errors import CannotCertify, InputError
+from dpcli.mechanisms.base import Adjacency
+from dpcli.pipeline.model import Pipeline
+from dpcli.plots.corners import corners
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy("numpy")
+
+STEEP = 12.0  # nats up to which the curve is computed closely
+ROUNDING = 1e-12  # of an interpolation between rates
+EXCHANGED = 2  # a replaced record is one removed and one added
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """What is held against the program; upper bounds throughout.
+
+    adjacency: of the neighbouring datasets that it is about. source: where it comes from, in words.
+    account: of the pipeline, None for a pair that was stated. curve: pairs that all hold.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    source: str
+    curve: Curve
+    account: Account | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether more than one pair is claimed."""
+        return self.account is not None
+
+    @property
+    def trade_off(self) -> Callable[[float], float]:
+        """False positive rate -> lowest false negative rate that the claim allows, from below; the same function each time."""
+        return _trade_off(self)
+
+    @property
+    def corners(self) -> tuple[tuple[float, float], ...]:
+        """That function where it bends, from false positive rate 0 to 1."""
+        alphas = corners(zip(self.curve.epsilons.tolist(), self.curve.upper.tolist(), strict=True))
+        return tuple(zip(alphas, trade_off(self.curve, alphas).tolist(), strict=True))
+
+
+@functools.lru_cache(maxsize=4)
+def _trade_off(claim: Claim) -> Callable[[float], float]:
+    """Straight lines between the corners, which is the function itself; it is asked for thousands of times."""
+    alphas, rates = zip(*claim.corners, strict=True)
+
+    def found(alpha: float) -> float:
+        right = min(max(bisect.bisect_right(alphas, alpha), 1), len(alphas) - 1)
+        share = (alpha - alphas[right - 1]) / (alphas[right] - alphas[right - 1])
+        return float(max(rates[right - 1] + share * (rates[right] - rates[right - 1]) - ROUNDING, 0.0))
+
+    return found
+
+
+def stated(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:
+    """A pair that somebody wrote down. Raises InputError for values out of range."""
+    if not 0.0 <= epsilon < math.inf:
+        raise InputError(f"--epsilon: expected a finite number >= 0, found {epsilon!r}")
+    if not 0.0 <= delta < 1.0:
+        raise InputError(f"--delta: expected a number in [0, 1), found {delta!r}")
+    curve = Curve(np.array([epsilon]), np.array([delta]), np.zeros(1))
+    return Claim(epsilon, delta, adjacency, "as stated on the command line", curve)
+
+
+def claimed(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Claim:
+    """What a pipeline file claims about datasets that differ as those of the audit do.
+
+    Args:
+        delta: at which epsilon is compared; the file's where None.
+        varied: what the audit changed between its two worlds.
+
+    Returns:
+        The smallest sound upper bound at delta, and pairs along the whole profile. Where the audit replaces a record and the file is
+        about records that come and go, those are the pairs for two records.
+
+    Raises:
+        CannotCertify: the file's own epsilon is not finite, or says nothing about what the audit changed.
+        InputError: as `account` does.
+    """
+    group = _group(pipeline.privacy.adjacency, varied)
+    found = account(pipeline, delta=delta, group_size=group)
+    if found.winner is None or found.delta is None or not math.isfinite(found.upper):
+        raise CannotCertify(f"{pipeline.path}: expected a finite epsilon to audit, found none that can be certified")
+    reach = 1.25 * found.upper + 1e-3
+    grid = {*np.linspace(0.0, min(reach, STEEP), 97).tolist(), *np.linspace(0.0, reach, 17).tolist(), found.upper}
+    curve = profile(pipeline, sorted(grid), group, found.delta or 1e-6)
+    at_headline = curve.epsilons >= found.upper
+    upper = np.where(at_headline, np.minimum(curve.upper, found.delta), curve.upper)
+    words = f"{found.winner.accountant.name} accountant" + (f", for {group} records at once" if group > 1 else "")
+    return Claim(found.upper, found.delta, varied, words, Curve(curve.epsilons, upper, np.minimum(curve.lower, upper)), found)
+
+
+def _group(claimed_about: Adjacency, varied: Adjacency) -> int:
+    """How many records of the claim's kind change. Raises CannotCertify where none of its steps leads from one world to the other."""
+    if claimed_about is varied:
+        return 1
+    if claimed_about is Adjacency.ADD_REMOVE and varied is Adjacency.REPLACE_ONE:
+        return EXCHANGED
+    raise CannotCertify(
+        f"expected worlds that differ as the claim's neighbours do ({claimed_about.value}), found an audit that varies {varied.value}: "
+        "the claim says nothing about these; state audit.neighbours, or vary records as the claim does"
+    )

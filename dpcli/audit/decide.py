@@ -1,0 +1,168 @@
+"""From scores or counts and a claim to an audit: which test is made, at which significance, and what it proves."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from dpcli.audit import f_dp, one_run, two_run
+from dpcli.audit.claim import Claim
+from dpcli.audit.result import Audit, Bound, CurveTest, Measured
+from dpcli.audit.scores import Guessed, Scores, Tested, by_bonferroni, by_split, by_stated, check_fair, guess, guess_counts
+from dpcli.audit.settings import AuditSettings
+from dpcli.audit.two_run import Counts, ErrorRates
+from dpcli.errors import InputError
+from dpcli.rounding import down, percent, up
+
+CHOICES = {"split": by_split, "bonferroni": by_bonferroni}
+REFUTED = 1e6  # more than any epsilon
+GAUSSIAN = "the trade-off curve of the program is a Gaussian's"
+COINS = "each canary was in the run by the toss of its own fair coin, and the score did not know which way it fell"
+BEFOREHAND = "the number of guesses, the sides and the confidence were fixed before the scores were seen"
+INDEPENDENT = "every score comes from a run of its own, with fresh randomness, on one of two datasets that differ in one record"
+COUNTED = "the test behind the counts was fixed before they were taken"
+TRUSTED = (
+    "the scores are what the program under test really gave: an audit cannot see a program that behaves otherwise when audited"
+)
+
+
+def one_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
+    """Guess about the highest and lowest scores of one run's canaries.
+
+    Raises:
+        InputError: coins that were not fair, more guesses than canaries, or another number of canaries than was stated.
+    """
+    if settings.canaries is not None and settings.canaries != len(scores):
+        raise InputError(f"{subject}: expected {settings.canaries} canaries as stated, found {len(scores)} scores")
+    check_fair(scores)
+    numbers = (settings.guesses,) if settings.guesses is not None else guess_counts(len(scores))
+    made = tuple(guess(scores, number, settings.one_sided) for number in numbers)
+    measured = Measured(scores, independent=False, confidence=settings.confidence)
+    return guessed_audit(made, claim, settings, subject, measured)
+
+
+def guessed_audit(
+    made: tuple[Guessed, ...], claim: Claim, settings: AuditSettings, subject: str, measured: Measured | None = None
+) -> Audit:
+    """Judge guesses. Several numbers of guesses, and the pair beside the curve, share the significance equally."""
+    tests = len(made) * (2 if claim.whole else 1)
+    each = (1.0 - settings.confidence) / tests
+    best = max(made, key=lambda one: one_run.epsilon_lower(one.canaries, one.guesses, one.correct, claim.delta, each))
+    lower = one_run.epsilon_lower(best.canaries, best.guesses, best.correct, claim.delta, each)
+    bounds = [
+        Bound("one run", lower, claim.delta, 1.0 - each, _guesses(best), one_run.SOURCE),
+        *_gaussian_guesses(best, claim, each),
+    ]
+    return Audit(
+        kind="one-run",
+        subject=subject,
+        confidence=settings.confidence,
+        claim=claim,
+        bounds=tuple(bounds),
+        curve=_curve_of_guesses(made, claim, each) if claim.whole else None,
+        assumptions=(COINS, BEFOREHAND, TRUSTED),
+        notes=_shared(tests, each),
+        measured=measured,
+        counts={"canaries": best.canaries, "guesses": best.guesses, "correct": best.correct, "tests": tests},
+    )
+
+
+def _guesses(one: Guessed) -> str:
+    about = f"{one.sides} of {one.canaries:,} canaries" if one.sides else f"{one.canaries:,} canaries"
+    return f"{one.correct:,} of {one.guesses:,} guesses right, about {about}"
+
+
+def _gaussian_guesses(best: Guessed, claim: Claim, each: float) -> tuple[Bound, ...]:
+    if claim.delta <= 0.0:
+        return ()
+    lower = f_dp.gaussian_epsilon_lower(best.canaries, best.guesses, best.correct, claim.delta, each)
+    return (Bound("one run, Gaussian family", lower, claim.delta, 1.0 - each, _guesses(best), f_dp.SOURCE, GAUSSIAN),)
+
+
+def _curve_of_guesses(made: tuple[Guessed, ...], claim: Claim, each: float) -> CurveTest:
+    left = [(f_dp.excess(one.canaries, one.guesses, one.correct, claim.trade_off, each), one) for one in made]
+    most, best = max(left, key=lambda pair: pair[0])
+    words = f"{_guesses(best)}: {'more' if most > 0.0 else 'no more'} than the claimed trade-off curve allows"
+    return CurveTest(most > 0.0, 1.0 - each, words, f_dp.SOURCE)
+
+
+def _shared(tests: int, each: float) -> tuple[str, ...]:
+    return (f"{tests} tests share the significance: each may err with probability {each:.3g}",) if tests > 1 else ()
+
+
+def two_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
+    """Choose a threshold without looking at what it is judged on, and bound both of its error rates. Raises InputError as `by_split`."""
+    significance = 1.0 - settings.confidence
+    if settings.threshold is not None:
+        tested = by_stated(scores, settings.threshold, significance)
+    else:
+        tested = CHOICES[settings.choose](scores, functools.partial(_merit, claim=claim), significance)
+    measured = Measured(scores, tested.threshold, tested.rates, True, settings.confidence)
+    return _tested_audit(tested, claim, settings, subject, INDEPENDENT, measured)
+
+
+def _merit(counts: Counts, significance: float, cautious: float, claim: Claim) -> float:
+    """First of all that its error rates are below the claim's curve; where they are not, the epsilon that it surely proves."""
+    below = _below(two_run.error_rates(counts, significance), claim) if claim.whole else 0.0
+    return REFUTED + below if below > 0.0 else two_run.epsilon_lower(two_run.error_rates(counts, cautious), claim.delta)
+
+
+def _below(rates: ErrorRates, claim: Claim) -> float:
+    """By how much one of the rates is below what the curve allows beside the other; above 0: refuted."""
+    fpr, fnr = rates.false_positive, rates.false_negative
+    return max(claim.trade_off(fpr) - fnr, claim.trade_off(fnr) - fpr)
+
+
+def counted_audit(counts: Counts, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
+    """Judge the counts of a test that was fixed beforehand."""
+    rates = two_run.error_rates(counts, 1.0 - settings.confidence)
+    tested = Tested(None, counts, rates, "test fixed beforehand")
+    return _tested_audit(tested, claim, settings, subject, COUNTED, None)
+
+
+def _tested_audit(
+    tested: Tested, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: Measured | None
+) -> Audit:
+    counts, rates, each = tested.counts, tested.rates, settings.confidence
+    said = (
+        f"{counts.true_positives:,} of {counts.members:,} found with the record, {counts.false_positives:,} of {counts.others:,} without "
+        f"({tested.chosen})"
+    )
+    lower = two_run.epsilon_lower(rates, claim.delta)
+    bounds = [Bound("two runs", lower, claim.delta, each, said, two_run.SOURCE)]
+    if claim.delta > 0.0:
+        gaussian = two_run.gaussian_epsilon_lower(rates, claim.delta)
+        bounds.append(Bound("two runs, Gaussian family", gaussian, claim.delta, each, said, two_run.GAUSSIAN_SOURCE, GAUSSIAN))
+    return Audit(
+        kind="two-run",
+        subject=subject,
+        confidence=each,
+        claim=claim,
+        bounds=tuple(bounds),
+        curve=_curve_of_rates(tested, claim, each) if claim.whole else None,
+        assumptions=(assumption, TRUSTED),
+        measured=measured,
+        counts={
+            "members": counts.members,
+            "others": counts.others,
+            "true_positives": counts.true_positives,
+            "false_positives": counts.false_positives,
+        },
+    )
+
+
+def _curve_of_rates(tested: Tested, claim: Claim, confidence: float) -> CurveTest:
+    """The same event that bounds both rates tests every pair of the curve at once."""
+    fpr, fnr = tested.rates.false_positive, tested.rates.false_negative
+    words = f"false positives at most {percent(fpr)} with false negatives at most {percent(fnr)}"
+    below = _below(tested.rates, claim)
+    if below > 0.0 and two_run.epsilon_lower(tested.rates, claim.delta) <= claim.epsilon:
+        gap, epsilon, delta = max(_gaps(tested.rates, claim))
+        words += f": epsilon >= {down(epsilon + gap)} at delta = {delta:.3g}, where the claim says epsilon <= {up(epsilon)}"
+    return CurveTest(below > 0.0, confidence, words, two_run.SOURCE)
+
+
+def _gaps(rates: ErrorRates, claim: Claim) -> Iterator[tuple[float, float, float]]:
+    """(by how much a claimed epsilon is exceeded, that epsilon, its delta) for every pair of the curve."""
+    for epsilon, delta in zip(claim.curve.epsilons.tolist(), claim.curve.upper.tolist(), strict=True):
+        yield two_run.epsilon_lower(rates, delta) - epsilon, epsilon, delta

@@ -1,0 +1,225 @@
+"""Replay: the same randomness on two neighbouring datasets, step by step, with the sums that the noise is added to laid open.
+
+A program under test is a function `(dataset, rng) -> iterable of Step`, called with equal generators on both datasets. What it draws
+must not depend on the record: where batches are drawn record by record, let the smaller dataset keep the record's place (a mask), so
+that all other draws stay as they are.
+
+Source: Cebere et al. 2026, arXiv:2602.17454 (the paradigm; the checks of the noise are ours).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from dpcli.audit.result import Check
+from dpcli.errors import InputError
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy import special
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+    special = lazy("scipy.special")
+
+ROUNDING = 1e-6  # relative: sums in single precision may exceed the bound by that much
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step of a program under test.
+
+    sums: by name, the clipped sums before noise. batch: what identifies the records in it, in any order.
+    noise: by name, the noise that is added to the sums; leave it out to have the sums checked alone.
+    """
+
+    sums: Mapping[str, Any]
+    batch: Sequence[Any] = ()
+    noise: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the program claims of a step.
+
+    sensitivity: largest L2 distance between the sums of neighbouring datasets. noise: standard deviation, None where that is not checked.
+    exchanged: ids that may be in one batch and not in the other. rate: of Poisson sampling, None where batches are drawn otherwise.
+    fresh: whether each step has noise of its own, and not part of a correlated stream. significance: of the statistical checks.
+    """
+
+    sensitivity: float
+    noise: float | None
+    exchanged: int = 1
+    rate: float | None = None
+    fresh: bool = True
+    significance: float = 0.05
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """One replay: the steps on both datasets, under the same randomness."""
+
+    left: tuple[Step, ...]
+    right: tuple[Step, ...]
+
+
+def taken(program: str, steps: Any) -> tuple[Step, ...]:
+    """The steps that a program returned. Raises InputError for what is no Step."""
+    try:
+        found = tuple(Step(_copied(step.sums), tuple(step.batch), _copied(step.noise)) for step in steps)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"{program}: expected steps with sums, batch and noise (dpcli.audit.replay.Step): {error}") from None
+    if not found:
+        raise InputError(f"{program}: expected at least one step, found none")
+    return found
+
+
+def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
+    """As it is now: a program may go on to write into its arrays."""
+    return {name: np.array(value, dtype=float) for name, value in table.items()}
+
+
+def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[Check, ...]:
+    """Every check over all replays.
+
+    The first five are exact: one counterexample is a proof. The last ones are statistical and share declared.significance.
+    """
+    exact = (_steps(pairs), _shapes(pairs), _batches(pairs, declared), _finite(pairs), _sensitivity(pairs, declared))
+    statistics = [*_noise_checks(pairs, declared), *_sizes(pairs, declared)]
+    tests = sum(p is not None for p, _ in statistics) or 1
+    return (*exact, *(_judged(check, p, declared.significance / tests) for p, check in statistics))
+
+
+def _judged(check: Check, p: float | None, level: float) -> Check:
+    if p is None:
+        return check
+    return Check(check.name, p > level, f"{check.message} (p = {p:.2g}, refuted below {level:.2g})")
+
+
+def _steps(pairs: Sequence[Pair]) -> Check:
+    wrong = [(len(pair.left), len(pair.right)) for pair in pairs if len(pair.left) != len(pair.right)]
+    said = f"{wrong[0][0]} with the record, {wrong[0][1]} without" if wrong else f"{len(pairs[0].left)} on both"
+    return Check("number of steps", not wrong, said)
+
+
+def _both(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
+    for pair in pairs:
+        yield from ((i, left, right) for i, (left, right) in enumerate(zip(pair.left, pair.right, strict=False), 1))
+
+
+def _shapes(pairs: Sequence[Pair]) -> Check:
+    for i, left, right in _both(pairs):
+        shapes = [{name: np.shape(value) for name, value in step.sums.items()} for step in (left, right)]
+        if shapes[0] != shapes[1]:
+            return Check("names and shapes of the sums", False, f"step {i}: {shapes[0]} with the record, {shapes[1]} without")
+    return Check("names and shapes of the sums", True, "equal")
+
+
+def _batches(pairs: Sequence[Pair], declared: Declared) -> Check:
+    """The only ids in one batch and not in the other are the record's, and those are the same in every step."""
+    for pair in pairs:
+        differ: set[Any] = set()
+        for i, left, right in _both([pair]):
+            differ |= set(left.batch) ^ set(right.batch)
+            if len(differ) > declared.exchanged:
+                return Check("members of the batches", False, f"step {i}: by then {len(differ)} records differ, not the one alone")
+    return Check("members of the batches", True, "equal but for the record")
+
+
+def _finite(pairs: Sequence[Pair]) -> Check:
+    for i, left, right in _both(pairs):
+        for name in {**left.sums, **right.sums}:
+            if not all(np.all(np.isfinite(_array(step.sums, name))) for step in (left, right)):
+                return Check("finite sums", False, f"step {i}: {name} holds NaN or inf, which noise does not hide")
+    return Check("finite sums", True, "throughout")
+
+
+def _array(table: Mapping[str, Any], name: str) -> Array:
+    return np.asarray(table.get(name, 0.0), dtype=float)
+
+
+def distance(left: Step, right: Step) -> float:
+    """L2 distance between all sums of a step together; inf where they cannot be compared."""
+    total = 0.0
+    for name in {**left.sums, **right.sums}:
+        one, other = _array(left.sums, name), _array(right.sums, name)
+        if one.shape != other.shape:
+            return math.inf
+        total += float(np.square(one - other).sum())
+    return math.sqrt(total) if math.isfinite(total) else math.inf
+
+
+def _sensitivity(pairs: Sequence[Pair], declared: Declared) -> Check:
+    """Measured against declared; only a lower bound on the true one, as other records may move the sums further."""
+    found = [(distance(left, right), i) for i, left, right in _both(pairs)]
+    worst, step = max(found)
+    said = f"measured {worst:.6g} in step {step}, declared {declared.sensitivity:.6g}"
+    return Check("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), said, worst)
+
+
+def _flat(step: Step) -> Array:
+    return np.concatenate([np.ravel(_array(step.noise, name)) for name in sorted(step.noise)] or [np.empty(0)])
+
+
+def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[tuple[float | None, Check]]:
+    """Equal on both datasets, new in every step and every replay, and as large as declared."""
+    if declared.noise is None:
+        return
+    if not any(step.noise for pair in pairs for step in pair.left):
+        yield None, Check("noise", False, "none is reported, though a standard deviation is declared")
+        return
+    drawn = [[_flat(step) for step in pair.left] for pair in pairs]
+    yield None, _same_noise(pairs)
+    steps = [noise for run in drawn for noise in run if len(noise)]
+    if declared.fresh:
+        again = any(_equal(one, other) for run in drawn for one, other in pairwise(run))
+        yield (
+            None,
+            Check(
+                "new noise in every step", not again, "two steps have the same noise" if again else "no two steps in a row alike"
+            ),
+        )
+    again = any(_equal(one[0], other[0]) for one, other in pairwise(drawn))
+    if len(drawn) > 1:
+        yield (
+            None,
+            Check("new noise in every run", not again, "two runs have the same noise" if again else "no two runs in a row alike"),
+        )
+    yield _variance(np.concatenate(steps) if steps else np.zeros(1), declared.noise)
+
+
+def _same_noise(pairs: Sequence[Pair]) -> Check:
+    for i, left, right in _both(pairs):
+        one, other = _flat(left), _flat(right)
+        if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=0.0, equal_nan=True):
+            return Check("noise does not depend on the record", False, f"step {i}: other draws with the record than without")
+    return Check("noise does not depend on the record", True, "equal draws on both")
+
+
+def _equal(one: Array, other: Array) -> bool:
+    return bool(len(one) and one.shape == other.shape and np.array_equal(one, other))
+
+
+def _variance(noise: Array, std: float) -> tuple[float, Check]:
+    """Chi-square, for noise that is too small: too much of it costs no privacy."""
+    squares = float(np.square(noise / std).sum())
+    p = float(special.chdtr(len(noise), squares)) if math.isfinite(squares) else 1.0
+    size = math.sqrt(squares / len(noise)) * std
+    return p, Check("size of the noise", True, f"measured {size:.6g}, declared {std:.6g}, over {len(noise):,} draws")
+
+
+def _sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[tuple[float | None, Check]]:
+    """Batches under Poisson sampling have sizes that vary; those of a shuffle do not."""
+    sizes = np.array([len(step.batch) for pair in pairs for step in pair.left], dtype=float)
+    if declared.rate is None or declared.rate >= 1.0 or len(sizes) < 2 or not sizes.sum():
+        return
+    mean = float(sizes.mean())
+    spread = float(np.square(sizes - mean).sum()) / (mean * (1.0 - declared.rate))
+    said = f"sizes of {len(sizes):,} batches vary {spread / (len(sizes) - 1):.3g} times as much as under Poisson sampling"
+    yield float(special.chdtr(len(sizes) - 1, spread)), Check("batches drawn by Poisson sampling", True, said)

@@ -1,0 +1,196 @@
+"""One audit from a pipeline file, flags and evidence: what is audited, against which claim, and by what."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dpcli.audit.claim import Claim, claimed, stated
+from dpcli.audit.decide import counted_audit, guessed_audit, one_run_audit, two_run_audit
+from dpcli.audit.read_scores import Found, read_found
+from dpcli.audit.replay import Pair, checks, taken
+from dpcli.audit.replay_claim import declared
+from dpcli.audit.result import Audit
+from dpcli.audit.scores import Guessed
+from dpcli.audit.settings import PLAIN, AuditSettings, overridden, read_settings
+from dpcli.audit.trials import Progress, neighbouring, planned, run_trials
+from dpcli.audit.user_code import called, user_function
+from dpcli.errors import InputError
+from dpcli.lint.run import judge
+from dpcli.mechanisms.base import Adjacency
+from dpcli.pipeline.diagnostics import Diagnostic
+from dpcli.pipeline.limits import read_bytes
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.read import parse
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy("numpy")
+
+TRIALS, REPLAYS = 1000, 5  # where none are stated
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line asks for, beside the file. epsilon, delta: a claim instead of the file's. correct: guesses that were right."""
+
+    settings: AuditSettings
+    pipeline: Pipeline | None
+    epsilon: float | None
+    delta: float | None
+    correct: int | None
+    jobs: int
+    progress: Progress
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where the user's modules are."""
+        path = self.pipeline.path if self.pipeline is not None else None
+        return (os.path.dirname(os.path.abspath(path)) if path and path != "-" else os.getcwd(), os.getcwd())
+
+    def claim(self, varied: Adjacency) -> Claim:
+        """Raises InputError where there is none, CannotCertify where it says nothing about what was varied."""
+        if self.epsilon is not None:
+            delta = self.delta if self.delta is not None else self.pipeline.privacy.delta if self.pipeline else None
+            if delta is None:
+                raise InputError("--epsilon: expected --delta beside it, found none")
+            return stated(self.epsilon, delta, varied)
+        if self.pipeline is None:
+            raise InputError("expected a claim: a pipeline file, or --epsilon with --delta, found neither")
+        return claimed(self.pipeline, self.delta, varied)
+
+    def varied(self, found: Found | None) -> Adjacency:
+        """What differs between the worlds: as stated, as the scores' file says, or as it is by default."""
+        said = _adjacency(found) if found is not None and found.neighbours is not None else None
+        if said is not None and self.settings.neighbours is not None and self.settings.neighbours is not said:
+            raise InputError(
+                f"audit.neighbours: expected {said.value}, as in the scores' file, found {self.settings.neighbours.value}"
+            )
+        own = self.pipeline.privacy.adjacency if self.pipeline is not None and self.settings.function else Adjacency.ADD_REMOVE
+        return self.settings.neighbours or said or own
+
+
+def _adjacency(found: Found) -> Adjacency:
+    try:
+        return Adjacency(found.neighbours)
+    except ValueError:
+        words = ", ".join(one.value for one in Adjacency)
+        raise InputError(f"{found.path}: neighbours: expected one of {words}, found {found.neighbours!r}") from None
+
+
+def request(
+    path: str | None,
+    flags: Mapping[str, Any],
+    epsilon: float | None,
+    delta: float | None,
+    correct: int | None,
+    jobs: int | None,
+    progress: Progress,
+) -> Request:
+    """Read the file and its [audit] table, with flags in place of keys. Raises InputError, InvalidFile."""
+    cores = jobs or min(os.cpu_count() or 1, 8)
+    if path is None:
+        return Request(overridden(PLAIN, flags), None, epsilon, delta, correct, cores, progress)
+    data = read_bytes(path)
+    pipeline = parse(data, path)
+    settings = overridden(read_settings(data, path), flags)
+    return Request(settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data))
+
+
+def audit(asked: Request) -> Audit:
+    """Perform it. Raises InputError for evidence that is missing or wrong, CannotCertify for a claim that says nothing about it."""
+    settings = asked.settings
+    kind = settings.kind or ("two-run" if settings.function is not None else "one-run")
+    return AUDITS[kind](replace(asked, settings=replace(settings, kind=kind)))
+
+
+def _evidence(asked: Request) -> Found:
+    settings = asked.settings
+    if asked.correct is not None:
+        if settings.canaries is None or settings.guesses is None:
+            raise InputError("--correct: expected --canaries and --guesses beside it, found less")
+        return Found("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, asked.correct))
+    if settings.scores is None:
+        raise InputError(
+            "expected something to audit: --scores FILE (or audit.scores), counts, or --function with --data, found none"
+        )
+    return read_found(settings.scores)
+
+
+def _one_run(asked: Request) -> Audit:
+    found = _evidence(asked)
+    claim = asked.claim(asked.varied(found))
+    if found.scores is not None:
+        return one_run_audit(found.scores, claim, asked.settings, found.path)
+    if found.guessed is None:
+        raise InputError(f"{found.path}: expected scores or guesses about canaries, found counts of two runs; state --kind two-run")
+    return guessed_audit((found.guessed,), claim, asked.settings, found.path)
+
+
+def _two_run(asked: Request) -> Audit:
+    settings = asked.settings
+    if settings.function is not None:
+        return _trials(asked, settings.function)
+    found = _evidence(asked)
+    claim = asked.claim(asked.varied(found))
+    if found.scores is not None:
+        return two_run_audit(found.scores, claim, settings, found.path)
+    if found.counts is None:
+        raise InputError(
+            f"{found.path}: expected scores of runs, or counts of a test, found guesses about canaries; state --kind one-run"
+        )
+    return counted_audit(found.counts, claim, settings, found.path)
+
+
+def _pair_source(settings: AuditSettings) -> str:
+    if settings.data is None:
+        raise InputError("expected --data MODULE:FUNCTION beside --function, which makes the two datasets, found none")
+    return settings.data
+
+
+def _trials(asked: Request, function: str) -> Audit:
+    settings = asked.settings
+    data, trials = _pair_source(settings), settings.trials or TRIALS
+    claim = asked.claim(asked.varied(None))  # before the work, so that nobody waits for a claim that cannot be judged
+    plan = planned(function, data, trials, settings.seed, asked.folders, settings.scores)
+    scores = run_trials(plan, asked.jobs, settings.scores, asked.progress)
+    return two_run_audit(scores, claim, settings, function)
+
+
+def _replay(asked: Request) -> Audit:
+    settings = asked.settings
+    if settings.function is None:
+        raise InputError("expected --function MODULE:FUNCTION to replay, found none")
+    data, count = _pair_source(settings), settings.trials or REPLAYS
+    limits = declared(settings, asked.pipeline, asked.varied(None))
+    entropy = secrets.randbits(128) if settings.seed is None else settings.seed
+    program = user_function(settings.function, asked.folders)
+    pairs = []
+    for index in range(count):
+        worlds = neighbouring(data, asked.folders, entropy, index)
+        rngs = (np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index))) for _ in worlds)
+        left, right = (
+            taken(settings.function, called(settings.function, program, d, rng)) for d, rng in zip(worlds, rngs, strict=True)
+        )
+        pairs.append(Pair(left, right))
+        asked.progress(index + 1, count)
+    return Audit(
+        kind="replay",
+        subject=settings.function,
+        confidence=settings.confidence,
+        checks=checks(pairs, limits),
+        assumptions=(
+            "the function is the program under test, and lays open the sums and the noise that it really uses",
+            "only the pairs of datasets that were tried are covered: state data that is worst for the program",
+        ),
+        counts={"replays": count, "steps": len(pairs[0].left)},
+    )
+
+
+AUDITS: dict[str, Callable[[Request], Audit]] = {"one-run": _one_run, "two-run": _two_run, "replay": _replay}

@@ -1,0 +1,116 @@
+"""The [audit] table of a pipeline file: how the program behind the file is put to the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from dpcli.errors import InputError
+from dpcli.fields import COUNT, POSITIVE, Key, Rule
+from dpcli.mechanisms.base import Adjacency
+from dpcli.pipeline.annotations import members_of
+from dpcli.pipeline.findings import Findings, Problem, TooMany
+from dpcli.pipeline.kinds import Place
+from dpcli.pipeline.member import read_members
+from dpcli.pipeline.read import refuse, toml_document
+from dpcli.pipeline.shown import quoted
+from dpcli.pipeline.suggest import closest
+
+CONFIDENCE = Rule("a number in (0.5, 1)", lambda x: 0.5 < x < 1, (("exclusiveMinimum", 0.5), ("exclusiveMaximum", 1)))
+TRIALS = Rule("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, (("minimum", 1), ("maximum", 10**8)))
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """One audit. What it is decided by (guesses, threshold, trials) is stated before the first score is seen."""
+
+    kind: Annotated[
+        Literal["one-run", "two-run", "replay"] | None,
+        Key("one-run (canaries in one run), two-run (many runs with and without one record), replay (same randomness, twice)"),
+    ] = None
+    confidence: Annotated[float, Key("1 minus the chance of failing a program whose claim is true", CONFIDENCE)] = 0.95
+    scores: Annotated[
+        str | None, Key("file of scores (csv, json), or folder of a finished run; with function, where its trials are kept")
+    ] = None
+    canaries: Annotated[int | None, Key("how many canaries are inserted, each by the toss of a fair coin", COUNT)] = None
+    guesses: Annotated[
+        int | None, Key("about how many canaries is guessed; absent: several numbers are tried, and corrected for", COUNT)
+    ] = None
+    one_sided: Annotated[bool, Key("guess about the highest scores only, where low ones say little")] = False
+    threshold: Annotated[float | None, Key("score above which a run is called one with the record, fixed beforehand")] = None
+    choose: Annotated[
+        Literal["split", "bonferroni"],
+        Key("how a threshold is found where none is stated: on a quarter of the scores, or on all of them with a correction"),
+    ] = "split"
+    function: Annotated[
+        str | None, Key("module:function to audit: (dataset, rng) -> score, or for replay (dataset, rng) -> steps")
+    ] = None
+    data: Annotated[
+        str | None, Key("module:function that makes a pair of neighbouring datasets: (rng) -> (with the record, without it)")
+    ] = None
+    trials: Annotated[int | None, Key("runs on each of the two datasets; for replay, pairs of runs", TRIALS)] = None
+    seed: Annotated[int | None, Key("of the audit's own random numbers; absent: from the operating system", COUNT)] = None
+    neighbours: Annotated[Adjacency | None, Key("what differs between the audit's worlds; the file's adjacency where absent")] = (
+        None
+    )
+    sensitivity: Annotated[
+        float | None, Key("replay: bound C on one record's contribution to the sum of a step (L2)", POSITIVE)
+    ] = None
+    noise: Annotated[
+        float | None, Key("replay: standard deviation of a step's noise; noise_multiplier times sensitivity where absent", POSITIVE)
+    ] = None
+
+    def problems(self) -> Iterator[Problem]:
+        """What the keys do not agree on."""
+        if self.guesses is not None and self.canaries is not None and self.guesses > self.canaries:
+            yield ("guesses",), f"at most as many as there are canaries, {self.canaries}", str(self.guesses)
+        for key in ("function", "data"):
+            name = getattr(self, key)
+            if name is not None and not all(part.isidentifier() for part in name.replace(":", ".").split(".")):
+                yield (key,), "module:function", quoted(name)
+        if self.kind == "one-run" and self.function is not None:
+            yield ("function",), "scores for an audit of one run", "a function"
+
+
+PLAIN = AuditSettings()
+
+
+def read_settings(data: bytes, path: str) -> AuditSettings:
+    """The [audit] table of a file that is a valid pipeline; defaults where it has none.
+
+    Raises:
+        InvalidFile: with every problem found, at its place.
+    """
+    text, tables = toml_document(data, path)
+    table: Mapping[str, Any] = tables.get("audit", {})
+    findings = Findings(advice=_advice)
+    found = PLAIN
+    try:
+        values = read_members(members_of(AuditSettings), table, Place(("audit",), findings))
+        found = AuditSettings(**values)
+        for key, expected, given in found.problems() if not findings.items else ():
+            findings.add("DP005", ("audit", *key), expected, given)
+    except TooMany:
+        pass
+    refuse(findings, tables, text, path)
+    return found
+
+
+def _advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
+    meant = closest(key, known)
+    return (meant, f"did you mean '{meant}'") if meant else (None, "")
+
+
+def overridden(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettings:
+    """Flags in place of keys. Raises InputError for a flag that the key's rule refuses, or that contradicts another."""
+    known = members_of(AuditSettings)
+    given = {name: value for name, value in flags.items() if value is not None}
+    for name, value in given.items():
+        rule = known[name].rule
+        if rule is not None and not rule.holds(value):
+            raise InputError(f"--{name.replace('_', '-')}: expected {rule.text}, found {value!r}")
+    found = replace(settings, **given)
+    for key, expected, wrong in found.problems():
+        raise InputError(f"--{key[0]}: expected {expected}, found {wrong}")
+    return found

@@ -1,0 +1,202 @@
+"""Running a user's mechanism many times on two neighbouring datasets: in several processes, kept as it goes, resumed where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+from dpcli.audit.scores import Scores
+from dpcli.audit.user_code import called, user_function
+from dpcli.errors import InputError
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy("numpy")
+
+CHUNKS = 40  # for each process: how finely the work is dealt out, kept and reported
+WORLDS = (True, False)  # with the record, and without it
+Progress = Callable[[int, int], None]
+Part = tuple[bool, int, int]  # world, first trial, one past the last
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """So many runs in each world, fixed before the first; all random numbers follow from `entropy`."""
+
+    function: str
+    data: str
+    trials: int
+    entropy: int
+    folders: tuple[str, ...] = ()
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What a file of kept trials must begin with to be continued."""
+        return {
+            "schema": "dpcli/trials/v1",
+            "function": self.function,
+            "data": self.data,
+            "trials": self.trials,
+            "entropy": self.entropy,
+        }
+
+    def generator(self, world: bool, trial: int) -> np.random.Generator:
+        """A stream of its own for each trial."""
+        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(1, int(world), trial)))
+
+
+def planned(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> Plan:
+    """The plan of the file of kept trials, where it is the same audit; else a new one.
+
+    Raises InputError where the file is another audit's: more trials after a look at the first would be another test.
+    """
+    fresh = Plan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
+    if kept is None or not os.path.exists(kept):
+        return fresh
+    with open(kept, encoding="utf-8") as file:
+        header = _record(file.readline())
+    entropy = header.get("entropy") if seed is None else seed
+    if header != {**fresh.header, "entropy": entropy} or type(entropy) is not int:
+        raise InputError(
+            f"{kept}: expected trials of {function} on {data}, {trials} in each world, found another audit's; name a new file"
+        )
+    return Plan(function, data, trials, entropy, folders)
+
+
+def run_trials(plan: Plan, jobs: int, kept: str | None, progress: Progress) -> Scores:
+    """The scores of all trials. What is done is in the file `kept` at any time, an interruption included.
+
+    Raises:
+        InputError: the function raises, or returns what is no finite number.
+    """
+    done = dict(_kept(kept))
+    total, record = 2 * plan.trials, _keeper(plan, kept)
+    for part, values in _computed(plan, jobs, _missing(plan, jobs, done)):
+        done |= {(part[0], part[1] + i): value for i, value in enumerate(values)}
+        record(part, values)
+        progress(len(done), total)
+    keys = [(world, trial) for world in WORLDS for trial in range(plan.trials)]
+    return Scores(np.array([world for world, _ in keys]), np.array([done[key] for key in keys]))
+
+
+def _kept(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]:
+    """The trials in the file; a line that was cut short by a crash is not one."""
+    if path is None or not os.path.exists(path):
+        return
+    with open(path, encoding="utf-8") as file:
+        file.readline()
+        for line in file:
+            found = _record(line)
+            if not {"member", "first"} <= found.keys():
+                continue
+            for i, value in enumerate(found.get("scores", ())):
+                yield (bool(found["member"]), found["first"] + i), float(value)
+
+
+def _record(line: str) -> dict[str, Any]:
+    with suppress(ValueError):
+        found = json.loads(line)
+        if type(found) is dict:
+            return found
+    return {}
+
+
+def _keeper(plan: Plan, path: str | None) -> Callable[[Part, list[float]], None]:
+    if path is None:
+        return lambda part, values: None
+    if not os.path.exists(path):
+        _append(path, plan.header)
+    return lambda part, values: _append(path, {"member": part[0], "first": part[1], "scores": values})
+
+
+def _append(path: str, record: dict[str, Any]) -> None:
+    try:
+        with open(path, "ab+") as file:
+            if file.tell() and not _ends_line(file):
+                file.write(b"\n")
+            file.write(json.dumps(record).encode() + b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _ends_line(file: Any) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return bool(file.read(1) == b"\n")
+
+
+def _missing(plan: Plan, jobs: int, done: dict[tuple[bool, int], float]) -> list[Part]:
+    """What is left, in parts of both worlds by turns, so that an early end leaves them equally far."""
+    size = max(1, plan.trials // (jobs * CHUNKS))
+    spans = [(first, min(first + size, plan.trials)) for first in range(0, plan.trials, size)]
+    parts = [(world, first, last) for first, last in spans for world in WORLDS]
+    return [part for part in parts if any((part[0], trial) not in done for trial in range(part[1], part[2]))]
+
+
+def _computed(plan: Plan, jobs: int, parts: list[Part]) -> Iterator[tuple[Part, list[float]]]:
+    worker = Worker(plan)  # also where there are others, to fail early and in one voice
+    if jobs == 1 or len(parts) < 2:
+        yield from ((part, worker.run(part)) for part in parts)
+        return
+    pool = ProcessPoolExecutor(min(jobs, len(parts)), get_context("spawn"), _start, (plan,))
+    try:
+        waiting: dict[Future[list[float]], Part] = {pool.submit(_run, part): part for part in parts}
+        while waiting:
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                yield waiting.pop(future), future.result()
+    except BrokenProcessPool:
+        raise InputError(f"{plan.function}: ended its process during a trial") from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Worker:
+    """The two datasets and the function, made once in each process."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.function = user_function(plan.function, plan.folders)
+        self.pair = neighbouring(plan.data, plan.folders, plan.entropy)
+
+    def run(self, part: Part) -> list[float]:
+        world, first, last = part
+        dataset = self.pair[0 if world else 1]
+        return [self.score(dataset, world, trial) for trial in range(first, last)]
+
+    def score(self, dataset: Any, world: bool, trial: int) -> float:
+        found = called(self.plan.function, self.function, dataset, self.plan.generator(world, trial))
+        try:
+            return float(found)
+        except (TypeError, ValueError):
+            raise InputError(f"{self.plan.function}: expected a number as score, found {type(found).__name__}") from None
+
+
+def neighbouring(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> tuple[Any, Any]:
+    """The pair (with the record, without it) that a user's function makes; the same one wherever it is asked for again."""
+    rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0, index)))
+    pair = called(data, user_function(data, folders), rng)
+    if type(pair) is not tuple or len(pair) != 2:
+        raise InputError(f"{data}: expected a pair (with the record, without it), found {type(pair).__name__}")
+    return pair
+
+
+_WORKER: list[Worker] = []  # of this process
+
+
+def _start(plan: Plan) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends us after the part in hand
+    _WORKER[:] = [Worker(plan)]
+
+
+def _run(part: Part) -> list[float]:
+    return _WORKER[0].run(part)

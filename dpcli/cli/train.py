@@ -1,0 +1,40 @@
+"""dpcli train."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import emit, output_options
+
+
+@click.command(short_help="Train a model privately, as a file declares it.")
+@click.argument("file")
+@click.option("--dry-run", is_flag=True, help="Print what would be done and what it costs, and do nothing.")
+@click.option("--resume", is_flag=True, help="Go on from the last state of a run that did not end.")
+@click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the first noise.")
+@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@click.option("--insecure-seed", type=int, help="Reproducible noise, for debugging: NOT PRIVATE.")
+@output_options("text", "table", "json", "markdown", "total")
+def command(
+    file: str,
+    dry_run: bool,
+    resume: bool,
+    ledger: str | None,
+    dataset: str | None,
+    insecure_seed: int | None,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """Train the model of [train] in FILE with the mechanism that the file declares (DP-SGD), and leave a model, metrics and a statement.
+
+    Exit code 1 where the ledger says no, 2 where the file asks for what cannot be honoured, 130 where the run was interrupted: --resume
+    goes on from its last state, with fresh noise.
+    """
+    from dpcli.cli.training import run_with_progress
+    from dpcli.train.documents import outcome, planned
+    from dpcli.train.plan import plan_of
+
+    plan = plan_of(file)
+    if dry_run:
+        return emit(planned(plan), format_, outputs)
+    return emit(outcome(run_with_progress(plan, ledger, dataset, resume, insecure_seed)), format_, outputs)

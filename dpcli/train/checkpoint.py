@@ -1,0 +1,67 @@
+"""A state that a run can go on from: there whole or not at all, and never with the state of a noise generator in it."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dpcli.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """step: how many were done. fingerprint: of the plan. run: the ledger's key. resumed: how often it was resumed before."""
+
+    step: int
+    fingerprint: str
+    run: str
+    resumed: int
+    model: dict[str, torch.Tensor]
+    optimizer: dict[str, Any]
+
+
+FIELDS = ("step", "fingerprint", "run", "resumed", "model", "optimizer")
+
+
+def save(path: str, checkpoint: Checkpoint) -> None:
+    """Write, sync, and only then put it in the place of the one before."""
+    buffer = io.BytesIO()
+    torch.save({name: getattr(checkpoint, name) for name in FIELDS}, buffer)
+    replaced(path, buffer.getvalue())
+
+
+def replaced(path: str, content: bytes) -> None:
+    """A file with this content, durable, in one piece."""
+    draft = f"{path}.new"
+    with open(draft, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def restored(path: str, fingerprint: str) -> Checkpoint:
+    """The checkpoint at `path`. Raises InputError where there is none, or it belongs to another plan."""
+    if not os.path.isfile(path):
+        raise InputError(f"--resume: expected a checkpoint at {path}, found none")
+    try:
+        found = torch.load(path, weights_only=True)
+        checkpoint = Checkpoint(**{name: found[name] for name in FIELDS})
+    except Exception as error:  # whatever a damaged file does
+        raise InputError(
+            f"--resume: {path}: expected a checkpoint of dpcli train, found something else ({type(error).__name__})"
+        ) from None
+    if checkpoint.fingerprint != fingerprint:
+        raise InputError(
+            f"--resume: {path}: expected the file that the run was started with, found another: sigma, data or model differ"
+        )
+    return checkpoint

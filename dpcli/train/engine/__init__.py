@@ -1,0 +1,1 @@
+"""Clipped sums of per-example gradients: the one place where an example's influence on the model is bounded."""

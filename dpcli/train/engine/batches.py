@@ -1,0 +1,50 @@
+"""A batch: tensors whose first dimension counts the examples, alone or in tuples, lists and dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from dpcli.errors import InputError
+
+Batch = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
+
+
+def size(batch: Batch) -> int:
+    """How many examples a batch holds.
+
+    Raises:
+        InputError: something in it is no tensor, or tensors disagree about the number of examples.
+    """
+    leaves = tree_leaves(batch)
+    strangers = [type(leaf).__name__ for leaf in leaves if not torch.is_tensor(leaf)]
+    if strangers or not leaves:
+        found = strangers[0] if strangers else "nothing"
+        raise InputError(f"batch: expected tensors, in a tuple, list or dict where there are several, found {found}")
+    sizes = sorted({leaf.shape[0] if leaf.dim() else -1 for leaf in leaves})
+    if len(sizes) > 1 or sizes[0] < 0:
+        found = " and ".join(str(number) if number >= 0 else "a scalar" for number in sizes)
+        raise InputError(f"batch: expected every tensor to have one row per example, found first dimensions {found}")
+    return int(sizes[0])
+
+
+def take(batch: Batch, rows: Sequence[int] | slice) -> Batch:
+    """These examples of a batch, in this order."""
+    return tree_map(lambda leaf: leaf[rows], batch)  # type: ignore[no-any-return]
+
+
+def distinct(batch: Batch, most: int) -> list[int]:
+    """Up to so many rows, no two of which are equal: copies of one example would hide that examples mix."""
+    chosen: list[int] = []
+    for row in range(min(size(batch), 8 * most)):
+        if len(chosen) < most and not any(same(batch, row, other) for other in chosen):
+            chosen.append(row)
+    return chosen
+
+
+def same(batch: Batch, row: int, other: int) -> bool:
+    """Whether two examples are equal, a NaN being equal to itself."""
+    return all(bool(((x := leaf[row]) == (y := leaf[other])).logical_or((x != x) & (y != y)).all()) for leaf in tree_leaves(batch))

@@ -1,0 +1,117 @@
+"""Which method computes the sums: book-keeping where it applies and is right, then vmap, then one example at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dpcli.errors import InputError
+from dpcli.train.engine.batches import Batch, distinct, size, take
+from dpcli.train.engine.book_keeping import BookKeeping
+from dpcli.train.engine.clip import Automatic
+from dpcli.train.engine.layers import Unsuitable
+from dpcli.train.engine.method import Loss, Method
+from dpcli.train.engine.probe import check, replaced, reproducible, seeded, shifted, tolerance_of
+from dpcli.train.engine.sums import Sums, clipped
+from dpcli.train.engine.vectorised import Looped, Vectorised
+
+EXAMPLES = 3
+UNIT = Automatic(1.0, 1e-6)  # every example at length one, so that none hides behind a longer one
+
+Build = Callable[[nn.Module, Loss, Batch], Method]
+
+
+def vectorised(model: nn.Module, loss: Loss, batch: Batch) -> Method:
+    return Vectorised(model, loss)
+
+
+CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.learnt), ("vmap", vectorised))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A method, and why each faster one was passed over."""
+
+    method: Method
+    passed_over: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "; ".join((self.method.name, *self.passed_over))
+
+
+def choose(model: nn.Module, loss: Loss, batch: Batch, candidates: Sequence[tuple[str, Build]] = CANDIDATES) -> Choice | None:
+    """The fastest method that agrees with a loop over a few examples; None where the batch has no two different examples.
+
+    Raises:
+        InputError: the model or the loss does not keep examples apart.
+    """
+    rows = distinct(batch, EXAMPLES)
+    if len(rows) < 2:
+        return None
+    few = take(batch, rows)
+    with shifted(model):
+        check(model, loss, few)
+        return first_that_agrees(model, loss, few, candidates)
+
+
+def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]]) -> Choice:
+    """The loop is always right, and always last."""
+    reasons: list[str] = []
+    with reproducible(model, loss, few):
+        expected = unit_sums(model, Looped(model, loss), few)
+    for name, build in candidates:
+        try:
+            method = build(model, loss, few)
+            verify(model, loss, method, few, expected)
+            return Choice(method, tuple(reasons))
+        except InputError:
+            raise
+        except Exception as problem:  # whatever torch or the model raises under hooks or vmap: not used, and said
+            reasons.append(
+                f"not {name}: {str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__}"
+            )
+    return Choice(Looped(model, loss), tuple(reasons))
+
+
+def verify(model: nn.Module, loss: Loss, method: Method, few: Batch, expected: Sums) -> None:
+    """Norms and sums as the loop's, and no example's norm moved by another example.
+
+    Raises:
+        Unsuitable: otherwise; with the parameter whose gradient differs.
+    """
+    tolerance = tolerance_of(model)
+    with reproducible(model, loss, few):
+        found = unit_sums(model, method, few)
+    if not near(found.norms, expected.norms, tolerance):
+        raise Unsuitable("its norms differ from those of one example at a time")
+    length = sum(float(g.square().sum()) for g in expected.gradients.values()) ** 0.5
+    for name, gradient in expected.gradients.items():
+        slack = tolerance * (float(gradient.norm()) + 0.02 * length)
+        if not float((found.gradients[name] - gradient).norm()) <= slack:
+            raise Unsuitable(f"its gradient of {name} differs from that of one example at a time")
+    check_neighbours(model, method, few, tolerance)
+
+
+def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: float) -> None:
+    """In training mode, with the same dropout: an example's norm does not notice that another one was exchanged."""
+    before = unit_sums(model, method, few).norms
+    for row in range(size(few)):
+        others = [other for other in range(size(few)) if other != row]
+        after = unit_sums(model, method, replaced(few, row, others[0])).norms
+        if not near(after[others], before[others], tolerance):
+            raise Unsuitable("the norm of one example depends on another")
+
+
+def unit_sums(model: nn.Module, method: Method, batch: Batch) -> Sums:
+    """Sums with every example at length one."""
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    with seeded(model):
+        return clipped(method.parts(batch), UNIT, parameters)
+
+
+def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
+    """Norms that agree relatively; infinite ones are equal."""
+    return torch.allclose(a.double(), b.double(), rtol=tolerance, atol=0.02 * tolerance)

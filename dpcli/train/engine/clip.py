@@ -1,0 +1,209 @@
+"""How one example's gradient is bounded before the sum: factors in [0, 1] per example and group of parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from dpcli.errors import InputError
+
+
+class Clip(Protocol):
+    """A clipping style.
+
+    Whatever the norms, the factors times the norms have a Euclidean length of at most `bound` over the groups of one example.
+    """
+
+    @property
+    def bound(self) -> float:
+        """C: the L2 bound on one example's whole clipped gradient."""
+
+    def groups(self, names: Sequence[str]) -> list[list[str]]:
+        """The parameters that are scaled together; every name in exactly one group."""
+
+    def factors(self, norms: Tensor) -> Tensor:
+        """What each example's gradient is multiplied by, (B, groups), from its norms (B, groups), finite and not negative."""
+
+
+def positive(name: str, value: float) -> float:
+    """The value, which is finite and above zero."""
+    if not (math.isfinite(value) and value > 0.0):
+        raise InputError(f"clipping: {name}: expected a finite number above 0, found {value}")
+    return float(value)
+
+
+def together(names: Sequence[str]) -> list[list[str]]:
+    """All parameters in one group."""
+    return [list(names)]
+
+
+def by_module(names: Sequence[str]) -> list[list[str]]:
+    """One group per module: its weight and its bias together."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.rpartition(".")[0], []).append(name)
+    return list(groups.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """Scaled down to norm C where longer: min(1, C / n).
+
+    Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1.
+    """
+
+    norm: float
+
+    def __post_init__(self) -> None:
+        positive("norm", self.norm)
+
+    @property
+    def bound(self) -> float:
+        return self.norm
+
+    def groups(self, names: Sequence[str]) -> list[list[str]]:
+        return together(names)
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return (self.norm / norms).clamp(max=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Automatic:
+    """Always scaled to nearly norm C: C / (n + gamma). The factor may exceed 1; factor times n stays below C.
+
+    Source: Bu et al. 2022, arXiv:2206.07136, AUTO-S.
+    """
+
+    norm: float
+    gamma: float = 0.01
+
+    def __post_init__(self) -> None:
+        positive("norm", self.norm)
+        positive("gamma", self.gamma)
+
+    @property
+    def bound(self) -> float:
+        return self.norm
+
+    def groups(self, names: Sequence[str]) -> list[list[str]]:
+        return together(names)
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return self.norm / (norms + self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class PerLayer:
+    """Each module's gradient is scaled down to its share of C; the squares of the shares' norms add up to C^2.
+
+    Args:
+        total: C.
+        weights: relative norms of the modules in the model's order; equal where empty.
+
+    Source: McMahan et al. 2018, arXiv:1710.06963, Section 2.3.
+    """
+
+    total: float
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        positive("total", self.total)
+        for weight in self.weights:
+            positive("weights", weight)
+
+    @classmethod
+    def of(cls, norms: Sequence[float]) -> PerLayer:
+        """From one norm per module: C is their Euclidean length."""
+        return cls(math.hypot(*norms), tuple(norms))
+
+    @property
+    def bound(self) -> float:
+        return self.total
+
+    def groups(self, names: Sequence[str]) -> list[list[str]]:
+        return by_module(names)
+
+    def factors(self, norms: Tensor) -> Tensor:
+        count = norms.shape[1]
+        weights = self.weights or (1.0,) * count
+        if len(weights) != count:
+            raise InputError(f"clipping: expected one norm per module, {count}, found {len(weights)}")
+        limits = norms.new_tensor(weights) * (self.total / math.hypot(*weights))
+        return (limits / norms).clamp(max=1.0)
+
+
+@dataclass(slots=True)
+class Adaptive:
+    """C follows a quantile of the norms, by geometric steps on a noised count that is accounted for.
+
+    A step releases, beside the gradients, the sum over examples of (1 if n <= C else 0) - 1/2, whose sensitivity to adding or
+    removing one example is 1/2; `noised_fraction` is 1/2 plus that sum with noise, over the expected batch size.
+
+    Args:
+        norm: C at the start; afterwards `norm` is the C in force.
+        quantile: share of examples to leave unclipped.
+        rate: step size of the logarithm of C.
+
+    Source: Andrew et al. 2019, arXiv:1905.03871, Algorithm 1.
+    """
+
+    norm: float
+    quantile: float = 0.5
+    rate: float = 0.2
+
+    def __post_init__(self) -> None:
+        positive("norm", self.norm)
+        positive("rate", self.rate)
+        if not 0.0 <= self.quantile <= 1.0:
+            raise InputError(f"clipping: quantile: expected a number in [0, 1], found {self.quantile}")
+
+    @property
+    def bound(self) -> float:
+        return self.norm
+
+    def groups(self, names: Sequence[str]) -> list[list[str]]:
+        return together(names)
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return (self.norm / norms).clamp(max=1.0)
+
+    def centred_count(self, norms: Tensor) -> float:
+        """Unclipped examples minus half of all: sensitivity 1/2, and private until noise is added."""
+        return float((norms <= self.norm).sum()) - 0.5 * norms.shape[0]
+
+    def update(self, noised_fraction: float) -> None:
+        """One geometric step towards the quantile.
+
+        The fraction is clamped to [-1, 2], which is post-processing: a wild draw of noise cannot throw C out of range.
+        """
+        if math.isnan(noised_fraction):
+            raise InputError("clipping: expected a noised fraction of unclipped examples, found nan")
+        fraction = min(2.0, max(-1.0, noised_fraction))
+        self.norm = min(1e12, max(1e-12, self.norm * math.exp(-self.rate * (fraction - self.quantile))))
+
+
+def gradient_noise_multiplier(noise_multiplier: float, count_noise: float) -> float:
+    """Noise over C on the gradients, so that they and the count together cost what one Gaussian of `noise_multiplier` costs.
+
+    Args:
+        noise_multiplier: of the mechanism that is accounted for.
+        count_noise: standard deviation on the centred count, in examples; its sensitivity is 1/2.
+
+    Returns:
+        (sigma^-2 - (2 sigma_b)^-2)^(-1/2), rounded up.
+
+    Raises:
+        InputError: the count alone costs as much as the whole mechanism: count_noise <= noise_multiplier / 2.
+
+    Source: Andrew et al. 2019, arXiv:1905.03871, Theorem 1.
+    """
+    sigma, doubled = positive("noise_multiplier", noise_multiplier), 2.0 * positive("quantile_noise", count_noise)
+    if doubled <= sigma:
+        raise InputError(f"clipping: quantile_noise: expected more than half of noise_multiplier {sigma}, found {count_noise}")
+    ratio = sigma / doubled
+    return math.nextafter(sigma / math.sqrt((1.0 - ratio) * (1.0 + ratio)), math.inf) * (1.0 + 4e-16)

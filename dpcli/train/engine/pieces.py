@@ -1,0 +1,210 @@
+"""Per-example gradients of one parameter, held in whatever form gives norms and weighted sums most cheaply.
+
+B examples, T uses of the parameter within one example (positions), p x d the parameter as a matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+
+class Piece(Protocol):
+    """The gradients of B examples with respect to one parameter."""
+
+    def squares(self) -> Tensor:
+        """Squared norms (B,), at least the exact ones up to rounding of the last digits; not finite where the gradient is not."""
+
+    def weighted(self, factors: Tensor) -> Tensor:
+        """Sum over examples of factor times gradient, in the parameter's shape."""
+
+    def kept(self, rows: Tensor) -> Piece:
+        """These examples only: zero times infinity is not zero, so that non-finite examples have to leave."""
+
+    def rows(self) -> Tensor:
+        """Every example's gradient, (B, *shape)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Gradients as they are, (B, *shape)."""
+
+    values: Tensor
+
+    def squares(self) -> Tensor:
+        return squared(self.values)
+
+    def weighted(self, factors: Tensor) -> Tensor:
+        return (factors.to(self.values.dtype) @ self.values.flatten(1)).view(self.values.shape[1:])
+
+    def kept(self, rows: Tensor) -> Rows:
+        return Rows(self.values[rows])
+
+    def rows(self) -> Tensor:
+        return self.values
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Self]) -> Rows:
+        return Rows(torch.stack([piece.values for piece in pieces]).sum(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """Sums over positions of outer products: left (B, T, p), right (B, T, d); p * d numbers in the parameter's shape.
+
+    Source of the ghost identity: Goodfellow 2015, arXiv:1510.01799 (T = 1); Li et al. 2021, arXiv:2110.05679, Section 4.1.
+    """
+
+    left: Tensor
+    right: Tensor
+    shape: torch.Size
+
+    def squares(self) -> Tensor:
+        if self.left.shape[1] == 1:
+            return squared(self.left) * squared(self.right)
+        left, right = self.left @ self.left.mT, self.right @ self.right.mT
+        return padded((left * right).sum((1, 2)), diagonal_length(left, right), self.width())
+
+    def length(self) -> Tensor:
+        """Sum of the norms of the terms, (B,): what the sum's norm could be at most."""
+        lengths: Tensor = torch.linalg.vector_norm(self.left, dim=2) * torch.linalg.vector_norm(self.right, dim=2)
+        return lengths.sum(1)
+
+    def width(self) -> int:
+        return self.left.shape[2] + self.right.shape[2]
+
+    def weighted(self, factors: Tensor) -> Tensor:
+        scaled = self.left * factors.to(self.left.dtype)[:, None, None]
+        return (scaled.flatten(0, 1).mT @ self.right.flatten(0, 1)).view(self.shape)
+
+    def kept(self, rows: Tensor) -> Outer:
+        return Outer(self.left[rows], self.right[rows], self.shape)
+
+    def rows(self) -> Tensor:
+        return (self.left.mT @ self.right).view(-1, *self.shape)
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Self]) -> Outer:
+        """A parameter used several times: more positions, and the cross terms come by themselves."""
+        left, right = torch.cat([piece.left for piece in pieces], 1), torch.cat([piece.right for piece in pieces], 1)
+        return Outer(left, right, pieces[0].shape)
+
+    def instantiation_is_cheaper(self) -> bool:
+        """T (d + p) >= d p: the ghost norm costs B T^2 (d + p), the gradients themselves B T d p.
+
+        Source: Bu et al. 2023, arXiv:2210.00038, Section 3.2.
+        """
+        positions = self.left.shape[1]
+        return positions > 1 and positions * self.width() >= self.left.shape[2] * self.right.shape[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Rows of a table (vocabulary, p) that were looked up: ids (B, T), gradients (B, T, p)."""
+
+    ids: Tensor
+    gradients: Tensor
+    vocabulary: int
+
+    def squares(self) -> Tensor:
+        examples = torch.arange(self.ids.shape[0], device=self.ids.device)
+        keys, slots = torch.unique(self.ids + self.vocabulary * examples[:, None], return_inverse=True)
+        sums = self.gradients.new_zeros(len(keys), self.gradients.shape[2])
+        sums.index_add_(0, slots.flatten(), self.gradients.flatten(0, 1))
+        total = self.gradients.new_zeros(self.ids.shape[0])
+        return total.index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), sums.square().sum(1))
+
+    def weighted(self, factors: Tensor) -> Tensor:
+        table = self.gradients.new_zeros(self.vocabulary, self.gradients.shape[2])
+        return table.index_add_(
+            0, self.ids.flatten(), (self.gradients * factors.to(self.gradients.dtype)[:, None, None]).flatten(0, 1)
+        )
+
+    def kept(self, rows: Tensor) -> Lookup:
+        return Lookup(self.ids[rows], self.gradients[rows], self.vocabulary)
+
+    def rows(self) -> Tensor:
+        tables = self.gradients.new_zeros(self.ids.shape[0], self.vocabulary, self.gradients.shape[2])
+        index = self.ids[:, :, None].expand_as(self.gradients)
+        return tables.scatter_add_(1, index, self.gradients)
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Self]) -> Lookup:
+        ids, gradients = torch.cat([piece.ids for piece in pieces], 1), torch.cat([piece.gradients for piece in pieces], 1)
+        return Lookup(ids, gradients, pieces[0].vocabulary)
+
+
+@dataclass(frozen=True, slots=True)
+class Tied:
+    """A table that is looked up and also multiplies (embedding and head); |x + y|^2 = |x|^2 + |y|^2 + 2 <x, y>."""
+
+    outer: Outer
+    lookup: Lookup
+
+    def squares(self) -> Tensor:
+        ids = self.lookup.ids[:, None, :].expand(-1, self.outer.left.shape[1], -1)
+        cross = (self.outer.left.gather(2, ids) * (self.outer.right @ self.lookup.gradients.mT)).sum((1, 2))
+        length = self.outer.length() + torch.linalg.vector_norm(self.lookup.gradients, dim=2).sum(1)
+        return padded(self.outer.squares() + self.lookup.squares() + 2.0 * cross, length, self.outer.width())
+
+    def weighted(self, factors: Tensor) -> Tensor:
+        return self.outer.weighted(factors) + self.lookup.weighted(factors)
+
+    def kept(self, rows: Tensor) -> Tied:
+        return Tied(self.outer.kept(rows), self.lookup.kept(rows))
+
+    def rows(self) -> Tensor:
+        return self.outer.rows() + self.lookup.rows()
+
+
+def squared(values: Tensor) -> Tensor:
+    """Squared norms over all but the first dimension."""
+    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1)
+    return norms.square()
+
+
+def diagonal_length(left: Tensor, right: Tensor) -> Tensor:
+    """Sum over positions of the products of norms, from the Gram matrices (B, T, T)."""
+    return (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).clamp_min(0.0).sqrt().sum(1)
+
+
+def padded(squares: Tensor, length: Tensor, width: int) -> Tensor:
+    """Squared norms that came from a difference of large numbers, moved up by what rounding may have taken away.
+
+    Where the terms of a sum nearly cancel, the ghost identity loses up to machine epsilon times the squared length of the terms.
+    The factor sqrt(width) is the probabilistic bound of Higham & Mary 2019 on a dot product of that many terms.
+    """
+    return (squares + torch.finfo(squares.dtype).eps * math.sqrt(width) * length.square()).clamp_min(0.0)
+
+
+def merged(pieces: Sequence[Piece]) -> Piece:
+    """One piece for all uses of a parameter, cross terms included."""
+    classes = {type(piece): [other for other in pieces if type(other) is type(piece)] for piece in pieces}
+    forms = {form: form.joined(members) if len(members) > 1 else members[0] for form, members in classes.items()}  # type: ignore[attr-defined]
+    return COMBINED.get(frozenset(forms), in_full)(forms)
+
+
+def in_full(forms: dict[type, Piece]) -> Piece:
+    return Rows(torch.stack([piece.rows() for piece in forms.values()]).sum(0))
+
+
+def outer_only(forms: dict[type, Piece]) -> Piece:
+    outer: Outer = forms[Outer]  # type: ignore[assignment]
+    return Rows(outer.rows()) if outer.instantiation_is_cheaper() else outer
+
+
+def tied(forms: dict[type, Piece]) -> Piece:
+    return Tied(forms[Outer], forms[Lookup])  # type: ignore[arg-type]
+
+
+COMBINED: dict[frozenset[type], Callable[[dict[type, Piece]], Piece]] = {
+    frozenset({Rows}): lambda forms: forms[Rows],
+    frozenset({Lookup}): lambda forms: forms[Lookup],
+    frozenset({Outer}): outer_only,
+    frozenset({Outer, Lookup}): tied,
+}

@@ -1,0 +1,83 @@
+"""vmap(grad) over the whole model: slower and larger, but each example is differentiated on its own by construction."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.utils._pytree import tree_map
+
+from dpcli.train.engine.batches import Batch, size, take
+from dpcli.train.engine.method import Loss, Part, per_example_losses
+from dpcli.train.engine.pieces import Rows
+from dpcli.train.engine.rule import wide
+
+LARGEST_PART = 2**26  # numbers of per-example gradients that are in memory at once
+
+
+class Whole(nn.Module):
+    """The model and its loss as one module, so that parameters can be handed in."""
+
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = loss
+
+    def forward(self, batch: Batch) -> Tensor:
+        return per_example_losses(self.model, self.loss, batch, 1).sum()
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorised:
+    """torch.func.vmap of torch.func.grad; dropout draws differently for every example."""
+
+    model: nn.Module
+    loss: Loss
+    name: str = "vmap"
+
+    def parts(self, batch: Batch) -> Iterator[Part]:
+        parameters = {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
+        step = max(1, LARGEST_PART // max(1, sum(p.numel() for p in parameters.values())))
+        whole = Whole(self.model, self.loss)
+
+        def one(values: Mapping[str, Tensor], example: Batch) -> Tensor:
+            alone = tree_map(lambda leaf: leaf.unsqueeze(0), example)
+            called: Tensor = functional_call(whole, {f"model.{name}": value for name, value in values.items()}, (alone,))
+            return called
+
+        gradients = vmap(grad(one), in_dims=(None, 0), randomness="different")
+        for start in range(0, size(batch), step):
+            part = take(batch, slice(start, start + step))
+            with warnings.catch_warnings():
+                warnings.filterwarnings(
+                    "ignore", "There is a performance drop"
+                )  # an operation without a batching rule is looped over
+                found = gradients(parameters, part)
+            yield {name: Rows(wide(values.detach())) for name, values in found.items()}, size(part)
+
+
+@dataclass(frozen=True, slots=True)
+class Looped:
+    """One example at a time: the simplest thing that is right, and the oracle of the others."""
+
+    model: nn.Module
+    loss: Loss
+    name: str = "loop"
+
+    def parts(self, batch: Batch) -> Iterator[Part]:
+        parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        for row in range(size(batch)):
+            losses = per_example_losses(self.model, self.loss, take(batch, slice(row, row + 1)), 1)
+            yield one_example(losses, parameters), 1
+
+
+def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, Rows]:
+    """Plain gradients; nothing of a parameter that the loss does not depend on."""
+    if not losses.requires_grad:
+        return {}
+    found = torch.autograd.grad(losses, list(parameters.values()), torch.ones_like(losses), allow_unused=True)
+    return {name: Rows(wide(g)[None]) for name, g in zip(parameters, found, strict=True) if g is not None}

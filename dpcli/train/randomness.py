@@ -1,0 +1,166 @@
+"""Where random numbers come from: three separate streams, and Gaussian noise drawn from one of them.
+
+The private stream asks the operating system each time and keeps nothing, so there is no state that a checkpoint could save, a fork
+could copy or a resumed run could replay. A seed exists only as `insecure_seed`, and what it makes says `private = False`.
+
+Noise is drawn in floating point. That sums in float32 protect as real numbers would is an assumption, as in all DP-SGD software: a
+release to somebody who studies its last bits needs discrete noise instead (Mironov 2012; Jin et al. 2022, arXiv:2112.05307).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol
+
+from dpcli.errors import InternalError
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+
+    Words = NDArray[np.uint64]
+    Reals = NDArray[np.float64]
+else:
+    np = lazy("numpy")
+
+CRYPTOGRAPHIC_LIMIT = 10**7  # numbers of one draw; the system gives about 4 * 10^7 per second and core
+CHUNK = 2**18  # numbers at once: what fits into a core's cache
+
+
+class Stream(Protocol):
+    """A source of uniform 64-bit words. private: whether nobody can know or repeat them."""
+
+    @property
+    def private(self) -> bool: ...
+
+    def words(self, count: int) -> Words:
+        """`count` independent uniform words."""
+        ...
+
+    def bulk(self) -> np.random.Generator:
+        """A fast generator under a key of 128 bits drawn from this stream; not cryptographic."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SystemStream:
+    """The operating system's cryptographic generator, without a buffer: no state, so nothing to save, to fork or to replay."""
+
+    private: ClassVar[bool] = True
+
+    def words(self, count: int) -> Words:
+        return np.frombuffer(os.urandom(8 * count), np.uint64)
+
+    def bulk(self) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=int.from_bytes(os.urandom(16), "little")))
+
+
+class SeededStream:
+    """Anybody who knows the seed can subtract the noise: for tests and debugging only.
+
+    Bound to the process that made it and never pickled or copied, since a second copy would repeat what the first one gave.
+    """
+
+    __slots__ = ("_bits", "_process")
+
+    private: ClassVar[bool] = False
+
+    def __init__(self, seed: int, *path: int) -> None:
+        self._bits = np.random.Philox(np.random.SeedSequence(seed, spawn_key=path))
+        self._process = os.getpid()
+
+    def __reduce__(self) -> NoReturn:
+        raise InternalError("a stream of random numbers is never saved or copied: its numbers would be used twice")
+
+    def words(self, count: int) -> Words:
+        if os.getpid() != self._process:
+            raise InternalError("a seeded stream was used after a fork: parent and child would draw the same numbers")
+        return np.asarray(self._bits.random_raw(count), np.uint64)
+
+    def bulk(self) -> np.random.Generator:
+        low, high = (int(word) for word in self.words(2))
+        return np.random.Generator(np.random.Philox(key=low | high << 64))
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """One stream for each purpose, so that none tells anything about another."""
+
+    sampling: Stream
+    noise: Stream
+    initialisation: Stream
+
+    @property
+    def private(self) -> bool:
+        """Whether the run may be called private: batches and noise are unpredictable. Initial weights do not depend on the data."""
+        return self.sampling.private and self.noise.private
+
+
+def system_entropy() -> Streams:
+    """Streams of the operating system's generator: what a private run uses."""
+    return Streams(SystemStream(), SystemStream(), SystemStream())
+
+
+def insecure_seed(seed: int, resumed_at: int = 0) -> Streams:
+    """Reproducible streams, NOT PRIVATE.
+
+    Args:
+        seed: at least 0.
+        resumed_at: the step at which a resumed run starts, so that it does not repeat the numbers of the first steps.
+    """
+    return Streams(*(SeededStream(seed, purpose, resumed_at) for purpose in range(3)))
+
+
+def normals(count: int, stream: Stream) -> Callable[[int], Reals]:
+    """What draws from N(0, 1) in float64, where `count` numbers are wanted in all.
+
+    Up to CRYPTOGRAPHIC_LIMIT: from the stream's own words. Above: a fresh generator for these numbers alone (Philox under a key of 128
+    bits from the stream; torch's own generator on the CPU takes 32 bits of its seed).
+    """
+    return partial(box_muller, stream) if count <= CRYPTOGRAPHIC_LIMIT else stream.bulk().standard_normal
+
+
+def cryptographic(count: int, stream: Stream) -> bool:
+    """Whether `count` numbers come from the system's cryptographic generator throughout; for the privacy statement."""
+    return stream.private and count <= CRYPTOGRAPHIC_LIMIT
+
+
+def box_muller(stream: Stream, count: int) -> Reals:
+    """`count` independent draws from N(0, 1).
+
+    The radius is sqrt(-2 log u) with u in (0, 1], the angle 2 pi v with v in [0, 1), both multiples of 2^-53: values reach 8.57 standard
+    deviations, and the mass beyond, which is left out, is below 10^-16. Source: Box & Muller 1958.
+    """
+    drawn = np.empty(count + count % 2)
+    for start in range(0, len(drawn), CHUNK):
+        _fill(stream, drawn[start : start + CHUNK])
+    return drawn[:count]
+
+
+def _fill(stream: Stream, out: Reals) -> None:
+    """Fill an array of even length."""
+    half = len(out) // 2
+    words = stream.words(2 * half) >> np.uint64(11)
+    radius = np.sqrt(-2.0 * np.log((words[:half] + np.uint64(1)) * 2.0**-53))
+    angle = words[half:] * (2.0 * np.pi * 2.0**-53)
+    np.multiply(radius, np.cos(angle), out=out[:half])
+    np.multiply(radius, np.sin(angle), out=out[half:])
+
+
+def gaussian(shape: Sequence[int], std: float, stream: Stream) -> torch.Tensor:
+    """A float32 tensor of independent N(0, std^2) draws, rounded from float64 once, after scaling."""
+    count = math.prod(shape)
+    return tensor(normals(count, stream)(count) * std, shape)
+
+
+def tensor(values: Reals, shape: Sequence[int]) -> torch.Tensor:
+    """float64 numbers as a float32 tensor."""
+    import torch
+
+    return torch.from_numpy(values.astype(np.float32)).reshape(tuple(shape))

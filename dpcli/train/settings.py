@@ -1,0 +1,100 @@
+"""The [train] table, read as strictly as the rest of the file. Nothing here needs torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, RATE, Key
+from dpcli.pipeline.annotations import members_of
+from dpcli.pipeline.findings import Findings
+from dpcli.pipeline.kinds import Place
+from dpcli.pipeline.limits import read_bytes
+from dpcli.pipeline.member import read_members
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.read import parse, refuse, targets, toml_document
+
+
+@dataclass(frozen=True, slots=True)
+class Clipping:
+    """How one example's gradient is bounded before the sum."""
+
+    norm: Annotated[float, Key("C: the L2 bound on one example's gradient; noise_multiplier is noise over C", POSITIVE)]
+    style: Annotated[
+        Literal["flat", "automatic", "per-layer", "adaptive"],
+        Key(
+            "flat: scaled down to C; automatic: always scaled to about C; per-layer: C split over layers; adaptive: C follows a quantile"
+        ),
+    ] = "flat"
+    gamma: Annotated[float, Key("stability constant of automatic clipping", POSITIVE)] = 0.01
+    quantile: Annotated[float, Key("share of examples that adaptive clipping leaves unclipped", RATE)] = 0.5
+    quantile_noise: Annotated[
+        float | None, Key("noise of the count of unclipped examples, in examples; accounted for", POSITIVE)
+    ] = None
+    quantile_rate: Annotated[float, Key("how fast adaptive clipping follows", POSITIVE)] = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Covers:
+    """What the accounting covers beside the training itself."""
+
+    tuning: Annotated[str | None, Key("how hyperparameters were chosen: on public data, or where the file counts the search")] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """What is trained, on which data, and how; the privacy of it is the pipeline's."""
+
+    task: Annotated[Literal["classification", "causal-lm", "soft-prompt"], Key("what is learnt")]
+    data: Annotated[str, Key("private data: digits, a .npz or .csv file, a text file, or package.module:function")]
+    clipping: Annotated[Clipping, Key("how one example's gradient is bounded")]
+    learning_rate: Annotated[float, Key("step size of the optimizer", POSITIVE)]
+    model: Annotated[str, Key("logistic, mlp, cnn, a path or name of a language model, or package.module:function")] = "logistic"
+    mechanism: Annotated[str | None, Key("the entry that a step performs, where the file has several")] = None
+    optimizer: Annotated[Literal["sgd", "adam"], Key("how the noisy gradient is used: post-processing")] = "sgd"
+    momentum: Annotated[float, Key("of sgd", NON_NEGATIVE)] = 0.0
+    weight_decay: Annotated[float, Key("of either optimizer", NON_NEGATIVE)] = 0.0
+    hidden: Annotated[int, Key("width of the hidden layer of mlp", COUNT)] = 64
+    public: Annotated[
+        str | None, Key("data declared public, on which metrics are measured: a file, or held-out (a split declared public)")
+    ] = None
+    held_out: Annotated[float, Key("share of the data that held-out sets aside", RATE)] = 0.2
+    physical_batch_size: Annotated[int, Key("examples that are in memory at once; no effect on the result", COUNT)] = 256
+    checkpoint_every: Annotated[int, Key("steps between two states that --resume can go on from", COUNT)] = 200
+    output: Annotated[str | None, Key("folder of the model, the metrics and the statement; runs/NAME where absent")] = None
+    engine: Annotated[Literal["dpcli", "opacus"], Key("what computes the clipped sums")] = "dpcli"
+    device: Annotated[str, Key("cpu, cuda, or cuda:N")] = "cpu"
+    covers: Annotated[Covers, Key("what the accounting covers beside the training")] = Covers()
+
+    def problems(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
+        """What is inconsistent, as (path, expected, found)."""
+        if self.clipping.style == "adaptive" and self.clipping.quantile_noise is None:
+            yield (
+                ("clipping", "quantile_noise"),
+                'the noise of the count of unclipped examples, beside style = "adaptive"',
+                "nothing",
+            )
+
+
+def read_training(path: str) -> tuple[Pipeline, Train]:
+    """The pipeline and its [train] table.
+
+    Raises:
+        InputError: there is no such file. InvalidFile: with every problem found, at its place; a file without [train] is one.
+    """
+    data = read_bytes(path)
+    substitute = 1.0 if targets(data, path) else None
+    pipeline = parse(data, path, substitute)
+    text, tables = toml_document(data, path)
+    findings = Findings()
+    if "train" not in tables:
+        findings.add("DP005", ("train",), "a [train] table, which says what is trained on which data", "none")
+        refuse(findings, tables, text, path)
+    values = read_members(members_of(Train), tables["train"], Place(("train",), findings))
+    for key, expected, found in Train(**values).problems() if not findings.items else ():
+        findings.add("DP005", ("train", *key), expected, found)
+    refuse(findings, tables, text, path)
+    return pipeline, Train(**values)

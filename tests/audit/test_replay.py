@@ -1,0 +1,150 @@
+"""The replay audit: a right program passes every check, and each planted bug fails the check that is about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcli.audit.replay import Declared, Pair, Step, checks, taken
+from dpcli.errors import InputError
+from tests.command import dpcli
+
+FILE = """format = 1
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = 20
+delta = 1e-5
+releases = "final-model"
+[[mechanism]]
+name = "train"
+type = "gaussian"
+noise_multiplier = 1.0
+steps = 200
+sampling = { scheme = "poisson", rate = 0.05 }
+[audit]
+kind = "replay"
+sensitivity = 1.0
+seed = 7
+data = "tests.audit.sums:pair"
+"""
+
+BUGS = {
+    "no_noise": "size of the noise",
+    "half_noise": "size of the noise",
+    "no_clip": "sensitivity of the sums",
+    "clip_per_batch": "sensitivity of the sums",
+    "noise_over_batch": "size of the noise",
+    "fixed_seed": "new noise in every run",
+    "noise_once": "new noise in every step",
+    "empty_skipped": "number of steps",
+    "shuffled": "batches drawn by Poisson sampling",
+    "noise_follows_data": "noise does not depend on the record",
+}
+
+
+def replay(tmp_path: Path, program: str, *flags: str) -> tuple[int, dict[str, bool]]:
+    """Exit code, and which checks passed."""
+    path = tmp_path / "p.toml"
+    path.write_text(FILE)
+    result = dpcli("audit", str(path), "--function", f"tests.audit.sums:{program}", *flags, "-f", "json")
+    assert result.err == ""
+    return result.code, {check["name"]: check["passed"] for check in json.loads(result.out)["checks"]}
+
+
+def test_right_program_passes_every_check(tmp_path: Path) -> None:
+    code, found = replay(tmp_path, "right")
+    assert code == 0
+    assert len(found) == 10
+    assert all(found.values())
+
+
+@pytest.mark.parametrize(("program", "check"), BUGS.items())
+def test_planted_bug_is_caught_by_its_check(tmp_path: Path, program: str, check: str) -> None:
+    code, found = replay(tmp_path, program)
+    assert code == 1
+    assert not found[check]
+
+
+def test_nan_that_is_passed_through_is_caught(tmp_path: Path) -> None:
+    code, found = replay(tmp_path, "nan_passed", "--data", "tests.audit.sums:broken_pair")
+    assert code == 1
+    assert not found["finite sums"]
+    code, found = replay(tmp_path, "right", "--data", "tests.audit.sums:broken_pair")
+    assert code == 0
+
+
+def test_false_alarms_of_the_statistical_checks(tmp_path: Path) -> None:
+    """40 replays of the right program with other seeds: at 5 % each, eight or more failures have a chance below 0.1 %."""
+    from dpcli.audit.replay import Pair
+    from tests.audit.sums import pair, right
+
+    declared = Declared(1.0, 1.0, rate=0.05)
+    failures = 0
+    for seed in range(40):
+        pairs = [
+            Pair(*(tuple(right(world, np.random.default_rng([seed, i]))) for world in pair(np.random.default_rng([seed, i, 1]))))
+            for i in range(2)
+        ]
+        failures += any(not check.passed for check in checks(pairs, declared))
+    assert failures < 8
+
+
+def test_shapes_and_members_are_compared() -> None:
+    one, wide = Step({"w": np.zeros(2)}, (1, 2)), Step({"w": np.zeros(3)}, (1, 2))
+    found = {check.name: check.passed for check in checks([Pair((one,), (wide,))], Declared(1.0, None))}
+    assert not found["names and shapes of the sums"]
+    assert not found["sensitivity of the sums"]
+    others = Step({"w": np.zeros(2)}, (3,))
+    found = {check.name: check.passed for check in checks([Pair((one,), (others,))], Declared(1.0, None))}
+    assert not found["members of the batches"]
+
+
+def test_the_record_is_the_same_in_all_steps() -> None:
+    """Each step differs by one record, but not by the same one."""
+    left = tuple(Step({"w": np.zeros(1)}, (i, 9)) for i in range(2))
+    right = tuple(Step({"w": np.zeros(1)}, (9,)) for _ in range(2))
+    found = {check.name: check.passed for check in checks([Pair(left, right)], Declared(1.0, None))}
+    assert not found["members of the batches"]
+
+
+def test_sensitivity_is_exact_up_to_single_precision() -> None:
+    def passed(distance: float) -> bool:
+        pair = Pair((Step({"a": np.full(4, distance / 2.0)}),), (Step({"a": np.zeros(4)}),))
+        return all(check.passed for check in checks([pair], Declared(1.0, None)))
+
+    assert passed(1.0)
+    assert not passed(1.00001)
+
+
+def test_a_program_may_write_into_its_arrays() -> None:
+    def program() -> object:
+        sums = np.zeros(1)
+        for i in range(3):
+            sums[:] = i
+            yield Step({"w": sums})
+
+    assert [float(step.sums["w"][0]) for step in taken("p", program())] == [0.0, 1.0, 2.0]
+
+
+def test_what_is_no_step_is_refused() -> None:
+    with pytest.raises(InputError, match="expected steps with sums"):
+        taken("m:f", [1.0])
+    with pytest.raises(InputError, match="at least one step"):
+        taken("m:f", [])
+
+
+def test_noise_that_is_not_reported_fails() -> None:
+    pair = Pair((Step({"w": np.zeros(1)}),), (Step({"w": np.zeros(1)}),))
+    assert not all(check.passed for check in checks([pair], Declared(1.0, 1.0)))
+
+
+def test_sensitivity_must_be_stated(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(FILE.replace("sensitivity = 1.0\n", ""))
+    result = dpcli("audit", str(path), "--function", "tests.audit.sums:right")
+    assert result.code == 2
+    assert "audit.sensitivity" in result.err

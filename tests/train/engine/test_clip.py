@@ -1,0 +1,98 @@
+"""Clipping styles on their own: the bound, the groups, and what adaptive clipping costs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+
+from dpcli.errors import InputError  # noqa: E402
+from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer, gradient_noise_multiplier  # noqa: E402
+
+NAMES = ["body.0.weight", "body.0.bias", "body.1.weight", "head.weight", "scale"]
+norms = st.lists(st.floats(0.0, 1e30), min_size=4, max_size=4)
+bounds = st.floats(1e-6, 1e6)
+
+
+@given(norms, bounds, st.floats(1e-6, 1.0))
+def test_no_example_is_longer_than_the_bound(lengths: list[float], bound: float, gamma: float) -> None:
+    styles: list[Clip] = [
+        Flat(bound),
+        Automatic(bound, gamma),
+        PerLayer(bound),
+        PerLayer(bound, (1.0, 2.0, 3.0, 4.0)),
+        Adaptive(bound),
+    ]
+    for clip in styles:
+        groups = clip.groups(NAMES)
+        assert sorted(name for group in groups for name in group) == sorted(NAMES)
+        row = torch.tensor([lengths], dtype=torch.float64)[:, : len(groups)]
+        assert float((clip.factors(row) * row).norm()) <= clip.bound * (1.0 + 1e-12)
+
+
+def test_short_gradients_are_left_as_they_are() -> None:
+    row = torch.tensor([[0.0], [0.5], [1.0], [4.0]])
+    assert Flat(1.0).factors(row).flatten().tolist() == [1.0, 1.0, 1.0, 0.25]
+    assert Adaptive(1.0).factors(row).flatten().tolist() == [1.0, 1.0, 1.0, 0.25]
+    assert Automatic(1.0, 1.0).factors(row).flatten().tolist() == pytest.approx([1.0, 2 / 3, 0.5, 0.2])
+
+
+def test_groups_are_modules() -> None:
+    assert PerLayer(1.0).groups(NAMES) == [["body.0.weight", "body.0.bias"], ["body.1.weight"], ["head.weight"], ["scale"]]
+
+
+def test_norms_per_layer() -> None:
+    clip = PerLayer.of([3.0, 4.0])
+    assert clip.bound == 5.0
+    assert clip.factors(torch.tensor([[6.0, 2.0], [1.0, 8.0]])).tolist() == [[0.5, 1.0], [1.0, 0.5]]
+    with pytest.raises(InputError, match=r"^clipping: expected one norm per module, 3, found 2"):
+        clip.factors(torch.ones(1, 3))
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_bounds_are_positive(value: float) -> None:
+    for style in (Flat, Automatic, PerLayer, Adaptive):
+        with pytest.raises(InputError, match=r"^clipping: \w+: expected a finite number above 0, found"):
+            style(value)
+
+
+def test_adaptive_clipping_finds_the_quantile() -> None:
+    clip = Adaptive(100.0, quantile=0.25)
+    lengths = torch.linspace(0.0, 4.0, 401)
+    for _ in range(100):
+        clip.update(0.5 + clip.centred_count(lengths) / 401)
+    assert clip.bound == pytest.approx(1.0, rel=0.05)
+
+
+def test_the_centred_count_moves_by_a_half() -> None:
+    clip, lengths = Adaptive(1.0), torch.tensor([0.5, 1.0, 2.0, torch.inf])
+    assert clip.centred_count(lengths) == 0.0
+    assert {clip.centred_count(lengths) - clip.centred_count(lengths[torch.arange(4) != row]) for row in range(4)} == {0.5, -0.5}
+
+
+@pytest.mark.parametrize("fraction", [1e300, -1e300, math.inf, -math.inf])
+def test_wild_noise_leaves_a_usable_bound(fraction: float) -> None:
+    clip = Adaptive(1.0)
+    for _ in range(1000):
+        clip.update(fraction)
+    assert 1e-12 <= clip.bound <= 1e12
+    with pytest.raises(InputError, match="found nan"):
+        clip.update(math.nan)
+
+
+@given(st.floats(0.1, 100.0), st.floats(0.51, 1000.0))
+def test_gradients_and_count_cost_one_gaussian(sigma: float, ratio: float) -> None:
+    """The two releases have mu^2 = 1/sigma_g^2 + (1/2)^2/sigma_b^2, at most 1/sigma^2 of the Gaussian that is accounted for."""
+    count_noise = sigma * ratio
+    gradient = gradient_noise_multiplier(sigma, count_noise)
+    assert gradient >= sigma
+    assert 1.0 / gradient**2 + 0.25 / count_noise**2 == pytest.approx(1.0 / sigma**2, rel=1e-12)
+
+
+def test_a_count_that_costs_more_than_everything() -> None:
+    with pytest.raises(InputError, match=r"^clipping: quantile_noise: expected more than half of noise_multiplier 2.0, found 1.0"):
+        gradient_noise_multiplier(2.0, 1.0)

@@ -1,0 +1,179 @@
+"""The promise itself: taking one example away moves the sum by at most C, whatever the examples are."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+from torch import Tensor, nn  # noqa: E402
+from torch.utils._pytree import tree_map  # noqa: E402
+
+from dpcli.errors import InputError  # noqa: E402
+from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
+from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
+from tests.train.engine.models import LARGE, SMALL, Configuration, classification, language, mlp, texts, vectors  # noqa: E402
+from tests.train.engine.oracle import distance, length  # noqa: E402
+
+SLACK = 1.0 + 1e-6
+CLIPS = [Flat(1e-3), Automatic(1e-3, 1e-3), PerLayer(1e-3), Adaptive(1e-3)]
+EVERY = [pytest.param(configuration, id=configuration.name) for configuration in SMALL + LARGE]
+DENSE = [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "sequence", "functional", "branching", "recurrent")]
+
+
+def without(batch: Any, row: int, size: int) -> Any:
+    rows = [other for other in range(size) if other != row]
+    return tree_map(lambda leaf: leaf[rows], batch)
+
+
+def influence(engine: ClippedGradients, batch: Any, size: int) -> float:
+    """max over examples of |sum(B) - sum(B without x)| / C, after the probe has chosen a method."""
+    whole = engine(batch)
+    assert all(bool(value.isfinite().all()) for value in whole.gradients.values())
+    return max(distance(whole.gradients, engine(without(batch, row, size)).gradients) / engine.clip.bound for row in range(size))
+
+
+@pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
+@pytest.mark.parametrize("configuration", EVERY)
+def test_influence_on_random_data(configuration: Configuration, clip: Clip) -> None:
+    engine = ClippedGradients(configuration.model(), configuration.loss, copy.copy(clip))
+    assert 0.5 < influence(engine, configuration.draw(4), 4) <= SLACK
+    assert engine.method.name == configuration.method
+
+
+def poisoned(data: Tensor, row: int, value: float) -> Tensor:
+    changed = data.clone()
+    changed[row] = value
+    return changed
+
+
+ADVERSARIES: dict[str, Callable[[Tensor], Tensor]] = {
+    "huge": lambda data: data * torch.tensor([1.0, 1e6, 1e12, 1e-12, 1.0], dtype=data.dtype).view(-1, *[1] * (data.dim() - 1)),
+    "nan": lambda data: poisoned(data, 1, float("nan")),
+    "infinite": lambda data: poisoned(data, 2, float("inf")),
+    "beyond the number format": lambda data: poisoned(data, 3, 1e300),
+    "duplicates": lambda data: data[[0, 0, 0, 0, 1]],
+    "zeros": lambda data: data * 0.0,
+    "one value": lambda data: torch.ones_like(data) * torch.arange(5.0).to(data).view(-1, *[1] * (data.dim() - 1)),
+}
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+@pytest.mark.parametrize("configuration", DENSE)
+def test_influence_on_adversarial_data(configuration: Configuration, adversary: str) -> None:
+    engine = ClippedGradients(configuration.model(), configuration.loss, Flat(0.05))
+    engine(configuration.draw(3))
+    data, targets = configuration.draw(5)
+    assert influence(engine, (ADVERSARIES[adversary](data), targets), 5) <= SLACK
+    assert engine.method.name == configuration.method
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+@pytest.mark.parametrize("configuration", DENSE)
+def test_influence_where_the_first_batch_is_adversarial(configuration: Configuration, adversary: str) -> None:
+    """Whatever the probe makes of such data, the sums stay bounded."""
+    engine = ClippedGradients(configuration.model(), configuration.loss, Flat(0.05))
+    data, targets = configuration.draw(5)
+    assert influence(engine, (ADVERSARIES[adversary](data), targets), 5) <= SLACK
+
+
+@pytest.mark.parametrize("configuration", DENSE)
+def test_a_record_that_is_not_finite_adds_zero_and_spoils_nothing(configuration: Configuration) -> None:
+    engine = ClippedGradients(configuration.model(), configuration.loss, Flat(0.05))
+    data, targets = configuration.draw(5)
+    sums = engine((poisoned(data, 1, float("nan")), targets))
+    rest = engine(without((data, targets), 1, 5))
+    assert sums.finite.tolist() == [True, False, True, True, True]
+    assert sums.norms[1] == torch.inf
+    assert distance(sums.gradients, rest.gradients) <= 1e-9
+
+
+@pytest.mark.parametrize(
+    "configuration", [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "bag", "sequence", "tied")]
+)
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e8])
+def test_one_example_alone_in_single_precision(configuration: Configuration, scale: float) -> None:
+    """Without other examples, whose rounding would move too, the bound holds to the last digits of single precision."""
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        return configuration.loss(model, batch) * scale
+
+    engine = ClippedGradients(configuration.model().float(), loss, Flat(0.05))
+    for _ in range(10):
+        batch = tree_map(lambda leaf: leaf.float() if leaf.is_floating_point() else leaf, configuration.draw(2))
+        engine(batch)
+        assert length(engine(without(batch, 0, 2)).gradients) <= 0.05 * SLACK
+
+
+def test_terms_that_cancel_in_single_precision() -> None:
+    """A ghost norm is a small difference of large numbers here: |sum g_t a_t| is 1e-4 of sum |g_t||a_t|."""
+
+    class Cancelling(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Linear(64, 64, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.body(x)
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        return (model(batch[0]) * batch[1]).sum((1, 2))
+
+    engine = ClippedGradients(Cancelling(), loss, Flat(0.05))
+    for size in (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5):
+        row, g = torch.randn(16, 1, 64), torch.randn(16, 1, 64)
+        batch = torch.cat([row, row + size * torch.randn(16, 1, 64)], 1), torch.cat([g, -g], 1)
+        engine(batch)
+        assert engine.method.name == "book-keeping"
+        for one in range(16):
+            exact = (batch[1][one].double().mT @ batch[0][one].double()).norm()
+            sums = engine(tree_map(lambda leaf: leaf[one : one + 1], batch))  # noqa: B023
+            assert length(sums.gradients) <= 0.05 * SLACK
+            assert float(sums.norms[0]) >= float(exact) * (1.0 - 1e-6)
+
+
+def test_a_scalar_loss_is_refused() -> None:
+    """Ghost clipping behind out.loss.backward() elsewhere: an influence of 5.92 C without an error."""
+
+    def mean(model: nn.Module, batch: Any) -> Tensor:
+        return classification(model, batch).mean()
+
+    with pytest.raises(InputError) as problem:
+        ClippedGradients(mlp().double(), mean, Flat(1.0))(vectors(4))
+    assert str(problem.value) == (
+        "loss: expected one loss per example, shape (3,) for 3 of them, found shape (); "
+        'a mean over the batch hides who contributed what: use reduction="none"'
+    )
+
+
+def test_the_models_own_mean_loss_is_refused() -> None:
+    configuration = LARGE[0]
+    with pytest.raises(InputError, match=r"expected one loss per example, shape \(3,\) for 3 of them, found shape \(\)"):
+        ClippedGradients(configuration.model(), lambda model, batch: model(**batch, labels=batch["input_ids"]).loss, Flat(1.0))(
+            texts(4)
+        )
+
+
+def test_a_mean_in_disguise_is_refused_with_adaptive_clipping() -> None:
+    """A mean-reducing loss with adaptive clipping elsewhere: 2287 C. Losses that are divided by the batch size have the right shape."""
+
+    def divided(model: nn.Module, batch: Any) -> Tensor:
+        losses = classification(model, batch)
+        return losses / losses.shape[0]
+
+    def repeated(model: nn.Module, batch: Any) -> Tensor:
+        losses = classification(model, batch)
+        return losses.mean().expand_as(losses)
+
+    for loss in (divided, repeated):
+        with pytest.raises(InputError, match="expected a loss for each example that depends on it alone"):
+            ClippedGradients(mlp().double(), loss, Adaptive(1.0))(vectors(4))
+
+
+def test_a_soft_prompt_that_runs_once_for_all_examples() -> None:
+    """Prompt tuning with ghost clipping elsewhere: 4.76 C, since the prompt's embedding runs at batch 1."""
+    engine = ClippedGradients(LARGE[3].model(), language, Flat(0.01))
+    assert influence(engine, texts(5), 5) <= SLACK

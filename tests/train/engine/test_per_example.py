@@ -1,0 +1,215 @@
+"""Norms and clipped sums against one example at a time, for every layer, model and clipping style."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+from torch import nn  # noqa: E402
+
+from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
+from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
+from tests.train.engine.models import (  # noqa: E402
+    LARGE,
+    SMALL,
+    Configuration,
+    Functional,
+    Positions,
+    Prompted,
+    classification,
+    dropout_mlp,
+    mlp,
+    vectors,
+    words,
+)
+from tests.train.engine.oracle import clipped_sum, distance, gradients, length  # noqa: E402
+
+CLIPS = [Flat(0.5), Automatic(0.5), PerLayer(0.5), Adaptive(0.5)]
+BY_NAME = [pytest.param(configuration, id=configuration.name) for configuration in SMALL + LARGE]
+
+
+@pytest.mark.parametrize("configuration", BY_NAME)
+def test_sums_are_those_of_one_example_at_a_time(configuration: Configuration) -> None:
+    model, batch = configuration.model(), configuration.draw(5)
+    per_example = gradients(model, configuration.loss, batch, 5)
+    norms = torch.tensor([length(one) for one in per_example])
+    clip = Flat(float(norms.median()))
+    engine = ClippedGradients(model, configuration.loss, clip)
+    sums, expected = engine(batch), clipped_sum(per_example, clip)
+    assert engine.method.name == configuration.method, engine.describe()
+    assert list(sums.gradients) == list(expected)
+    assert distance(sums.gradients, expected) <= 1e-9 * clip.bound
+    torch.testing.assert_close(sums.norms.float(), norms, rtol=2e-6, atol=1e-7)
+    assert sums.count == 5 and bool(sums.finite.all())
+
+
+@pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
+@pytest.mark.parametrize("configuration", [c for c in BY_NAME if c.id in ("mlp", "cnn", "tied", "scaled", "branching")])
+def test_every_style_with_every_method(configuration: Configuration, clip: Clip) -> None:
+    model, batch = configuration.model(), configuration.draw(4)
+    sums = ClippedGradients(model, configuration.loss, clip)(batch)
+    expected = clipped_sum(gradients(model, configuration.loss, batch, 4), clip)
+    assert distance(sums.gradients, expected) <= 1e-9 * clip.bound
+
+
+@pytest.mark.parametrize("configuration", BY_NAME)
+def test_micro_batches_add_up(configuration: Configuration) -> None:
+    engine = ClippedGradients(configuration.model(), configuration.loss, Flat(0.5))
+    whole_batch = configuration.draw(5)
+    whole = engine(whole_batch)
+    parts = [torch.utils._pytree.tree_map(lambda leaf: leaf[rows], whole_batch) for rows in (slice(0, 2), slice(2, 2), slice(2, 5))]  # noqa: B023
+    total = engine(parts[0]) + engine(parts[1]) + engine(parts[2])
+    assert distance(total.gradients, whole.gradients) <= 1e-9
+    torch.testing.assert_close(total.norms, whole.norms)
+    assert total.count == 5
+
+
+@pytest.mark.parametrize("configuration", [c for c in BY_NAME if c.id in ("mlp", "cnn", "bag", "sequence", "tied")])
+def test_single_precision(configuration: Configuration) -> None:
+    """Ghost norms are moved up by the rounding they may have lost, at most 1e-4 here; the sums follow."""
+    model, batch = configuration.model().float(), configuration.draw(5)
+    batch = torch.utils._pytree.tree_map(lambda leaf: leaf.float() if leaf.is_floating_point() else leaf, batch)
+    clip = Flat(0.5)
+    sums = ClippedGradients(model, configuration.loss, clip)(batch)
+    expected = clipped_sum(gradients(model, configuration.loss, batch, 5), clip)
+    assert {value.dtype for value in sums.gradients.values()} == {torch.float32}
+    assert distance(sums.gradients, expected) <= 1e-4 * clip.bound
+
+
+def test_half_precision_is_summed_in_single_precision() -> None:
+    model = mlp().bfloat16()
+    data = vectors(6)
+    sums = ClippedGradients(model, classification, Flat(0.5))((data[0].bfloat16(), data[1]))
+    assert {value.dtype for value in sums.gradients.values()} == {torch.float32}
+    assert sums.norms.dtype == torch.float32
+
+
+def test_empty_batch_does_not_run_the_model() -> None:
+    def never(model: nn.Module, batch: object) -> torch.Tensor:
+        raise AssertionError("the model ran")
+
+    sums = ClippedGradients(mlp(), never, Flat(1.0))((torch.zeros(0, 11), torch.zeros(0, dtype=torch.long)))
+    assert sums.count == 0 and length(sums.gradients) == 0.0
+    assert [tuple(value.shape) for value in sums.gradients.values()] == [(8, 11), (8,), (5, 8), (5,)]
+
+
+def test_only_trainable_parameters_count() -> None:
+    model = mlp().double()
+    model[0].requires_grad_(False)
+    batch = vectors(4)
+    sums = ClippedGradients(model, classification, Flat(0.5))(batch)
+    assert list(sums.gradients) == ["2.weight", "2.bias"]
+    assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
+
+
+def test_bias_alone() -> None:
+    model = mlp().double()
+    model[0].weight.requires_grad_(False)
+    batch = vectors(4)
+    sums = ClippedGradients(model, classification, Flat(0.5))(batch)
+    assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
+
+
+def test_parameters_modes_and_random_numbers_are_left_alone() -> None:
+    model = dropout_mlp().double()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    identities = [id(p) for p in model.parameters()]
+    engine = ClippedGradients(model, classification, Flat(0.5))
+    batch = vectors(4)
+    engine(batch)
+    assert engine.method.name == "book-keeping"
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert identities == [id(p) for p in model.parameters()] and all(p.grad is None for p in model.parameters())
+    assert all(module.training for module in model.modules())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_dropout_is_bounded_in_training_mode() -> None:
+    engine = ClippedGradients(dropout_mlp().double(), classification, Flat(0.01))
+    engine(vectors(4))
+    sums = engine(vectors(1))
+    assert 0.0 < length(sums.gradients) <= 0.01
+
+
+def test_before_two_different_examples_one_at_a_time() -> None:
+    engine = ClippedGradients(mlp().double(), classification, Flat(0.5))
+    batch = vectors(1)
+    copies = (batch[0].repeat(3, 1), batch[1].repeat(3))
+    assert length(engine(copies).gradients) == pytest.approx(3.0 * length(engine(batch).gradients))
+    assert engine.choice is None
+    engine(vectors(2))
+    assert engine.describe() == "book-keeping"
+
+
+@pytest.mark.parametrize("first", [3, 7])
+def test_as_many_examples_as_positions(first: int) -> None:
+    """A first dimension of seven is seven positions or seven examples; only the probe's two batch sizes tell."""
+    model, batch = Positions().double(), words(7)
+    engine = ClippedGradients(model, classification, Flat(0.05))
+    engine(words(first))
+    assert distance(engine(batch).gradients, clipped_sum(gradients(model, classification, batch, 7), Flat(0.05))) <= 1e-9
+    assert engine.method.name == "book-keeping"
+
+
+def test_a_prompt_that_is_pooled_before_it_is_repeated() -> None:
+    """There is no place in the graph with its gradient per example."""
+
+    class Pooled(Prompted):
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            prompt = self.prompt(torch.arange(3)[None]).mean(1, keepdim=True).repeat(ids.shape[0], 1, 1)
+            return self.head(torch.tanh(self.body(torch.cat([prompt, self.table(ids)], 1))).square().mean(1))
+
+    model, batch = Pooled().double(), words(5)
+    engine = ClippedGradients(model, classification, Flat(0.05))
+    sums = engine(batch)
+    assert engine.describe() == (
+        "vmap; not book-keeping: prompt runs once for all examples, and MeanBackward1 is no repetition of its output"
+    )
+    assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 5), Flat(0.05))) <= 1e-9
+
+
+def test_a_weight_that_is_later_used_by_hand_is_no_longer_book_kept() -> None:
+    class Later(Functional):
+        by_hand = False
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) if self.by_hand else self.head(torch.tanh(self.first(x)))
+
+    model, batch = Later().double(), vectors(4)
+    engine = ClippedGradients(model, classification, Flat(0.5))
+    engine(batch)
+    assert engine.describe() == "book-keeping"
+    model.by_hand = True
+    sums = engine(batch)
+    assert engine.describe() == "vmap; not book-keeping: first.weight is used outside the forward of its own module"
+    assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
+
+
+def test_a_parameter_that_is_unfrozen_later_counts() -> None:
+    model, batch = mlp().double(), vectors(4)
+    model[0].requires_grad_(False)
+    engine = ClippedGradients(model, classification, Flat(0.5))
+    engine(batch)
+    model.requires_grad_(True)
+    sums = engine(batch)
+    assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
+
+
+def test_a_layer_that_later_runs_more_often_is_no_longer_book_kept() -> None:
+    class Deeper(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head, self.depth = nn.Linear(11, 11), nn.Linear(11, 5), 1
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(self.depth):
+                x = torch.tanh(self.body(x))
+            return self.head(x)
+
+    model, batch = Deeper().double(), vectors(4)
+    engine = ClippedGradients(model, classification, Flat(0.5))
+    engine(batch)
+    model.depth = 3
+    sums = engine(batch)
+    assert engine.describe() == "vmap; not book-keeping: body runs more often than when the model was probed"
+    assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9

@@ -1,0 +1,106 @@
+"""Independent noise: its scale, its shape, and that no step goes without."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+
+from dpcli.errors import InputError, InternalError  # noqa: E402
+from dpcli.mechanisms.gaussian import GaussianSpec  # noqa: E402
+from dpcli.mechanisms.laplace import LaplaceSpec  # noqa: E402
+from dpcli.train import randomness  # noqa: E402
+from dpcli.train.noise import Independent  # noqa: E402
+from dpcli.train.noise_spec import noise_of  # noqa: E402
+from dpcli.train.randomness import SeededStream, SystemStream, gaussian  # noqa: E402
+from tests.train.test_randomness import variance_p  # noqa: E402
+
+SHAPES = {
+    "bias": torch.Size([7]),
+    "twin": torch.Size([7]),
+    "scale": torch.Size([]),
+    "none": torch.Size([0, 4]),
+    "weight": torch.Size([30, 20]),
+}
+P = 1e-6  # the streams are seeded, so a test either always passes or never
+
+
+def flat(drawn: dict[str, torch.Tensor]) -> np.ndarray:
+    return np.concatenate([values.numpy().reshape(-1) for values in drawn.values()])
+
+
+@pytest.mark.parametrize("limit", [10**7, 100])
+@pytest.mark.parametrize(("multiplier", "bound"), [(1.0, 1.0), (0.7, 0.1), (20.0, 5.0)])
+def test_the_noise_of_a_run_has_the_declared_scale(
+    multiplier: float, bound: float, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run on no gradients at all: what is released is the noise, of noise_multiplier times C whatever the batch sizes are."""
+    monkeypatch.setattr(randomness, "CRYPTOGRAPHIC_LIMIT", limit)
+    noise = noise_of(GaussianSpec(noise_multiplier=multiplier), bound, SeededStream(1))
+    drawn = np.concatenate([flat(noise.next(SHAPES)) for _ in range(300)])
+    assert variance_p(drawn, (multiplier * bound) ** 2) > P
+    assert kstest(drawn / (multiplier * bound), "norm").pvalue > P
+
+
+def test_each_tensor_has_the_scale_and_shape_of_its_name() -> None:
+    noise = Independent(3.0, SeededStream(2))
+    steps = [noise.next(SHAPES) for _ in range(2_000)]
+    assert all({name: values.shape for name, values in drawn.items()} == SHAPES for drawn in steps)
+    assert all(values.dtype == torch.float32 for drawn in steps for values in drawn.values())
+    for name in ("weight", "bias", "scale"):
+        assert variance_p(np.stack([drawn[name].numpy() for drawn in steps]), 9.0) > P
+
+
+def test_steps_and_parameters_are_independent() -> None:
+    noise = Independent(1.0, SeededStream(3))
+    drawn = np.stack([flat(noise.next(SHAPES)) for _ in range(4_000)])[:, :40]  # bias, twin, scale and some weights
+    correlation = np.corrcoef(drawn.T)[np.triu_indices(40, 1)]
+    assert np.abs(correlation).max() * math.sqrt(4_000) < 5.5
+    for lag in (1, 2, 7):
+        assert abs((drawn[lag:] * drawn[:-lag]).sum()) / math.sqrt(drawn[lag:].size) < 4.9
+
+
+@pytest.mark.parametrize("limit", [10**7, 100])
+def test_no_number_comes_twice(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float32 has so many values that 10^5 draws hardly ever share one; a low-precision draw takes a few thousand."""
+    monkeypatch.setattr(randomness, "CRYPTOGRAPHIC_LIMIT", limit)
+    noise = Independent(1.0, SystemStream())
+    drawn = [noise.next({"w": torch.Size([50_000])})["w"] for _ in range(2)]
+    assert not torch.equal(*drawn)
+    assert len(torch.unique(torch.cat(drawn))) > 99_000
+
+
+def test_two_draws_of_a_private_run_differ_wherever_torch_is_seeded() -> None:
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        drawn.append(Independent(1.0, SystemStream()).next(SHAPES)["weight"])
+    assert not torch.any(drawn[0] == drawn[1])
+
+
+def test_rounding_is_to_the_nearest_float32() -> None:
+    exact = randomness.box_muller(SeededStream(4), 1_000) * 0.3
+    assert np.array_equal(gaussian((1_000,), 0.3, SeededStream(4)).numpy(), exact.astype(np.float32))
+
+
+@pytest.mark.parametrize("std", [0.0, -1.0, math.nan, math.inf])
+def test_noise_without_a_scale_is_refused(std: float) -> None:
+    with pytest.raises(InternalError, match="expected noise of a positive finite standard deviation"):
+        Independent(std, SystemStream())
+
+
+def test_an_entry_that_is_not_noise_per_step_is_refused() -> None:
+    with pytest.raises(InputError, match="to train with, found LaplaceSpec"):
+        noise_of(LaplaceSpec(noise_multiplier=1.0), 1.0, SystemStream())
+    with pytest.raises(InputError, match="expected noise_multiplier"):
+        noise_of(GaussianSpec(sigma=1.0, sensitivity=1.0), 1.0, SystemStream())
+
+
+def test_noise_says_whether_it_is_private() -> None:
+    assert Independent(1.0, SystemStream()).private
+    assert not Independent(1.0, SeededStream(1)).private

@@ -1,0 +1,175 @@
+"""dpcli train: what is refused, what is charged, what is left, and what a resumed run may do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from dpcli.errors import Denied, InputError  # noqa: E402
+from dpcli.ledger.places import init  # noqa: E402
+from dpcli.ledger.terms import Terms  # noqa: E402
+from dpcli.train.plan import plan_of  # noqa: E402
+from dpcli.train.run import train  # noqa: E402
+from tests.command import dpcli  # noqa: E402
+
+FILE = """
+format = 1
+name = "tiny"
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = 1_437
+delta = 1e-5
+releases = "final-model"
+[[mechanism]]
+name = "sgd"
+type = "gaussian"
+noise_multiplier = 2.0
+steps = 30
+sampling = { scheme = "poisson", batch_size = 64 }
+[train]
+task = "classification"
+data = "digits"
+model = "logistic"
+learning_rate = 1.0
+clipping = { norm = 1.0 }
+public = "held-out"
+checkpoint_every = 10
+"""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "tiny.toml"
+    path.write_text(FILE)
+    return path
+
+
+def ledger(folder: Path, epsilon: float = 3.0):
+    terms = Terms("example", "add-remove", epsilon, 1e-5, filter="rdp", parameters={"order": 12.0})
+    return init(str(folder / "ledger.db"), "digits", terms)
+
+
+def test_a_run_leaves_a_model_its_metrics_and_a_statement(file: Path) -> None:
+    outcome = train(plan_of(str(file)))
+    folder = Path(outcome.folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["metrics.jsonl", "model.safetensors", "statement.md"]
+    last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["step"] == 30
+    assert last["private"] == "yes"
+    assert outcome.epsilon == plan_of(str(file)).account.upper
+    assert "30 steps with noise multiplier 2" in (folder / "statement.md").read_text()
+    assert outcome.accuracy is not None
+    assert outcome.accuracy > 0.3  # better than guessing one digit of ten
+
+
+def test_the_ledger_is_charged_before_the_first_noise(file: Path, tmp_path: Path) -> None:
+    books = ledger(tmp_path)
+    outcome = train(plan_of(str(file)), books)
+    (run,) = books.state().runs.values()
+    assert (run.key, run.status) == (outcome.run, "committed")
+    poor = init(
+        str(tmp_path / "poor.db"), "digits", Terms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
+    )
+    with pytest.raises(Denied):
+        train(plan_of(str(file)), poor)
+    assert poor.state().runs == {}
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_at(step: int):
+    def report(done: int, steps: int, epsilon: float | None) -> None:
+        if done == step:
+            raise Stopped
+
+    return report
+
+
+def test_a_resumed_run_is_charged_for_what_it_may_repeat(file: Path, tmp_path: Path) -> None:
+    plan, books = plan_of(str(file)), ledger(tmp_path)
+    with pytest.raises(Stopped):
+        train(plan, books, report=stop_at(17))
+    (run,) = books.state().runs.values()
+    assert run.status == "started"  # and can never be given back
+    with pytest.raises(InputError, match="--resume"):
+        train(plan, books)
+    seen: list[int] = []
+    outcome = train(plan, books, resume=True, report=lambda step, steps, epsilon: seen.append(step))
+    assert seen[0] == 11  # from the state at 10
+    assert seen[-1] == 30
+    assert outcome.repeated == 10
+    assert outcome.epsilon > plan.account.upper
+    assert [run.status for run in books.state().runs.values()] == ["committed", "committed"]
+    assert "counted twice" in (Path(outcome.folder) / "statement.md").read_text()
+
+
+def test_a_resumed_run_draws_fresh_noise(file: Path) -> None:
+    plan, models = plan_of(str(file)), []
+    for _ in range(2):
+        with pytest.raises(Stopped):
+            train(plan, report=stop_at(12))
+        outcome = train(plan, resume=True)
+        models.append((Path(outcome.folder) / "model.safetensors").read_bytes())
+    assert models[0] != models[1]
+
+
+def test_another_file_cannot_resume(file: Path) -> None:
+    with pytest.raises(Stopped):
+        train(plan_of(str(file)), report=stop_at(12))
+    file.write_text(FILE.replace("noise_multiplier = 2.0", "noise_multiplier = 1.0"))
+    with pytest.raises(InputError, match="sigma, data or model differ"):
+        train(plan_of(str(file)), resume=True)
+
+
+def test_a_seed_is_not_private_and_says_so(file: Path, tmp_path: Path) -> None:
+    outcome = train(plan_of(str(file)), insecure_seed=1)
+    assert not outcome.private
+    assert "NOT PRIVATE" in (Path(outcome.folder) / "statement.md").read_text()
+    with pytest.raises(InputError, match="--insecure-seed"):
+        train(plan_of(str(file)), ledger(tmp_path), insecure_seed=1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[train]", "[training]", "train"),
+        ('task = "classification"', 'task = "regression"', "train.task"),
+        ("learning_rate = 1.0", "learning_rat = 1.0", "learning_rat"),
+        ("clipping = { norm = 1.0 }", "clipping = { norm = 0.0 }", "clipping.norm"),
+        ("clipping = { norm = 1.0 }", 'clipping = { norm = 1.0, style = "adaptive" }', "quantile_noise"),
+        ("noise_multiplier = 2.0", "sigma = 2.0\nsensitivity = 1.0", "noise_multiplier"),
+        ('"poisson"', '"shuffle"', "expected poisson or none"),
+        ("steps = 30", 'steps = 30\npartition = "region"', "partition"),
+        ("dataset_size = 1_437", "dataset_size = 1_000", "at least the number of private records"),
+        ('model = "logistic"', 'model = "transformer"', "train.model"),
+        ('data = "digits"', 'data = "not-here.npz"', "found none at not-here.npz"),
+        ('unit = "example"', 'unit = "user"\nmax_contributions = 3', "max_contributions"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(file: Path, old: str, new: str, words: str) -> None:
+    assert FILE.count(old) == 1
+    file.write_text(FILE.replace(old, new))
+    result = dpcli("train", str(file), folder=file.parent)
+    assert result.code == 2
+    assert words in result.err
+    assert not (file.parent / "runs" / "tiny" / "model.safetensors").exists()
+
+
+def test_a_dry_run_does_nothing(file: Path) -> None:
+    result = dpcli("train", str(file), "--dry-run", folder=file.parent)
+    assert result.code == 0
+    assert "30 steps of sgd: noise multiplier 2, clipping norm 1 (flat), about 64 records per step" in result.out
+    assert [path.name for path in file.parent.iterdir()] == ["tiny.toml"]

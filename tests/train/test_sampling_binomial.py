@@ -1,0 +1,87 @@
+"""Sizes of Poisson samples: binomial to the last bit."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from scipy.stats import binom, chisquare
+
+from dpcli.train.randomness import SeededStream
+from dpcli.train.sampling_binomial import PRECISION, Binomial, table
+from tests.train.test_sampling_draws import Scripted
+
+CASES = [(1, Fraction(1, 2)), (7, Fraction(1, 3)), (50, Fraction(3, 7)), (200, Fraction("0.01")), (60, Fraction("0.97"))]
+
+
+def distribution(trials: int, rate: Fraction) -> list[Fraction]:
+    """F(0), F(1), ... without rounding, by the definition."""
+    total, found = Fraction(0), []
+    for k in range(trials + 1):
+        total += comb(trials, k) * rate**k * (1 - rate) ** (trials - k)
+        found.append(total)
+    return found
+
+
+@pytest.mark.parametrize("bits", [64, 128, 512])
+@pytest.mark.parametrize(("trials", "rate"), CASES)
+def test_the_table_holds_the_exact_distribution(trials: int, rate: Fraction, bits: int) -> None:
+    exact, found = distribution(trials, rate), table(trials, rate, bits)
+    before = exact[found.first - 1] if found.first else Fraction(0)
+    assert before * 2**bits <= found.before <= 2 ** (bits // 2)
+    for low, high, value in zip(found.lower, found.upper, exact[found.first :], strict=False):
+        assert low <= value * 2**bits <= high
+        assert high - low <= 2**40, "so loose that draws would often need more bits"
+
+
+@pytest.mark.parametrize(("trials", "rate"), CASES)
+def test_numbers_on_either_side_of_a_step_are_told_apart(trials: int, rate: Fraction) -> None:
+    """The first 128 bits of U are those of F(k), so only more of them can decide; 2^-250 away from F(k) they do."""
+    exact = distribution(trials, rate)
+    size = Binomial(trials, rate)
+    for k in range(trials):
+        if exact[k] - (exact[k - 1] if k else 0) > Fraction(1, 2**200) and exact[k + 1] - exact[k] > Fraction(1, 2**200):
+            edge = int(exact[k] * 2**256)
+            assert size.draw(Scripted(*words(edge - 32, 256))) == k
+            assert size.draw(Scripted(*words(edge + 32, 256))) == k + 1
+
+
+def words(u: int, bits: int) -> list[int]:
+    """Words that a draw reads as the first bits of u / 2^bits: 128 of them, then 128, then 256, each block with its last word first."""
+    found, read = [], 0
+    for block in (PRECISION, PRECISION, 2 * PRECISION):
+        part = u >> (bits - read - block) & (1 << block) - 1 if read + block <= bits else 0
+        found += [part >> 64 * i & 2**64 - 1 for i in range(block // 64)]
+        read += block
+    return found
+
+
+@pytest.mark.parametrize(("trials", "rate"), [(100, "0.05"), (10**6, "0.001"), (10**9, "1e-9"), (10**5, "0.7"), (3, "0.5")])
+def test_draws_are_binomial(trials: int, rate: str) -> None:
+    size, stream = Binomial(trials, Fraction(rate)), SeededStream(5)
+    draws = np.array([size.draw(stream) for _ in range(10_000)])
+    assert binomial_fit(draws, trials, float(rate)) > 1e-6
+
+
+def binomial_fit(draws: np.ndarray[tuple[int], np.dtype[np.int64]], trials: int, rate: float) -> float:
+    """p-value of a chi-square test with about 20 classes of expected counts above 5."""
+    edges = np.unique(binom.ppf(np.linspace(0.05, 0.95, 19), trials, rate))
+    expected = np.diff(np.concatenate(([0.0], binom.cdf(edges, trials, rate), [1.0]))) * len(draws)
+    observed = np.bincount(np.searchsorted(edges, draws), minlength=len(expected))
+    kept = expected > 5.0
+    observed, expected = np.append(observed[kept], observed[~kept].sum()), np.append(expected[kept], expected[~kept].sum() + 1e-9)
+    return float(chisquare(observed, expected * (observed.sum() / expected.sum())).pvalue)
+
+
+@pytest.mark.parametrize(("trials", "rate", "expected"), [(9, 0, 0), (9, 1, 9), (0, Fraction(1, 2), 0)])
+def test_certain_sizes_take_no_randomness(trials: int, rate: Fraction, expected: int) -> None:
+    assert Binomial(trials, Fraction(rate)).draw(Scripted()) == expected
+
+
+def test_a_rate_of_a_millionth_of_a_millionth_is_not_zero() -> None:
+    """F(0) is about 1 - 10^-9, and F(1) closer to 1 than 10^-18."""
+    size = Binomial(1000, Fraction(1, 10**12))
+    for u, expected in ((1 - Fraction(11, 10**10), 0), (1 - Fraction(9, 10**10), 1), (1 - Fraction(1, 10**19), 2)):
+        assert size.draw(Scripted(*words(int(u * 2**256), 256))) == expected
