@@ -193,11 +193,18 @@ def _left_out(facts: Facts) -> Passage:
         ("The limit is silent on these:",),
         (
             "What the release shows about people in general, and so about those who are not in the data as well.",
-            "Other releases from the same data: their costs add up.",
+            _others(facts),
             "Anybody who can reach the raw data, or what the run leaves behind.",
             "Mistakes in the program: the number is about the file, and nothing here has looked at the program.",
         ),
     )
+
+
+def _others(facts: Facts) -> str:
+    """The fact that matters most to whoever adds up, in the words of the file where it has some."""
+    stated = facts.pipeline.disclosure.other_releases
+    known = f" ({' '.join(stated.split())})" if stated else ""
+    return f"Other releases from the same data{known}: their costs add up."
 
 
 def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:

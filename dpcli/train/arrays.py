@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
 from dpcli.registry import lazy, load
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    Array = NDArray[Any]
 else:
     np = lazy("numpy")
 
@@ -31,6 +31,10 @@ class Arrays:
     public_inputs: Array | None
     public_labels: Array | None
     classes: int
+
+    def extended(self, inputs: Array, labels: Array) -> Arrays:
+        """With further private records at the end."""
+        return replace(self, inputs=np.concatenate([self.inputs, inputs]), labels=np.concatenate([self.labels, labels]))
 
 
 def arrays(train: Train, path: str) -> Arrays:

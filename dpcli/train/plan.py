@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpcli.audit.settings import read_settings
 from dpcli.errors import CannotCertify, InputError
 from dpcli.mechanisms.gaussian import GaussianSpec
 from dpcli.mechanisms.sampling import Poisson, Runs, Unsampled
@@ -39,10 +40,11 @@ class Plan:
     steps: int
     expected_batch: float
     account: Account
+    canaries: int = 0  # records of [audit] that do not exist, each inserted by a fair coin
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that a resumed run must not have changed."""
-        content = {"pipeline": tables_of(self.pipeline), "train": asdict(self.train)}
+        content = {"pipeline": tables_of(self.pipeline), "train": asdict(self.train), "canaries": self.canaries}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def partial(self, steps: int) -> Pipeline:
@@ -76,7 +78,8 @@ def plan_of(path: str) -> Plan:
     runs = Runs(None if entry.epochs is not None else entry.steps, entry.epochs, pipeline.privacy.dataset_size)
     steps = runs.steps_at(rate if rate != 1 else None)
     expected = float(rate * pipeline.privacy.dataset_size)
-    return Plan(path, pipeline, train, entry, entry.spec.noise_multiplier, steps, expected, found)
+    canaries = read_settings(read_bytes(path), path).canaries or 0
+    return Plan(path, pipeline, train, entry, entry.spec.noise_multiplier, steps, expected, found, canaries)
 
 
 def _solved(path: str) -> Pipeline:

@@ -81,7 +81,7 @@ def train(
     resumed = before.resumed + 1 if before else 0
     repeated = _charged(plan, ledger, run, done, resumed)
     streams = system_entropy() if insecure_seed is None else seeded(insecure_seed, done)
-    trainer, evaluate = _prepared(plan, streams, before)
+    trainer, evaluate, finish = _prepared(plan, streams, before, folder)
 
     def save(step: int) -> None:
         checkpoint.save(
@@ -101,6 +101,7 @@ def train(
 
     trainer.advance(plan.steps, after)
     outcome = Outcome(plan, folder, run, repeated, streams.private, evaluate())
+    finish()
     _leave(outcome, trainer)
     if ledger is not None:
         ledger.commit(run)
@@ -127,13 +128,17 @@ def _charged(plan: Plan, ledger: Ledger | None, run: str, done: int, resumed: in
     return resumed * most
 
 
-def _prepared(plan: Plan, streams: Streams, before: Checkpoint | None) -> tuple[Trainer, Callable[[], float | None]]:
-    """The trainer, and what measures it on public data."""
+Prepared = tuple["Trainer", Callable[[], float | None], Callable[[], None]]
+
+
+def _prepared(plan: Plan, streams: Streams, before: Checkpoint | None, folder: str) -> Prepared:
+    """The trainer, what measures it on public data, and what an audit needs of its end."""
     import numpy as np
     import torch
 
     from dpcli.mechanisms.sampling import Unsampled
     from dpcli.train.arrays import arrays
+    from dpcli.train.canaries import drawn, kept, leave_scores
     from dpcli.train.clipping import clip_of
     from dpcli.train.engine.per_example import ClippedGradients
     from dpcli.train.loop import Trainer, accuracy, cross_entropy
@@ -143,8 +148,16 @@ def _prepared(plan: Plan, streams: Streams, before: Checkpoint | None) -> tuple[
 
     data = arrays(plan.train, plan.path)
     size = plan.pipeline.privacy.dataset_size
-    if size is None or len(data.labels) > size:
-        raise InputError(f"{plan.path}: privacy.dataset_size: expected at least the number of private records, found {size}")
+    if size is None or len(data.labels) + plan.canaries > size:
+        beside = f" and {plan.canaries} canaries" if plan.canaries else ""
+        raise InputError(
+            f"{plan.path}: privacy.dataset_size: expected at least the number of private records{beside}, found {size}"
+        )
+    inserted = (
+        kept(folder, drawn(plan.canaries, data.inputs.shape[1:], data.classes, streams.initialisation)) if plan.canaries else None
+    )
+    if inserted is not None:
+        data = data.extended(inserted.inputs[inserted.member], inserted.labels[inserted.member])
     torch.manual_seed(
         int.from_bytes(streams.initialisation.words(1).tobytes()[:4], "little")
     )  # weights, which show nothing of the data
@@ -169,10 +182,11 @@ def _prepared(plan: Plan, streams: Streams, before: Checkpoint | None) -> tuple[
         plan.train.physical_batch_size,
         before.step if before else 0,
     )
+    finish = (lambda: None) if inserted is None else (lambda: leave_scores(folder, model, inserted))
     if data.public_inputs is None or data.public_labels is None:
-        return trainer, lambda: None
+        return trainer, lambda: None, finish
     public = torch.from_numpy(np.ascontiguousarray(data.public_inputs)), torch.from_numpy(np.ascontiguousarray(data.public_labels))
-    return trainer, lambda: accuracy(model, *public)
+    return trainer, lambda: accuracy(model, *public), finish
 
 
 def _optimizer(plan: Plan, model: Any) -> Any:

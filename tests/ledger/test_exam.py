@@ -472,7 +472,6 @@ MOVES = {
     ("reserved", "start"): "started",
     ("reserved", "commit"): "committed",
     ("reserved", "void"): "void",
-    ("started", "start"): "",
     ("started", "commit"): "committed",
     ("committed", "commit"): "",
     ("void", "void"): "",
@@ -515,7 +514,8 @@ class LedgerMachine(RuleBasedStateMachine):
         def ask() -> Receipt:
             return self.handles[handle]._append(request, key)
 
-        if known is not None and (known.kind != kind or known.status == "void"):
+        begun = known is not None and kind == "reserve" and known.status != "reserved"
+        if known is not None and (known.kind != kind or known.status == "void" or begun):
             with pytest.raises(LedgerError):
                 ask()
         elif known is not None:

@@ -173,3 +173,26 @@ def test_a_dry_run_does_nothing(file: Path) -> None:
     assert result.code == 0
     assert "30 steps of sgd: noise multiplier 2, clipping norm 1 (flat), about 64 records per step" in result.out
     assert [path.name for path in file.parent.iterdir()] == ["tiny.toml"]
+
+
+def test_canaries_are_in_by_a_coin_and_their_scores_are_left(file: Path) -> None:
+    file.write_text(FILE.replace("1_437", "1_537") + '\n[audit]\nkind = "one-run"\ncanaries = 100\nguesses = 40\n')
+    with pytest.raises(Stopped):
+        train(plan_of(str(file)), report=stop_at(12))
+    before = (file.parent / "runs" / "tiny" / "canaries.npz").read_bytes()
+    assert before  # kept while the run lasts: a resumed run holds the same ones
+    outcome = train(plan_of(str(file)), resume=True)
+    found = json.loads((Path(outcome.folder) / "audit.json").read_text())
+    members = sum(canary["member"] for canary in found["canaries"])
+    assert len(found["canaries"]) == 100
+    assert 20 < members < 80  # a fair coin leaves this range once in 10^9
+    assert not (Path(outcome.folder) / "canaries.npz").exists()
+    result = dpcli("audit", str(file), "--scores", str(outcome.folder), folder=file.parent)
+    assert result.code == 0
+    assert "no violation found at 95 %" in result.out
+
+
+def test_canaries_count_as_records(file: Path) -> None:
+    file.write_text(FILE + '\n[audit]\nkind = "one-run"\ncanaries = 100\n')
+    with pytest.raises(InputError, match="private records and 100 canaries"):
+        train(plan_of(str(file)))

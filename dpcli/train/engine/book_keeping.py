@@ -18,6 +18,7 @@ from dpcli.train.engine.capture import Call, Recorder, Use, recording
 from dpcli.train.engine.layers import Layer, Unsuitable, layers
 from dpcli.train.engine.method import Loss, Part, per_example_losses
 from dpcli.train.engine.pieces import Piece, merged
+from dpcli.train.engine.precision import full_precision
 
 
 @dataclass(slots=True)
@@ -71,7 +72,10 @@ class BookKeeping:
         recorder = Recorder(self.role, size(batch), spread=self.spread)
         losses = self.forward(batch, recorder)
         uses = [*recorder.uses, *(repeats(losses, recorder.once) if recorder.once else ())]
-        yield (self.pieces(uses, self.gradients(losses, uses)) if losses.requires_grad else {}), recorder.size
+        gradients = self.gradients(losses, uses)
+        with full_precision(losses.device):
+            pieces = self.pieces(uses, gradients)
+        yield pieces, recorder.size
 
     def role(self, call: Call, inputs: Tensor) -> bool:
         """What was learnt of this call."""
@@ -86,6 +90,8 @@ class BookKeeping:
 
     def gradients(self, losses: Tensor, uses: list[Use]) -> list[Tensor | None]:
         """At every use's output; the true parameters are asked for too, and must be out of reach."""
+        if not losses.requires_grad:
+            return [None] * len(uses)
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         wanted: list[Any] = [*(use.edge for use in uses), *parameters.values()]
         found = torch.autograd.grad(losses, wanted, torch.ones_like(losses), allow_unused=True)

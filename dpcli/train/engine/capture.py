@@ -48,7 +48,7 @@ class Recorder:
         call = (layer.name, self.counts.get(layer.name, 0))
         self.counts[layer.name] = call[1] + 1
         if self.roles(call, inputs):
-            repeated = per_example(inputs, self.size)
+            repeated = per_example(layer.name, inputs, self.size)
             inputs = inputs if self.spread and inputs.dim() > 1 else repeated
             self.pending[layer.name] = repeated, inputs.shape[0]
         elif inputs.dim() == 0 or inputs.shape[0] != self.size:
@@ -68,13 +68,11 @@ class Recorder:
         uses.append(Use(layer, inputs, get_gradient_edge(whole(output)), shape))
 
 
-def per_example(inputs: Tensor, size: int) -> Tensor:
+def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
     """Position ids that all examples share, (T,) or (1, T), repeated for each: else their gradient would be a sum over examples."""
-    if inputs.is_floating_point():
-        raise Unsuitable(f"an input of shape {tuple(inputs.shape)} is shared by all examples")
     rows = inputs if inputs.dim() > 1 else inputs[None]
-    if rows.shape[0] != 1:
-        raise Unsuitable(f"ids of shape {tuple(inputs.shape)} are shared by all examples")
+    if inputs.is_floating_point() or rows.shape[0] != 1:
+        raise Unsuitable(f"{name}: an input of shape {tuple(inputs.shape)} is shared by all examples")
     return rows.expand(size, *rows.shape[1:])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.parameter import is_lazy
 
 from dpcli.errors import InputError
 
@@ -59,6 +60,11 @@ def refuse(model: nn.Module) -> None:
     """Raises:
     InputError: the model has a module that mixes examples or updates buffers, or has nothing to train.
     """
+    for name, parameter in model.named_parameters():
+        if is_lazy(parameter):
+            raise InputError(
+                f"model: {name}: expected a parameter with a shape, found a lazy one; run public data through the model once"
+            )
     for name, module in model.named_modules():
         for refusal in REFUSALS:
             if isinstance(module, refusal.module) and refusal.applies(module):

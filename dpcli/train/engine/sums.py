@@ -11,6 +11,7 @@ from torch import Tensor
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Part
 from dpcli.train.engine.pieces import Piece
+from dpcli.train.engine.precision import full_precision
 from dpcli.train.engine.rule import wide_type
 
 ROUNDING = 8.0  # machine epsilons by which norms are taken longer, so that their own rounding cannot carry a gradient past C
@@ -65,11 +66,12 @@ def clipped(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor])
     gradients: dict[str, Tensor] = {}
     lengths, finites = [], []
     for pieces, count in parts:
-        norms = group_norms(pieces, groups, like.new_zeros(count))
-        finite = norms.isfinite().all(1)
-        every = bool(finite.all())
-        kept = pieces if every else {name: piece.kept(finite) for name, piece in pieces.items()}
-        add(gradients, kept, groups, clip.factors(norms if every else norms[finite]))
+        with full_precision(like.device):
+            norms = group_norms(pieces, groups, like.new_zeros(count))
+            finite = norms.isfinite().all(1)
+            every = bool(finite.all())
+            kept = pieces if every else {name: piece.kept(finite) for name, piece in pieces.items()}
+            add(gradients, kept, groups, clip.factors(norms if every else norms[finite]))
         lengths.append(torch.linalg.vector_norm(norms, dim=1).masked_fill(~finite, torch.inf))
         finites.append(finite)
     return completed(gradients, lengths, finites, parameters)

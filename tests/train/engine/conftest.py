@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
+    torch = pytest.importorskip("torch", reason="training needs the train extra")
     torch.set_num_threads(1)
     torch.manual_seed(7)

@@ -105,7 +105,15 @@ def test_one_example_alone_in_single_precision(configuration: Configuration, sca
     for _ in range(10):
         batch = tree_map(lambda leaf: leaf.float() if leaf.is_floating_point() else leaf, configuration.draw(2))
         engine(batch)
-        assert length(engine(without(batch, 0, 2)).gradients) <= 0.05 * SLACK
+        assert length(engine(without(batch, 0, 2)).gradients) <= 0.05
+
+
+def test_a_wide_layer_in_single_precision() -> None:
+    """Norms are taken a little longer than computed: without that every second example here is longer than C."""
+    engine = ClippedGradients(nn.Linear(784, 256), classification, Flat(1.0))
+    data, targets = torch.randn(40, 784), torch.randint(0, 256, (40,))
+    engine((data, targets))
+    assert max(length(engine((data[row : row + 1], targets[row : row + 1])).gradients) for row in range(40)) <= 1.0
 
 
 def test_terms_that_cancel_in_single_precision() -> None:
@@ -133,6 +141,26 @@ def test_terms_that_cancel_in_single_precision() -> None:
             sums = engine(tree_map(lambda leaf: leaf[one : one + 1], batch))  # noqa: B023
             assert length(sums.gradients) <= 0.05 * SLACK
             assert float(sums.norms[0]) >= float(exact) * (1.0 - 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # torch's own, of RMSNorm under autocast
+@pytest.mark.parametrize("name", ["mlp", "cnn", "sequence", "scaled", "branching"])
+def test_one_example_alone_in_low_precision_of_the_model(name: str) -> None:
+    """The model may run in half precision or with coarse products; norms and sums do not."""
+    configuration = next(one for one in SMALL if one.name == name)
+    engine = ClippedGradients(configuration.model().float(), configuration.loss, Flat(1e-3))
+    torch.set_float32_matmul_precision("medium")
+    try:
+        for _ in range(5):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                data, targets = configuration.draw(2)
+                engine((data.float(), targets))
+                sums = engine((data[:1].float(), targets[:1]))
+            assert 0.99e-3 <= length(sums.gradients) <= 1e-3 * SLACK
+            assert {value.dtype for value in sums.gradients.values()} == {torch.float32}
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
 
 
 def test_a_scalar_loss_is_refused() -> None:

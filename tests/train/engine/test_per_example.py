@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
@@ -19,6 +21,7 @@ from tests.train.engine.models import (  # noqa: E402
     classification,
     dropout_mlp,
     mlp,
+    sequences,
     vectors,
     words,
 )
@@ -141,14 +144,66 @@ def test_before_two_different_examples_one_at_a_time() -> None:
     assert engine.describe() == "book-keeping"
 
 
-@pytest.mark.parametrize("first", [3, 7])
-def test_as_many_examples_as_positions(first: int) -> None:
+@pytest.mark.parametrize(("positions", "first"), [(7, 3), (7, 7), (3, 7), (3, 3)])
+def test_as_many_examples_as_positions(positions: int, first: int) -> None:
     """A first dimension of seven is seven positions or seven examples; only the probe's two batch sizes tell."""
-    model, batch = Positions().double(), words(7)
+    model, (ids, targets) = Positions().double(), words(7)
+    batch = ids[:, :positions], targets
     engine = ClippedGradients(model, classification, Flat(0.05))
-    engine(words(first))
+    engine((batch[0][:first], targets[:first]))
     assert distance(engine(batch).gradients, clipped_sum(gradients(model, classification, batch, 7), Flat(0.05))) <= 1e-9
     assert engine.method.name == "book-keeping"
+
+
+def test_positions_before_examples() -> None:
+    """A layer on (T, B, d) has its examples in the wrong place."""
+
+    class Turned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.turned = nn.Linear(11, 5), True
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = self.body(x.transpose(0, 1)).transpose(0, 1) if self.turned else self.body(x)
+            return torch.tanh(hidden).square().mean(1)
+
+    model, batch = Turned().double(), sequences(4)
+    engine = ClippedGradients(model, classification, Flat(0.05))
+    engine(batch)
+    assert engine.describe() == "vmap; not book-keeping: body: an input of shape (6, 1, 11) is shared by all examples"
+    model.turned = False
+    engine = ClippedGradients(model, classification, Flat(0.05))
+    engine(batch)
+    assert engine.describe() == "book-keeping"
+    model.turned = True
+    sums = engine(batch)
+    assert engine.describe() == "vmap; not book-keeping: body: expected a first dimension of 4 examples, found (6, 4, 11)"
+    assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.05))) <= 1e-9
+
+
+def test_losses_that_depend_on_nothing() -> None:
+    def constant(model: nn.Module, batch: Any) -> torch.Tensor:
+        return batch[0].sum(1)
+
+    sums = ClippedGradients(mlp().double(), constant, Flat(1.0))(vectors(4))
+    assert length(sums.gradients) == 0.0 and sums.norms.tolist() == [0.0] * 4
+
+
+def test_a_layer_that_the_losses_do_not_depend_on() -> None:
+    class Idle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.idle, self.head = nn.Linear(11, 5), nn.Linear(11, 5), nn.Linear(5, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.idle(x)
+            return self.body(x)
+
+    engine = ClippedGradients(Idle().double(), classification, Flat(1.0))
+    sums = engine(vectors(4))
+    assert engine.describe() == "book-keeping"
+    assert not sums.gradients["idle.weight"].any() and not sums.gradients["head.bias"].any()
+    assert sums.gradients["body.weight"].any()
 
 
 def test_a_prompt_that_is_pooled_before_it_is_repeated() -> None:

@@ -20,7 +20,6 @@ REFUSED = {
     "BatchNorm2d": nn.BatchNorm2d(4),
     "BatchNorm3d": nn.BatchNorm3d(4),
     "SyncBatchNorm": nn.SyncBatchNorm(4),
-    "LazyBatchNorm2d": nn.LazyBatchNorm2d(),
     "BatchNorm2d without statistics": nn.BatchNorm2d(4, track_running_stats=False),
     "frozen BatchNorm2d": nn.BatchNorm2d(4).requires_grad_(False).eval(),
     "InstanceNorm2d": nn.InstanceNorm2d(4, track_running_stats=True),
@@ -49,6 +48,11 @@ def test_instance_norm_without_statistics_is_welcome() -> None:
     model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.InstanceNorm2d(4, affine=True), nn.Flatten(), nn.Linear(4 * 7 * 6, LABELS))
     engine = ClippedGradients(model.double(), classification, Flat(1.0))
     assert engine(images(4)).count == 4
+
+
+def test_lazy_parameters() -> None:
+    with pytest.raises(InputError, match=r"^model: 0.weight: expected a parameter with a shape, found a lazy one"):
+        ClippedGradients(nn.Sequential(nn.LazyLinear(3)), classification, Flat(1.0))
 
 
 def test_nothing_to_train() -> None:
