@@ -14,17 +14,21 @@ from dpcli.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """step: how many were done. fingerprint: of the plan. run: the ledger's key. resumed: how often it was resumed before."""
+    """step: how many were done. fingerprint: of the plan. run: the ledger's key. resumed: how often it was resumed before.
+
+    bound: C, which adaptive clipping moves.
+    """
 
     step: int
     fingerprint: str
     run: str
     resumed: int
+    bound: float
     model: dict[str, torch.Tensor]
     optimizer: dict[str, Any]
 
 
-FIELDS = ("step", "fingerprint", "run", "resumed", "model", "optimizer")
+FIELDS = ("step", "fingerprint", "run", "resumed", "bound", "model", "optimizer")
 
 
 def save(path: str, checkpoint: Checkpoint) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpcli.train.engine.per_example import Batch, ClippedGradients
+from dpcli.train.adaptive import Quantile
+from dpcli.train.engine.per_example import Batch, ClippedGradients, Sums
 from dpcli.train.noise import Noise
 
 Indices = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
@@ -37,6 +38,7 @@ class Trainer:
     expected_batch: float
     physical: int = 256
     step: int = 0
+    quantile: Quantile | None = None  # of adaptive clipping, whose C moves after each step; the noise is then over C = 1
     shapes: dict[str, torch.Size] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,17 +53,21 @@ class Trainer:
 
     def take(self, batch: Tensor) -> None:
         """One step on the records in `batch`, which may be empty."""
-        sums = {name: torch.zeros(shape) for name, shape in self.shapes.items()}
-        for start in range(0, len(batch), self.physical):
-            part = batch[start : start + self.physical]
-            found = self.gradients((self.inputs[part], self.labels[part]))
-            for name, gradient in found.gradients.items():
-                sums[name] += gradient
+        bound = 1.0 if self.quantile is None else self.quantile.clip.bound  # of this step's sum: it moves below
+        sums = self._sums(batch[: self.physical])
+        for start in range(self.physical, len(batch), self.physical):
+            sums = sums + self._sums(batch[start : start + self.physical])
         noise = self.noise.next(self.shapes)  # once per step, whatever the batch held
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad:
-                parameter.grad = ((sums[name] + noise[name]) / self.expected_batch).to(parameter)
+                noised = sums.gradients[name].add_(noise[name], alpha=bound)
+                parameter.grad = noised.div_(self.expected_batch).to(parameter)
         self.optimizer.step()
+        if self.quantile is not None:
+            self.quantile.follow(sums.norms)
+
+    def _sums(self, part: Tensor) -> Sums:
+        return self.gradients((self.inputs[part], self.labels[part]))
 
 
 def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:

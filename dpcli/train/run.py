@@ -14,7 +14,9 @@ from dpcli.train.plan import Plan
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.train.adaptive import Quantile
     from dpcli.train.checkpoint import Checkpoint
+    from dpcli.train.engine.clip import Clip
     from dpcli.train.loop import Trainer
     from dpcli.train.randomness import Streams
 
@@ -87,7 +89,13 @@ def train(
         checkpoint.save(
             state,
             checkpoint.Checkpoint(
-                step, plan.fingerprint(), run, resumed, trainer.model.state_dict(), trainer.optimizer.state_dict()
+                step,
+                plan.fingerprint(),
+                run,
+                resumed,
+                trainer.gradients.clip.bound,
+                trainer.model.state_dict(),
+                trainer.optimizer.state_dict(),
             ),
         )
 
@@ -137,6 +145,7 @@ def _prepared(plan: Plan, streams: Streams, before: Checkpoint | None, folder: s
     import torch
 
     from dpcli.mechanisms.sampling import Unsampled
+    from dpcli.train.adaptive import relative
     from dpcli.train.arrays import arrays
     from dpcli.train.canaries import drawn, kept, leave_scores
     from dpcli.train.clipping import clip_of
@@ -169,24 +178,40 @@ def _prepared(plan: Plan, streams: Streams, before: Checkpoint | None, folder: s
         optimizer.load_state_dict(before.optimizer)
     inputs, labels = torch.from_numpy(np.ascontiguousarray(data.inputs)), torch.from_numpy(np.ascontiguousarray(data.labels))
     gradients = ClippedGradients(model, cross_entropy, clip)
+    quantile = _quantile(plan, clip, streams, before)
+    spec, over = (plan.entry.spec, clip.bound) if quantile is None else (relative(plan.entry.spec, quantile.count_noise), 1.0)
     scheme = plan.entry.sampling or Unsampled("none")
     trainer = Trainer(
         model,
         gradients,
         optimizer,
-        noise_of(plan.entry.spec, clip.bound, streams.noise),
+        noise_of(spec, over, streams.noise),
         sampler(scheme, size, streams.sampling, len(data.labels)),
         inputs,
         labels,
         plan.expected_batch,
         plan.train.physical_batch_size,
         before.step if before else 0,
+        quantile,
     )
     finish = (lambda: None) if inserted is None else (lambda: leave_scores(folder, model, inserted))
     if data.public_inputs is None or data.public_labels is None:
         return trainer, lambda: None, finish
     public = torch.from_numpy(np.ascontiguousarray(data.public_inputs)), torch.from_numpy(np.ascontiguousarray(data.public_labels))
     return trainer, lambda: accuracy(model, *public), finish
+
+
+def _quantile(plan: Plan, clip: Clip, streams: Streams, before: Checkpoint | None) -> Quantile | None:
+    """What moves C, under adaptive clipping alone."""
+    from dpcli.train.adaptive import Quantile
+    from dpcli.train.engine.clip import Adaptive
+
+    noise = plan.train.clipping.quantile_noise
+    if not isinstance(clip, Adaptive) or noise is None:
+        return None
+    if before is not None:
+        clip.norm = before.bound
+    return Quantile(clip, noise, plan.expected_batch, streams.noise)
 
 
 def _optimizer(plan: Plan, model: Any) -> Any:

@@ -192,6 +192,29 @@ def test_canaries_are_in_by_a_coin_and_their_scores_are_left(file: Path) -> None
     assert "no violation found at 95 %" in result.out
 
 
+ADAPTIVE = FILE.replace("norm = 1.0 }", 'norm = 0.01, style = "adaptive", quantile_noise = 10.0 }')
+
+
+def test_adaptive_clipping_moves_the_bound_and_costs_no_more(file: Path) -> None:
+    file.write_text(ADAPTIVE)
+    plan = plan_of(str(file))
+    with pytest.raises(Stopped):
+        train(plan, report=stop_at(25))
+    state = torch.load(file.parent / "runs" / "tiny" / "state.pt", weights_only=True)
+    assert state["step"] == 20
+    assert state["bound"] > 0.05  # nearly every norm is above .01: C rises by e^(.2 * .5) in a step
+    outcome = train(plan, resume=True)
+    assert outcome.plan.account.upper == plan_of(str(file)).account.upper
+    file.write_text(FILE)
+    assert plan_of(str(file)).account.upper == outcome.plan.account.upper  # the count's noise comes out of the gradients'
+
+
+def test_a_count_with_too_little_noise_is_refused(file: Path) -> None:
+    file.write_text(ADAPTIVE.replace("quantile_noise = 10.0", "quantile_noise = 0.9"))
+    with pytest.raises(InputError, match="quantile_noise"):
+        train(plan_of(str(file)))
+
+
 def test_canaries_count_as_records(file: Path) -> None:
     file.write_text(FILE + '\n[audit]\nkind = "one-run"\ncanaries = 100\n')
     with pytest.raises(InputError, match="private records and 100 canaries"):
