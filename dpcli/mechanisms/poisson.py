@@ -178,7 +178,5 @@ class PoissonReplaced(Mechanism):
         terms = counts + log_terms[None, :]
         top = terms.max(axis=1, keepdims=True)
         bound = np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1)))
-        # e^{(a-1) D_a} is jointly convex: where the record is not drawn the two are the same, else inner's divergence bounds them.
-        convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
-        divergence = np.minimum(chord(z, integers - 1.0, bound, convex), convex) / z * (1.0 + 1e-12)
+        divergence = chord(z, integers - 1.0, bound, z * self.inner.rdp(orders)) / z * (1.0 + 1e-12)
         return np.asarray(np.minimum(divergence, finite_loss(self)))
