@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli import __version__
 from dpcli.errors import Denied, InputError, LedgerError
-from dpcli.ledger.chain import Entry, canonical, opened, sealed
+from dpcli.ledger.chain import Entry, opened, sealed
 from dpcli.ledger.filters import Cost
 from dpcli.ledger.requests import Amend, Charge, Move, Request, checked_key
 from dpcli.ledger.state import Run, State
@@ -200,6 +200,3 @@ def _rehearsed(state: State, entry: Entry) -> None:
     trial = copy.copy(state)
     trial.runs = dict(state.runs)
     trial.apply(opened(entry.row, state.dataset, state.head))
-
-
-__all__ = ["Ledger", "Receipt", "account_name", "canonical", "clock", "open_dataset"]

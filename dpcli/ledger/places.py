@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.errors import InputError
 from dpcli.ledger.chain import digest
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.store import Store
@@ -89,6 +89,3 @@ def _create(url: str, fill: Callable[[Store], None]) -> None:
     from dpcli.ledger.sqlite import create
 
     create(path, fill)
-
-
-__all__ = ["LedgerError", "init", "open_ledger", "open_store", "path_of"]

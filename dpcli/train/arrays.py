@@ -23,7 +23,7 @@ else:
 class Arrays:
     """Private records, and those that the file declares public (none where `public` is None).
 
-    inputs: (n, ...) float32. labels: (n,) int64. classes: how many labels there are, declared by the data's own public description.
+    inputs: (n, ...) float32. labels: (n,) int64. classes: how many labels there are, as declared.
     """
 
     inputs: Array
@@ -45,16 +45,27 @@ def arrays(train: Train, path: str) -> Arrays:
     inputs, labels = _loaded(train.data, path)
     if len(inputs) != len(labels) or labels.ndim != 1 or not len(labels):
         raise InputError(f"{path}: train.data: expected as many labels as inputs, found {len(labels)} and {len(inputs)}")
-    classes = int(labels.max()) + 1
+    classes = _classes(train, path)
+    if labels.min() < 0 or labels.max() >= classes:
+        raise InputError(f"{path}: train.classes: expected labels from 0 to {classes - 1}, found another")
     if train.public is None:
         return Arrays(inputs, labels, None, None, classes)
     if train.public != "held-out":
         public_inputs, public_labels = _loaded(train.public, path)
-        return Arrays(inputs, labels, public_inputs, public_labels, max(classes, int(public_labels.max()) + 1))
+        return Arrays(inputs, labels, public_inputs, public_labels, classes)
     # Fixed in advance and the same for every run: every k-th record, by its place in the file.
     every = round(1.0 / train.held_out)
+    if every < 2:
+        raise InputError(f"{path}: train.held_out: expected at most half of the records, found {train.held_out:g}")
     held = np.arange(len(labels)) % every == 0
     return Arrays(inputs[~held], labels[~held], inputs[held], labels[held], classes)
+
+
+def _classes(train: Train, path: str) -> int:
+    """A public number: the model's shape must not depend on which labels the private records have."""
+    if train.classes is None and train.data != "digits":
+        raise InputError(f"{path}: train.classes: expected the number of labels, declared, found none")
+    return train.classes or 10
 
 
 def _loaded(source: str, path: str) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ from dpcli.errors import InputError
 class Checkpoint:
     """step: how many were done. fingerprint: of the plan. run: the ledger's key. resumed: how often it was resumed before.
 
-    bound: C, which adaptive clipping moves.
+    bound: C, which adaptive clipping moves. charged: whether a ledger was charged for the run.
     """
 
     step: int
@@ -24,11 +24,12 @@ class Checkpoint:
     run: str
     resumed: int
     bound: float
+    charged: bool
     model: dict[str, torch.Tensor]
     optimizer: dict[str, Any]
 
 
-FIELDS = ("step", "fingerprint", "run", "resumed", "bound", "model", "optimizer")
+FIELDS = ("step", "fingerprint", "run", "resumed", "bound", "charged", "model", "optimizer")
 
 
 def save(path: str, checkpoint: Checkpoint) -> None:

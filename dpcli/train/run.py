@@ -6,10 +6,10 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import InputError, LedgerError
+from dpcli.errors import InputError
 from dpcli.train.plan import Plan
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def train(
     if not resume and os.path.lexists(state):
         raise InputError(f"{folder}: expected a new folder or --resume, found the state of a run that did not end")
     before = checkpoint.restored(state, plan.fingerprint()) if resume else None
+    if before is not None:
+        _refuse_other_books(before, ledger)
     os.makedirs(folder, exist_ok=True)
     done, run = (before.step, before.run) if before else (0, uuid.uuid4().hex)
     resumed = before.resumed + 1 if before else 0
@@ -94,6 +96,7 @@ def train(
                 run,
                 resumed,
                 trainer.gradients.clip.bound,
+                ledger is not None,
                 trainer.model.state_dict(),
                 trainer.optimizer.state_dict(),
             ),
@@ -115,6 +118,17 @@ def train(
         ledger.commit(run)
     os.unlink(state)
     return outcome
+
+
+def _refuse_other_books(before: Checkpoint, ledger: Ledger | None) -> None:
+    """A resumed run goes on in the ledger that was charged for it: elsewhere only what it repeats would be charged, or nothing."""
+    if before.charged != (ledger is not None):
+        stated = (
+            ("the --ledger that was charged for this run", "none") if before.charged else ("no --ledger, as at its start", "one")
+        )
+        raise InputError(f"--resume: expected {stated[0]}, found {stated[1]}")
+    if ledger is not None:
+        ledger.state().run(before.run)
 
 
 def _charged(plan: Plan, ledger: Ledger | None, run: str, done: int, resumed: int) -> int:
@@ -240,6 +254,3 @@ def _leave(outcome: Outcome, trainer: Trainer) -> None:
     replaced(os.path.join(outcome.folder, MODEL), save(weights, private))
     _log(outcome.folder, {"step": trainer.step, "accuracy": outcome.accuracy, "epsilon": outcome.epsilon, **private})
     replaced(os.path.join(outcome.folder, STATEMENT), statement(outcome).encode())
-
-
-__all__ = ["LedgerError", "Outcome", "folder_of", "replace", "train"]

@@ -57,6 +57,9 @@ class Train:
     optimizer: Annotated[Literal["sgd", "adam"], Key("how the noisy gradient is used: post-processing")] = "sgd"
     momentum: Annotated[float, Key("of sgd", NON_NEGATIVE)] = 0.0
     weight_decay: Annotated[float, Key("of either optimizer", NON_NEGATIVE)] = 0.0
+    classes: Annotated[
+        int | None, Key("how many labels there are, declared and not counted in private data; 10 for digits", COUNT)
+    ] = None
     hidden: Annotated[int, Key("width of the hidden layer of mlp", COUNT)] = 64
     public: Annotated[
         str | None, Key("data declared public, on which metrics are measured: a file, or held-out (a split declared public)")

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
-from dpcli.errors import Denied, InputError  # noqa: E402
+from dpcli.errors import Denied, InputError, LedgerError  # noqa: E402
 from dpcli.ledger.places import init  # noqa: E402
 from dpcli.ledger.terms import Terms  # noqa: E402
 from dpcli.train.plan import plan_of  # noqa: E402
@@ -190,6 +190,38 @@ def test_canaries_are_in_by_a_coin_and_their_scores_are_left(file: Path) -> None
     result = dpcli("audit", str(file), "--scores", str(outcome.folder), folder=file.parent)
     assert result.code == 0
     assert "no violation found at 95 %" in result.out
+
+
+def test_a_resumed_run_goes_on_in_its_own_books(file: Path, tmp_path: Path) -> None:
+    """Elsewhere the whole run would be charged nowhere, or what it repeats would not be."""
+    plan, books = plan_of(str(file)), ledger(tmp_path)
+    with pytest.raises(Stopped):
+        train(plan, report=stop_at(12))
+    with pytest.raises(InputError, match="expected no --ledger"):
+        train(plan, books, resume=True)
+    (tmp_path / "runs" / "tiny" / "state.pt").unlink()
+    with pytest.raises(Stopped):
+        train(plan, books, report=stop_at(12))
+    with pytest.raises(InputError, match="expected the --ledger"):
+        train(plan, resume=True)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(LedgerError, match="which no entry has"):
+        train(plan, ledger(tmp_path / "other"), resume=True)
+    assert train(plan, books, resume=True).repeated == 10
+
+
+def test_the_number_of_labels_is_declared(file: Path, tmp_path: Path) -> None:
+    import numpy as np
+
+    np.savez(tmp_path / "d.npz", inputs=np.zeros((20, 3)), labels=np.arange(20) % 3)
+    text = FILE.replace('data = "digits"', 'data = "d.npz"')
+    for more, words in (
+        ("", "train.classes: expected the number"),
+        ("classes = 2\n", "train.classes: expected labels from 0 to 1"),
+    ):
+        file.write_text(text.replace("[train]\n", "[train]\n" + more))
+        with pytest.raises(InputError, match=words):
+            train(plan_of(str(file)))
 
 
 ADAPTIVE = FILE.replace("norm = 1.0 }", 'norm = 0.01, style = "adaptive", quantile_noise = 10.0 }')
