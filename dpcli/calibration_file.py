@@ -24,12 +24,16 @@ def calibrate_file(
     mechanisms: Sequence[str],
     accountants: Sequence[str] | None,
     group_size: int,
+    data: bytes | None = None,
 ) -> Calibration:
     """Solve for one parameter of the file at `path`; every key that says "calibrate" where there are such.
 
+    Args:
+        data: in place of what the file holds.
+
     Raises InputError, CannotCertify as `calibrate` does.
     """
-    text = read_bytes(path)
+    text = read_bytes(path) if data is None else data
     asked = targets(text, path)
     parameter: Parameter = solve  # type: ignore[assignment]
     if asked and solve != "noise":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -20,29 +21,43 @@ EVERY = 0.5  # seconds between two lines
 
 def run_with_progress(plan: Plan, ledger: str | None, dataset: str | None, resume: bool, seed: int | None) -> Outcome:
     """Train, with progress on standard error where that is a terminal."""
+    from dpcli.train.ranks import first_process
     from dpcli.train.run import train
 
-    with nullcontext() if ledger is None else opened(ledger, dataset) as found:
+    first = first_process()
+    with opened(ledger, dataset) if ledger is not None and first else nullcontext() as found:
         try:
             return train(plan, found, resume, seed, _progress(plan))
         finally:
-            if sys.stderr.isatty():
+            if sys.stderr.isatty() and first:
                 click.echo(err=True)
 
 
 def _progress(plan: Plan) -> Report:
+    """A line: how far, what it has cost so far, the last metrics and the time that is left."""
     from dpcli.accounting import account
     from dpcli.rounding import up
+    from dpcli.train.ranks import first_process
+    from dpcli.train.statement import words
 
-    last = time.monotonic()
+    begun = last = time.monotonic()
+    first, measured = -1, ""
 
-    def report(step: int, steps: int, epsilon: float | None) -> None:
-        nonlocal last
-        if not sys.stderr.isatty() or click.get_current_context().obj.quiet or (time.monotonic() - last < EVERY and step < steps):
+    def report(step: int, metrics: Mapping[str, float] | None) -> None:
+        nonlocal last, first, measured
+        now, first = time.monotonic(), step - 1 if first < 0 else first
+        measured = f", {words(metrics)}" if metrics else measured
+        quiet = not sys.stderr.isatty() or not first_process() or click.get_current_context().obj.quiet
+        if quiet or (now - last < EVERY and step < plan.steps):
             return
-        last = time.monotonic()
-        spent = up(account(plan.partial(step), ["exact", "rdp"]).upper, 3)
-        bar = "#" * round(30 * step / steps)
-        click.echo(f"\r[{bar:.<30}] step {step:,} of {steps:,}, epsilon so far {spent}", nl=False, err=True)
+        last = now
+        spent = up(account(plan.costs([(0, step)]), ["exact", "rdp"]).upper, 3)
+        bar = "#" * round(30 * step / plan.steps)
+        left = (plan.steps - step) * (now - begun) / (step - first)
+        click.echo(
+            f"\r[{bar:.<30}] step {step:,} of {plan.steps:,}, epsilon so far {spent}{measured}, {left:,.0f} s left  ",
+            nl=False,
+            err=True,
+        )
 
     return report

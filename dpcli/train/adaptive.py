@@ -13,6 +13,7 @@ from dpcli.mechanisms.base import Spec
 from dpcli.mechanisms.gaussian import GaussianSpec
 from dpcli.train.engine.clip import Adaptive, gradient_noise_multiplier
 from dpcli.train.randomness import Stream, gaussian
+from dpcli.train.ranks import Ranks
 
 
 @dataclass(slots=True)
@@ -24,10 +25,11 @@ class Quantile:
     expected_batch: float
     stream: Stream
 
-    def follow(self, norms: torch.Tensor) -> None:
+    def follow(self, norms: torch.Tensor, ranks: Ranks) -> None:
         """One geometric step on the noised share of unclipped examples; drawn once per step, whatever the batch held."""
-        noised = self.clip.centred_count(norms) + float(gaussian((1,), self.count_noise, self.stream)[0])
-        self.clip.update(0.5 + noised / self.expected_batch)
+        count = ranks.number(self.clip.centred_count(norms))
+        noised = count + float(gaussian((1,), self.count_noise, self.stream)[0])
+        self.clip.update(0.5 + ranks.same(noised) / self.expected_batch)
 
 
 def relative(spec: Spec, count_noise: float) -> Spec:

@@ -9,62 +9,61 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from torch import nn
 
 from dpcli.audit.read_scores import RUN_FILE, SCHEMA
+from dpcli.errors import InputError
+from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.randomness import Stream
+from dpcli.train.tasks.learning import Learning, moved
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dpcli.train.arrays import Array
-
-KEPT = "canaries.npz"  # while the run lasts: a resumed run must hold the same ones
+KEPT = "canaries.pt"  # while the run lasts: a resumed run must hold the same ones
 
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """inputs: (m, ...) uniform on [0, 1]. labels: (m,) uniform. member: (m,) which are in the run."""
+    """records: of the task's own form, m of them. member: (m,) which are in the run."""
 
-    inputs: Array
-    labels: Array
-    member: NDArray[np.bool_]
+    records: Batch
+    member: torch.Tensor
+
+    @property
+    def inserted(self) -> Batch:
+        """Those that are in the run."""
+        return take(self.records, self.member.nonzero()[:, 0])
+
+    def leave_scores(self, folder: str, problem: Learning) -> None:
+        """What dpcli audit reads: for each canary whether it was in, and minus its loss under the final model."""
+        device = next(problem.model.parameters()).device
+        with torch.no_grad():
+            parts = [problem.loss(problem.model, moved(part, device)).cpu() for part in pieces(self.records, 256)]
+        losses = torch.cat(parts)
+        found = [{"member": bool(m), "score": -float(loss)} for m, loss in zip(self.member, losses, strict=True)]
+        with open(os.path.join(folder, RUN_FILE), "w", encoding="utf-8") as file:
+            json.dump({"schema": SCHEMA, "neighbours": "add-remove", "canaries": found}, file)
+        os.unlink(os.path.join(folder, KEPT))
 
 
-def drawn(count: int, shape: tuple[int, ...], classes: int, stream: Stream) -> Canaries:
-    """Canaries of the data's own form, from a stream that nothing else is drawn from."""
-    size = int(np.prod(shape))
-    inputs = stream.words(count * size).astype(np.float64) / 2.0**64
-    labels = stream.words(count) % np.uint64(classes)
-    member = (stream.words(count) >> np.uint64(63)).astype(bool)
-    return Canaries(inputs.astype(np.float32).reshape(count, *shape), labels.astype(np.int64), member)
+def canaries(problem: Learning, count: int, stream: Stream, folder: str) -> Canaries:
+    """Those of the run in this folder: as they were where it was begun before, else fresh ones, which are put there.
 
-
-def kept(folder: str, fresh: Canaries) -> Canaries:
-    """Those of this run: the ones in its folder where it was begun before, else the fresh ones, which are put there."""
+    Raises InputError for a task that has no form for records that nobody owns.
+    """
     path = os.path.join(folder, KEPT)
     if os.path.exists(path):
-        with np.load(path, allow_pickle=False) as found:
-            return Canaries(found["inputs"], found["labels"], found["member"])
+        return Canaries(**torch.load(path, weights_only=True))
+    if problem.draw is None:
+        raise InputError("audit.canaries: expected a task whose records can be made up, found a custom one, or sampled units")
+    records = problem.draw(count, stream)
+    member = torch.tensor([int(word) >> 63 == 1 for word in stream.words(count)])
     with open(path, "wb") as file:
-        np.savez(file, inputs=fresh.inputs, labels=fresh.labels, member=fresh.member)
+        torch.save({"records": records, "member": member}, file)
         file.flush()
         os.fsync(file.fileno())
-    return fresh
+    return Canaries(records, member)
 
 
-@torch.no_grad()
-def leave_scores(folder: str, model: nn.Module, canaries: Canaries) -> None:
-    """What dpcli audit reads: for each canary whether it was in, and minus its loss under the final model."""
-    model.eval()
-    losses = nn.functional.cross_entropy(
-        model(torch.from_numpy(canaries.inputs)), torch.from_numpy(canaries.labels), reduction="none"
-    )
-    found = [{"member": bool(member), "score": -float(loss)} for member, loss in zip(canaries.member, losses, strict=True)]
-    with open(os.path.join(folder, RUN_FILE), "w", encoding="utf-8") as file:
-        json.dump({"schema": SCHEMA, "neighbours": "add-remove", "canaries": found}, file)
-    os.unlink(os.path.join(folder, KEPT))
+def pieces(batch: Batch, length: int) -> list[Batch]:
+    """Consecutive parts."""
+    return [take(batch, slice(start, start + length)) for start in range(0, size(batch), length)]

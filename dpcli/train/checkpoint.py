@@ -14,7 +14,7 @@ from dpcli.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """step: how many were done. fingerprint: of the plan. run: the ledger's key. resumed: how often it was resumed before.
+    """step: how many were done. fingerprint: of the plan. run: the ledger's key. resumed: the steps at which it was resumed so far.
 
     bound: C, which adaptive clipping moves. charged: whether a ledger was charged for the run.
     """
@@ -22,7 +22,7 @@ class Checkpoint:
     step: int
     fingerprint: str
     run: str
-    resumed: int
+    resumed: list[int]
     bound: float
     charged: bool
     model: dict[str, torch.Tensor]

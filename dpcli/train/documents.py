@@ -7,22 +7,35 @@ from dpcli.report.document import Document
 from dpcli.rounding import up
 from dpcli.train.plan import Plan
 from dpcli.train.run import MODEL, STATEMENT, Outcome, folder_of
+from dpcli.train.stages import Stage
+from dpcli.train.statement import words
 
 
 def planned(plan: Plan) -> Document:
     """What `dpcli train` would do."""
     chosen = plan.train
-    noise = f"noise multiplier {plan.noise_multiplier:.7g}, clipping norm {chosen.clipping.norm:g} ({chosen.clipping.style})"
     details = (
-        f"{plan.steps:,} steps of {plan.entry.name}: {noise}, about {plan.expected_batch:g} records per step",
+        *(
+            f"{steps:,} steps of {stage.entry.name} ({stage.entry.type}): noise multiplier {stage.noise_multiplier:.7g}, "
+            f"about {stage.expected_batch:g} records per step"
+            for steps, stage in by_entry(plan)
+        ),
+        f"clipping norm {chosen.clipping.norm:g} ({chosen.clipping.style})",
         f"task {chosen.task}: {chosen.model} on {chosen.data}, {chosen.optimizer} at learning rate {chosen.learning_rate:g}",
         f"leaves {MODEL} and {STATEMENT} in {folder_of(plan)}",
     )
     data = {
         "schema": "dpcli/train-plan/v1",
         "steps": plan.steps,
-        "noise_multiplier": plan.noise_multiplier,
-        "expected_batch": plan.expected_batch,
+        "stages": [
+            {
+                "mechanism": stage.entry.name,
+                "steps": steps,
+                "noise_multiplier": stage.noise_multiplier,
+                "expected_batch": stage.expected_batch,
+            }
+            for steps, stage in by_entry(plan)
+        ],
         "result": {"epsilon_upper": plan.account.upper, "delta": plan.account.delta},
         "fingerprint": plan.fingerprint(),
         "exit_code": 0,
@@ -30,18 +43,27 @@ def planned(plan: Plan) -> Document:
     return Document(headline(plan.account), data, "pass", notes=details, details=details, total=repr(plan.account.upper))
 
 
+def by_entry(plan: Plan) -> list[tuple[int, Stage]]:
+    """The steps of each entry, with its first stage."""
+    firsts = {stage.entry.name: stage for stage in reversed(plan.stages)}
+    names = dict.fromkeys(stage.entry.name for stage in plan.stages)
+    return [(sum(stage.steps for stage in plan.stages if stage.entry.name == name), firsts[name]) for name in names]
+
+
 def outcome(found: Outcome) -> Document:
     """What it did."""
     plan = found.plan
-    measured = "" if found.accuracy is None else f"; accuracy {found.accuracy:.4f} on public data"
+    measured = f"; {words(found.metrics)} on public data" if found.metrics else ""
     private = "" if found.private else "NOT PRIVATE (seeded noise): "
     said = f"{private}epsilon <= {up(found.epsilon)} at delta = {plan.account.delta!r} after {plan.steps:,} steps{measured}"
     data = {
         "schema": "dpcli/train/v1",
         "private": found.private,
         "steps": plan.steps,
-        "repeated": found.repeated,
-        "accuracy": found.accuracy,
+        "repeated": found.repeated_steps,
+        "metrics": dict(found.metrics),
+        "method": found.method,
+        "noise": found.noise,
         "folder": found.folder,
         "run": found.run,
         "result": {"epsilon_upper": found.epsilon, "delta": plan.account.delta},

@@ -1,4 +1,4 @@
-"""DP-SGD on one page: sample, clip each example, sum, add noise once, divide by a public number, step.
+"""DP-SGD on one page: sample, clip each record, sum, add noise once, divide by a public number, step.
 
 Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1. What a step releases is the noisy sum; everything after it is post-processing.
 """
@@ -7,80 +7,96 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dpcli.train.adaptive import Quantile
-from dpcli.train.engine.per_example import Batch, ClippedGradients, Sums
+from dpcli.train.engine.batches import Batch, take
+from dpcli.train.engine.clip import Clip
+from dpcli.train.engine.sums import Sums
 from dpcli.train.noise import Noise
+from dpcli.train.ranks import Alone, Ranks
 
 Indices = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
 
+class Gradients(Protocol):
+    """What computes clipped sums."""
+
+    @property
+    def clip(self) -> Clip: ...
+
+    def __call__(self, batch: Batch) -> Sums:
+        """The sum over a batch of gradients of which none is longer than clip.bound."""
+
+    def describe(self) -> str:
+        """By which method."""
+
+
 @dataclass(slots=True)
 class Trainer:
-    """One run over arrays.
+    """One run over records.
 
-    batches: record indices, step after step, drawn as the accountant assumes; an empty batch is a step all the same.
-    expected_batch: what the noisy sum is divided by: rate times the declared size, never the number of records drawn.
-    physical: examples in memory at once; the sum does not depend on it.
+    records: tensors whose first dimension counts records (units, where those are sampled). rate: the learning rate of a step, relative.
+    physical: records in memory at once; the sum does not depend on it. quantile: of adaptive clipping, whose C moves after each step;
+    the noise is then over C = 1.
     """
 
     model: nn.Module
-    gradients: ClippedGradients
+    gradients: Gradients
     optimizer: torch.optim.Optimizer
-    noise: Noise
-    batches: Indices
-    inputs: Tensor
-    labels: Tensor
-    expected_batch: float
+    records: Batch
+    rate: Callable[[int], float] = lambda step: 1.0
     physical: int = 256
     step: int = 0
-    quantile: Quantile | None = None  # of adaptive clipping, whose C moves after each step; the noise is then over C = 1
+    quantile: Quantile | None = None
+    ranks: Ranks = field(default_factory=Alone)
     shapes: dict[str, torch.Size] = field(init=False)
+    base: list[float] = field(init=False)
 
     def __post_init__(self) -> None:
         self.shapes = {name: p.shape for name, p in self.model.named_parameters() if p.requires_grad}
+        self.base = [float(group.setdefault("declared_lr", group["lr"])) for group in self.optimizer.param_groups]
 
-    def advance(self, until: int, after: Callable[[int], None]) -> None:
-        """Take steps up to number `until`; `after` is called with each number done."""
+    def advance(self, until: int, batches: Indices, noise: Noise, expected_batch: float, after: Callable[[int], None]) -> None:
+        """Take steps up to number `until`.
+
+        Args:
+            batches: record indices, step after step, drawn as the accountant assumes; an empty batch is a step all the same.
+            expected_batch: what the noisy sum is divided by: a public number, never the number of records drawn.
+            after: called with each number done.
+        """
         while self.step < until:
-            self.take(torch.from_numpy(np.ascontiguousarray(next(self.batches))))
+            batch = self.ranks.same(next(batches) if self.ranks.first else None)
+            self.take(torch.from_numpy(np.ascontiguousarray(batch)), noise, expected_batch)
             self.step += 1
             after(self.step)
 
-    def take(self, batch: Tensor) -> None:
+    def take(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:
         """One step on the records in `batch`, which may be empty."""
         bound = 1.0 if self.quantile is None else self.quantile.clip.bound  # of this step's sum: it moves below
-        sums = self._sums(batch[: self.physical])
-        for start in range(self.physical, len(batch), self.physical):
-            sums = sums + self._sums(batch[start : start + self.physical])
-        noise = self.noise.next(self.shapes)  # once per step, whatever the batch held
+        sums = self._sums(self.ranks.part(batch))
+        total = self.ranks.summed(sums.gradients)
+        if self.ranks.first:
+            drawn = noise.next(self.shapes)  # once per step, whatever the batch held
+            for name, value in total.items():
+                value.add_(drawn[name].to(value), alpha=bound)
+        noisy = self.ranks.spread(total)
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad:
-                noised = sums.gradients[name].add_(noise[name], alpha=bound)
-                parameter.grad = noised.div_(self.expected_batch).to(parameter)
+                parameter.grad = noisy[name].div_(expected_batch).to(parameter)
+        for group, base in zip(self.optimizer.param_groups, self.base, strict=True):
+            group["lr"] = base * self.rate(self.step)
         self.optimizer.step()
         if self.quantile is not None:
-            self.quantile.follow(sums.norms)
+            self.quantile.follow(sums.norms, self.ranks)
 
-    def _sums(self, part: Tensor) -> Sums:
-        return self.gradients((self.inputs[part], self.labels[part]))
-
-
-def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
-    """Each example's loss, shape (B,)."""
-    inputs, labels = batch
-    assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
-    return nn.functional.cross_entropy(model(inputs), labels, reduction="none")
-
-
-@torch.no_grad()
-def accuracy(model: nn.Module, inputs: Tensor, labels: Tensor) -> float:
-    """The share of labels that the model gets right; on data that the file declares public."""
-    model.eval()
-    right = float((model(inputs).argmax(1) == labels).float().mean())
-    model.train()
-    return right
+    def _sums(self, batch: Tensor) -> Sums:
+        parts = torch.split(batch, self.physical)
+        sums = self.gradients(take(self.records, parts[0]))
+        for part in parts[1:]:
+            sums = sums + self.gradients(take(self.records, part))
+        return sums

@@ -1,121 +1,167 @@
-"""What a training run will do, settled before any data is read: the mechanism, its noise, its steps, and what they cost."""
+"""What a training run will do, settled before any data is read: its stages, their noise, and what they cost."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpcli.audit.settings import read_settings
 from dpcli.errors import CannotCertify, InputError
-from dpcli.mechanisms.gaussian import GaussianSpec
-from dpcli.mechanisms.sampling import Poisson, Runs, Unsampled
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.read import parse, targets
-from dpcli.train.settings import Train, read_training
+from dpcli.train.settings import Train, read_train
+from dpcli.train.stages import Stage, counted, performed, stages
 
 if TYPE_CHECKING:
     from dpcli.accounting import Account
 
-SCHEMES = (Poisson, Unsampled)
+Portion = tuple[int, int]  # from one step to another
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One run, as it is accounted and as it is done.
 
-    pipeline: with every number in place of "calibrate". entry: what a step performs. steps: how many; expected_batch: what the noisy sum
-    is divided by, a public number and never the number of records drawn.
+    pipeline: with every number in place of "calibrate". stages: what is done, one after the other.
+    canaries: records of [audit] that do not exist, each inserted by a fair coin.
     """
 
     path: str
     pipeline: Pipeline
     train: Train
-    entry: Entry
-    noise_multiplier: float
-    steps: int
-    expected_batch: float
+    stages: tuple[Stage, ...]
     account: Account
-    canaries: int = 0  # records of [audit] that do not exist, each inserted by a fair coin
+    canaries: int = 0
+
+    @property
+    def steps(self) -> int:
+        return self.stages[-1].stop
+
+    @property
+    def size(self) -> int:
+        """The declared number of records."""
+        assert self.pipeline.privacy.dataset_size is not None
+        return self.pipeline.privacy.dataset_size
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that a resumed run must not have changed."""
         content = {"pipeline": tables_of(self.pipeline), "train": asdict(self.train), "canaries": self.canaries}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def partial(self, steps: int) -> Pipeline:
-        """The pipeline with so many of the steps: what a run has cost so far, or what it repeats."""
-        changed = replace(self.entry, steps=steps, epochs=None)
-        return replace(
-            self.pipeline, mechanisms=tuple(changed if e.name == self.entry.name else e for e in self.pipeline.mechanisms)
-        )
+    def stage_at(self, step: int) -> Stage:
+        """The stage that takes step number `step` + 1."""
+        return next(stage for stage in self.stages if step < stage.stop)
+
+    def milestone(self, step: int) -> int:
+        """The next step after which a state is saved: every so many, and at the end of a stage."""
+        every = self.train.checkpoint_every
+        return min((step // every + 1) * every, self.stage_at(step).stop)
+
+    def costs(self, portions: Iterable[Portion], beside: bool = True) -> Pipeline:
+        """The pipeline of some portions of the run, each counted for itself.
+
+        Args:
+            beside: with the entries of the file that training does not perform.
+        """
+        totals: dict[str, int] = {}
+        for start, stop in portions:
+            for stage in self.stages:
+                taken = stage.amount(max(0, min(stop, stage.stop) - max(start, stage.start)))
+                totals[stage.entry.name] = totals.get(stage.entry.name, 0) + taken
+        return replace(self.pipeline, mechanisms=tuple(self._counted(totals, beside)))
+
+    def _counted(self, totals: Mapping[str, int], beside: bool) -> Iterable[Entry]:
+        for entry in self.pipeline.mechanisms:
+            own = tuple(stage for stage in self.stages if stage.entry.name == entry.name)
+            if own and totals.get(entry.name):
+                yield counted(entry, own, totals[entry.name])
+            elif not own and beside:
+                yield entry
 
 
-def plan_of(path: str) -> Plan:
+def plan_of(path: str, data: bytes | None = None) -> Plan:
     """The plan of a file, its noise solved for where it says "calibrate".
 
+    Args:
+        data: in place of what the file holds; relative paths in it and messages are still those of `path`.
+
     Raises:
-        InputError: the file cannot be read, or asks for what the engine cannot honour. CannotCertify: nobody can say what it costs.
+        InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: nobody can say what it costs.
     """
     from dpcli.accounting import account
 
-    _, train = read_training(path)
-    pipeline = _solved(path)
-    entry = _entry(pipeline, train, path)
+    data = read_bytes(path) if data is None else data
+    train = read_train(data, path)
+    pipeline = _solved(data, path)
     if pipeline.privacy.dataset_size is None:
         raise InputError(
             f"{path}: privacy.dataset_size: expected the declared number of records, which the sum is divided by, found none"
         )
-    assert isinstance(entry.spec, GaussianSpec) and entry.spec.noise_multiplier is not None
+    _require_units(pipeline, train, path)
     found = account(pipeline)
     if found.winner is None:
         raise CannotCertify(f"{path}: no finite epsilon can be certified for this run")
-    rate = _rate(entry, pipeline.privacy.dataset_size)
-    runs = Runs(None if entry.epochs is not None else entry.steps, entry.epochs, pipeline.privacy.dataset_size)
-    steps = runs.steps_at(rate if rate != 1 else None)
-    expected = float(rate * pipeline.privacy.dataset_size)
-    canaries = read_settings(read_bytes(path), path).canaries or 0
-    return Plan(path, pipeline, train, entry, entry.spec.noise_multiplier, steps, expected, found, canaries)
+    canaries = read_settings(data, path).canaries or 0
+    return Plan(path, pipeline, train, tuple(_stages(pipeline, train, path)), found, canaries)
 
 
-def _solved(path: str) -> Pipeline:
+def _solved(data: bytes, path: str) -> Pipeline:
     from dpcli.calibration_file import calibrate_file
 
-    data = read_bytes(path)
     if not targets(data, path):
         return parse(data, path)
-    return calibrate_file(path, "noise", None, None, (), None, 1).pipeline
+    return calibrate_file(path, "noise", None, None, (), None, 1, data=data).pipeline
 
 
-def _entry(pipeline: Pipeline, train: Train, path: str) -> Entry:
-    """The entry that a step performs. Raises InputError where there is none, several, or one that the engine cannot perform."""
-    named = [e for e in pipeline.mechanisms if e.name == train.mechanism] if train.mechanism else list(pipeline.mechanisms)
-    fitting = [e for e in named if isinstance(e.spec, GaussianSpec)]
-    if len(fitting) != 1:
-        names = ", ".join(e.name for e in fitting) or "none"
-        raise InputError(f"{path}: train.mechanism: expected the name of the gaussian entry that a step performs, found {names}")
-    entry = fitting[0]
-    place = f'{path}: mechanism["{entry.name}"]'
+def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
+    step, size = 0, pipeline.privacy.dataset_size
+    assert size is not None
+    for entry in _entries(pipeline, train, path):
+        try:
+            found = list(stages(entry, size, step))
+        except InputError as problem:
+            raise InputError(f"{path}: {problem}") from None
+        yield from found
+        step = found[-1].stop
+
+
+def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
+    """The entries that training performs, in order. Raises InputError where they are unclear, or cannot be performed."""
+    by_name = {entry.name: entry for entry in pipeline.mechanisms if performed(entry.spec)}
+    names = [train.mechanism] if isinstance(train.mechanism, str) else train.mechanism or tuple(by_name)
+    if (train.mechanism is None and len(names) != 1) or len(set(names)) != len(names) or not set(names) <= set(by_name):
+        raise InputError(
+            f"{path}: train.mechanism: expected the name of the entry with Gaussian noise that a step performs, or several in their order "
+            f"(a schedule), found {', '.join(names) or 'none'} of {', '.join(by_name) or 'none'}"
+        )
+    for name in names:
+        _require_honoured(by_name[name], f'{path}: mechanism["{name}"]')
+    return [by_name[name] for name in names]
+
+
+def _require_honoured(entry: Entry, place: str) -> None:
     if entry.spec.noise_multiplier is None:  # type: ignore[attr-defined]
         raise InputError(
             f"{place}: expected noise_multiplier, noise over the clipping norm, found sigma with a sensitivity of its own"
         )
     if entry.partition is not None:
         raise InputError(f"{place}: expected no partition, found one: training runs on all of the data")
-    if not isinstance(entry.sampling, (*SCHEMES, type(None))) or getattr(entry.sampling, "max_batch_size", None) is not None:
-        raise InputError(f"{place}: sampling: expected poisson or none, which training performs, found {entry.sampling}")
-    if pipeline.privacy.max_contributions not in (None, 1):
-        raise InputError(f"{path}: privacy.max_contributions: expected 1, found more: training by units is not implemented")
-    return entry
 
 
-def _rate(entry: Entry, dataset_size: int) -> Fraction:
-    if entry.sampling is None or isinstance(entry.sampling, Unsampled):
-        return Fraction(1)
-    rate = entry.sampling.exact_rate(dataset_size)
-    assert rate is not None
-    return rate
+def _require_units(pipeline: Pipeline, train: Train, path: str) -> None:
+    """What one unit may own must be what training bounds."""
+    owned = pipeline.privacy.max_contributions or 1
+    if owned > 1 and train.units is None:
+        raise InputError(
+            f"{path}: train.units: expected what tells whose a record is, beside max_contributions = {owned}, found none"
+        )
+    if owned > 1 and train.records_per_unit is not None:
+        raise InputError(
+            f"{path}: privacy.max_contributions: expected 1 beside train.records_per_unit, found {owned}: a unit's records are drawn "
+            "together and clipped as one, which is one contribution"
+        )

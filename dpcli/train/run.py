@@ -6,34 +6,38 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
-from dpcli.train.plan import Plan
+from dpcli.train.plan import Plan, Portion
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
-    from dpcli.train.adaptive import Quantile
     from dpcli.train.checkpoint import Checkpoint
-    from dpcli.train.engine.clip import Clip
-    from dpcli.train.loop import Trainer
-    from dpcli.train.randomness import Streams
+    from dpcli.train.prepare import Prepared
+    from dpcli.train.ranks import Ranks
 
 STATE, MODEL, METRICS, STATEMENT = "state.pt", "model.safetensors", "metrics.jsonl", "statement.md"
-Report = Callable[[int, int, float | None], None]  # step, steps, epsilon so far
+Report = Callable[[int, Mapping[str, float] | None], None]  # steps done, and metrics where they were just measured
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to. repeated: steps that may have been done twice, and are charged twice. accuracy: on public data, if any."""
+    """What a run came to.
+
+    repeated: portions that may have been done twice, and are charged twice. metrics: on public data, the headline first; empty where
+    there are none. method: how the clipped sums were computed. noise: where the noise came from.
+    """
 
     plan: Plan
     folder: str
     run: str
-    repeated: int
+    repeated: tuple[Portion, ...]
     private: bool
-    accuracy: float | None
+    metrics: Mapping[str, float]
+    method: str
+    noise: str
 
     @property
     def epsilon(self) -> float:
@@ -42,7 +46,11 @@ class Outcome:
 
         if not self.repeated:
             return self.plan.account.upper
-        return account(self.plan.partial(self.plan.steps + self.repeated)).upper
+        return account(self.plan.costs([(0, self.plan.steps), *self.repeated])).upper
+
+    @property
+    def repeated_steps(self) -> int:
+        return sum(stop - start for start, stop in self.repeated)
 
 
 def folder_of(plan: Plan) -> str:
@@ -56,9 +64,9 @@ def train(
     ledger: Ledger | None = None,
     resume: bool = False,
     insecure_seed: int | None = None,
-    report: Report = lambda step, steps, epsilon: None,
+    report: Report = lambda step, metrics: None,
 ) -> Outcome:
-    """Do what the plan says.
+    """Do what the plan says, on this process or with the others that torchrun started.
 
     Args:
         ledger: charged in full before the first noise; a resumed run is charged again for the steps that it may repeat.
@@ -67,57 +75,58 @@ def train(
     Raises:
         InputError: what the file asks for cannot be done. Denied: the ledger says no. LedgerError: it cannot be read.
     """
-    from dpcli.train import checkpoint
+    from dpcli.train.prepare import prepare
     from dpcli.train.randomness import insecure_seed as seeded
     from dpcli.train.randomness import system_entropy
+    from dpcli.train.ranks import ranks_of
 
     if ledger is not None and insecure_seed is not None:
         raise InputError("--insecure-seed: expected no ledger beside it, found one: noise that can be repeated protects nobody")
-    folder = folder_of(plan)
+    ranks, folder = ranks_of(plan.train.device), folder_of(plan)
+    before = ranks.same(_begun(plan, ledger, resume, folder) if ranks.first else None)
+    streams = system_entropy() if insecure_seed is None else seeded(insecure_seed, before.step)
+    prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
+    if ranks.first:
+        _charge(plan, ledger, before)
+    state = _State(prepared, before, os.path.join(folder, STATE), ranks)
+    state.save()  # before the first noise: what is resumed after a crash is known to have begun
+    ranks.same(True)  # nobody draws before the first has charged
+
+    def after(step: int) -> None:
+        metrics = None
+        if step == plan.milestone(step - 1) and step < plan.steps:
+            state.save()
+            metrics = prepared.problem.measure()
+            _log(folder, {"step": step, **metrics}, ranks)
+        report(step, metrics)
+
+    for stage in plan.stages:
+        prepared.stage(stage, after)
+    outcome = _outcome(prepared, folder, before)
+    if ranks.first:
+        if prepared.canaries is not None:
+            prepared.canaries.leave_scores(folder, prepared.problem)
+        _leave(outcome, prepared)
+        if ledger is not None:
+            ledger.commit(before.run)
+        os.unlink(state.path)
+    return outcome
+
+
+def _begun(plan: Plan, ledger: Ledger | None, resume: bool, folder: str) -> Checkpoint:
+    """The state to begin with: of a run that did not end, under --resume, or of one that has not begun."""
+    from dpcli.train.checkpoint import Checkpoint, restored
+
     state = os.path.join(folder, STATE)
     if not resume and os.path.lexists(state):
         raise InputError(f"{folder}: expected a new folder or --resume, found the state of a run that did not end")
-    before = checkpoint.restored(state, plan.fingerprint()) if resume else None
-    if before is not None:
-        _refuse_other_books(before, ledger)
-    os.makedirs(folder, exist_ok=True)
-    done, run = (before.step, before.run) if before else (0, uuid.uuid4().hex)
-    resumed = before.resumed + 1 if before else 0
-    repeated = _charged(plan, ledger, run, done, resumed)
-    streams = system_entropy() if insecure_seed is None else seeded(insecure_seed, done)
-    trainer, evaluate, finish = _prepared(plan, streams, before, folder)
-
-    def save(step: int) -> None:
-        checkpoint.save(
-            state,
-            checkpoint.Checkpoint(
-                step,
-                plan.fingerprint(),
-                run,
-                resumed,
-                trainer.gradients.clip.bound,
-                ledger is not None,
-                trainer.model.state_dict(),
-                trainer.optimizer.state_dict(),
-            ),
-        )
-
-    save(done)  # before the first noise: what is resumed after a crash is known to have begun
-
-    def after(step: int) -> None:
-        report(step, plan.steps, None)
-        if step % plan.train.checkpoint_every == 0 and step < plan.steps:
-            save(step)
-            _log(folder, {"step": step, "accuracy": evaluate()})
-
-    trainer.advance(plan.steps, after)
-    outcome = Outcome(plan, folder, run, repeated, streams.private, evaluate())
-    finish()
-    _leave(outcome, trainer)
-    if ledger is not None:
-        ledger.commit(run)
-    os.unlink(state)
-    return outcome
+    if not resume:
+        os.makedirs(folder, exist_ok=True)
+        return Checkpoint(0, plan.fingerprint(), uuid.uuid4().hex, [], 0.0, ledger is not None, {}, {})
+    before = restored(state, plan.fingerprint())
+    _refuse_other_books(before, ledger)
+    before.resumed.append(before.step)
+    return before
 
 
 def _refuse_other_books(before: Checkpoint, ledger: Ledger | None) -> None:
@@ -131,118 +140,72 @@ def _refuse_other_books(before: Checkpoint, ledger: Ledger | None) -> None:
         ledger.state().run(before.run)
 
 
-def _charged(plan: Plan, ledger: Ledger | None, run: str, done: int, resumed: int) -> int:
-    """Charge the run, or what a resumed one may do twice; returns how many steps that may be, in all.
+def _charge(plan: Plan, ledger: Ledger | None, before: Checkpoint) -> None:
+    """Charge the run, or what a resumed one may do twice.
 
     After a crash nobody knows how far the steps beyond the last state went: up to the next state they are charged again.
     """
-    most = min(plan.train.checkpoint_every, plan.steps)
-    if ledger is not None and resumed == 0:
-        ledger.reserve(plan.pipeline, run, why=f"dpcli train {os.path.basename(plan.path)}")
-        ledger.start(run)
-    elif ledger is not None:
-        again = min(most, plan.steps - done) or 1
-        ledger.spend(
-            plan.partial(again),
-            f"{run} resumed {resumed}",
-            why=f"steps that may have been done before the run was resumed at {done}",
-        )
-    return resumed * most
-
-
-Prepared = tuple["Trainer", Callable[[], float | None], Callable[[], None]]
-
-
-def _prepared(plan: Plan, streams: Streams, before: Checkpoint | None, folder: str) -> Prepared:
-    """The trainer, what measures it on public data, and what an audit needs of its end."""
-    import numpy as np
-    import torch
-
-    from dpcli.mechanisms.sampling import Unsampled
-    from dpcli.train.adaptive import relative
-    from dpcli.train.arrays import arrays
-    from dpcli.train.canaries import drawn, kept, leave_scores
-    from dpcli.train.clipping import clip_of
-    from dpcli.train.engine.per_example import ClippedGradients
-    from dpcli.train.loop import Trainer, accuracy, cross_entropy
-    from dpcli.train.models import model_of
-    from dpcli.train.noise_spec import noise_of
-    from dpcli.train.sampling import sampler
-
-    data = arrays(plan.train, plan.path)
-    size = plan.pipeline.privacy.dataset_size
-    if size is None or len(data.labels) + plan.canaries > size:
-        beside = f" and {plan.canaries} canaries" if plan.canaries else ""
-        raise InputError(
-            f"{plan.path}: privacy.dataset_size: expected at least the number of private records{beside}, found {size}"
-        )
-    inserted = (
-        kept(folder, drawn(plan.canaries, data.inputs.shape[1:], data.classes, streams.initialisation)) if plan.canaries else None
+    if ledger is None:
+        return
+    if not before.resumed:
+        ledger.reserve(plan.pipeline, before.run, why=f"dpcli train {os.path.basename(plan.path)}")
+        ledger.start(before.run)
+        return
+    again = before.resumed[-1]
+    ledger.spend(
+        plan.costs([(again, plan.milestone(again))], beside=False),
+        f"{before.run} resumed {len(before.resumed)}",
+        why=f"steps that may have been done before the run was resumed at {again}",
     )
-    if inserted is not None:
-        data = data.extended(inserted.inputs[inserted.member], inserted.labels[inserted.member])
-    torch.manual_seed(
-        int.from_bytes(streams.initialisation.words(1).tobytes()[:4], "little")
-    )  # weights, which show nothing of the data
-    model = model_of(plan.train, data.inputs.shape[1:], data.classes)
-    clip = clip_of(plan.train.clipping, [name for name, p in model.named_parameters() if p.requires_grad])
-    optimizer = _optimizer(plan, model)
-    if before is not None:
-        model.load_state_dict(before.model)
-        optimizer.load_state_dict(before.optimizer)
-    inputs, labels = torch.from_numpy(np.ascontiguousarray(data.inputs)), torch.from_numpy(np.ascontiguousarray(data.labels))
-    gradients = ClippedGradients(model, cross_entropy, clip)
-    quantile = _quantile(plan, clip, streams, before)
-    spec, over = (plan.entry.spec, clip.bound) if quantile is None else (relative(plan.entry.spec, quantile.count_noise), 1.0)
-    scheme = plan.entry.sampling or Unsampled("none")
-    trainer = Trainer(
-        model,
-        gradients,
-        optimizer,
-        noise_of(spec, over, streams.noise),
-        sampler(scheme, size, streams.sampling, len(data.labels)),
-        inputs,
-        labels,
-        plan.expected_batch,
-        plan.train.physical_batch_size,
-        before.step if before else 0,
-        quantile,
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a run can be resumed from."""
+
+    prepared: Prepared
+    before: Checkpoint
+    path: str
+    ranks: Ranks
+
+    def save(self) -> None:
+        """The first process writes it."""
+        from dpcli.train import checkpoint
+
+        if not self.ranks.first:
+            return
+        trainer = self.prepared.trainer
+        now = replace(
+            self.before,
+            step=trainer.step,
+            bound=trainer.gradients.clip.bound,
+            model=trainer.model.state_dict(),
+            optimizer=trainer.optimizer.state_dict(),
+        )
+        checkpoint.save(self.path, now)
+
+
+def _outcome(prepared: Prepared, folder: str, before: Checkpoint) -> Outcome:
+    plan, streams = prepared.plan, prepared.streams
+    return Outcome(
+        plan,
+        folder,
+        before.run,
+        tuple((step, plan.milestone(step)) for step in before.resumed),
+        streams.private,
+        prepared.problem.measure(),
+        prepared.trainer.gradients.describe(),
+        prepared.noise_source(),
     )
-    finish = (lambda: None) if inserted is None else (lambda: leave_scores(folder, model, inserted))
-    if data.public_inputs is None or data.public_labels is None:
-        return trainer, lambda: None, finish
-    public = torch.from_numpy(np.ascontiguousarray(data.public_inputs)), torch.from_numpy(np.ascontiguousarray(data.public_labels))
-    return trainer, lambda: accuracy(model, *public), finish
 
 
-def _quantile(plan: Plan, clip: Clip, streams: Streams, before: Checkpoint | None) -> Quantile | None:
-    """What moves C, under adaptive clipping alone."""
-    from dpcli.train.adaptive import Quantile
-    from dpcli.train.engine.clip import Adaptive
-
-    noise = plan.train.clipping.quantile_noise
-    if not isinstance(clip, Adaptive) or noise is None:
-        return None
-    if before is not None:
-        clip.norm = before.bound
-    return Quantile(clip, noise, plan.expected_batch, streams.noise)
+def _log(folder: str, record: Mapping[str, Any], ranks: Ranks) -> None:
+    if ranks.first:
+        with open(os.path.join(folder, METRICS), "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
 
 
-def _optimizer(plan: Plan, model: Any) -> Any:
-    import torch
-
-    chosen, parameters = plan.train, [p for p in model.parameters() if p.requires_grad]
-    if chosen.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=chosen.learning_rate, weight_decay=chosen.weight_decay)
-    return torch.optim.SGD(parameters, lr=chosen.learning_rate, momentum=chosen.momentum, weight_decay=chosen.weight_decay)
-
-
-def _log(folder: str, record: Mapping[str, Any]) -> None:
-    with open(os.path.join(folder, METRICS), "a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
-
-
-def _leave(outcome: Outcome, trainer: Trainer) -> None:
+def _leave(outcome: Outcome, prepared: Prepared) -> None:
     """The model and the statement, each in one piece."""
     from safetensors.torch import save
 
@@ -250,7 +213,10 @@ def _leave(outcome: Outcome, trainer: Trainer) -> None:
     from dpcli.train.statement import statement
 
     private = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
-    weights = {name: tensor.contiguous() for name, tensor in trainer.model.state_dict().items()}
-    replaced(os.path.join(outcome.folder, MODEL), save(weights, private))
-    _log(outcome.folder, {"step": trainer.step, "accuracy": outcome.accuracy, "epsilon": outcome.epsilon, **private})
+    replaced(os.path.join(outcome.folder, MODEL), save(prepared.weights(), private))
+    _log(
+        outcome.folder,
+        {"step": prepared.trainer.step, **outcome.metrics, "epsilon": outcome.epsilon, **private},
+        prepared.trainer.ranks,
+    )
     replaced(os.path.join(outcome.folder, STATEMENT), statement(outcome).encode())

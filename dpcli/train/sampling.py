@@ -71,12 +71,16 @@ def participations(spec: CorrelatedSpec, dataset_size: int | None, stream: Strea
     Raises:
         InputError: no privacy.dataset_size, or more records than that: absent records leave their place empty.
     """
-    slots = min(max(spec.min_separation, ceil(Fraction(spec.iterations, spec.max_participations))), spec.iterations)
-    population = _population(dataset_size, records)
+    batches, population = slots(spec), _population(dataset_size, records)
     places = _places(population, "correlated noise")
     orders = (order(stream, places)[: population.records] for _ in repeat(None))
-    runs = (cycle(_batches(places_of * slots // places, 1, slots)) for places_of in orders)
+    runs = (cycle(_batches(places_of * batches // places, 1, batches)) for places_of in orders)
     return chain.from_iterable(islice(run, spec.iterations) for run in runs)
+
+
+def slots(spec: CorrelatedSpec) -> int:
+    """How many batches a run of correlated noise goes through again and again."""
+    return min(max(spec.min_separation, ceil(Fraction(spec.iterations, spec.max_participations))), spec.iterations)
 
 
 def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterator[Indices]:

@@ -10,9 +10,7 @@ from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, RATE, Key
 from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.findings import Findings
 from dpcli.pipeline.kinds import Place
-from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.member import read_members
-from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse, refuse, targets, toml_document
 
 
@@ -48,17 +46,36 @@ class Covers:
 class Train:
     """What is trained, on which data, and how; the privacy of it is the pipeline's."""
 
-    task: Annotated[Literal["classification", "causal-lm", "soft-prompt"], Key("what is learnt")]
-    data: Annotated[str, Key("private data: digits, a .npz or .csv file, a text file, or package.module:function")]
+    task: Annotated[
+        Literal["classification", "causal-lm", "soft-prompt", "custom"],
+        Key("what is learnt; custom: model, data, loss and metric are all functions of your own"),
+    ]
+    data: Annotated[str, Key("private data: digits, a .npz, .csv or .parquet file, a text file, or module:function")]
     clipping: Annotated[Clipping, Key("how one example's gradient is bounded")]
     learning_rate: Annotated[float, Key("step size of the optimizer", POSITIVE)]
-    model: Annotated[str, Key("logistic, mlp, cnn, a path or name of a language model, or package.module:function")] = "logistic"
-    mechanism: Annotated[str | None, Key("the entry that a step performs, where the file has several")] = None
+    model: Annotated[str, Key("logistic, mlp, cnn, a path or name of a language model, or module:function")] = "logistic"
+    loss: Annotated[str | None, Key("module:function (model, batch) -> one loss per record, of a custom task")] = None
+    metric: Annotated[str | None, Key("module:function (model, public batch) -> metrics by name, of a custom task")] = None
+    mechanism: Annotated[
+        str | tuple[str, ...] | None,
+        Key("the entry that a step performs, where the file has several; a list is a schedule: one after the other"),
+    ] = None
+    schedule: Annotated[
+        Literal["constant", "linear", "cosine"], Key("how the learning rate falls to zero over the run, if it does")
+    ] = "constant"
     optimizer: Annotated[Literal["sgd", "adam"], Key("how the noisy gradient is used: post-processing")] = "sgd"
     momentum: Annotated[float, Key("of sgd", NON_NEGATIVE)] = 0.0
     weight_decay: Annotated[float, Key("of either optimizer", NON_NEGATIVE)] = 0.0
     classes: Annotated[
         int | None, Key("how many labels there are, declared and not counted in private data; 10 for digits", COUNT)
+    ] = None
+    label: Annotated[str | None, Key("column of the label in a .csv or .parquet file; the last one where absent")] = None
+    units: Annotated[
+        str | None, Key("column or array that tells whose a record is; needed where a unit of privacy owns several records")
+    ] = None
+    records_per_unit: Annotated[
+        int | None,
+        Key("units are sampled, and the mean loss over at most so many records of a unit is clipped as one", COUNT),
     ] = None
     hidden: Annotated[int, Key("width of the hidden layer of mlp", COUNT)] = 64
     public: Annotated[
@@ -80,17 +97,19 @@ class Train:
                 'the noise of the count of unclipped examples, beside style = "adaptive"',
                 "nothing",
             )
+        if self.records_per_unit is not None and self.units is None:
+            yield ("units",), "what tells whose a record is, beside records_per_unit", "nothing"
+        if (self.task == "custom") != (self.loss is not None):
+            yield ("loss",), "module:function for a custom task, and for no other", "one" if self.loss else "none"
 
 
-def read_training(path: str) -> tuple[Pipeline, Train]:
-    """The pipeline and its [train] table.
+def read_train(data: bytes, path: str) -> Train:
+    """The [train] table of a file's content, the rest of which is read as strictly.
 
     Raises:
-        InputError: there is no such file. InvalidFile: with every problem found, at its place; a file without [train] is one.
+        InvalidFile: with every problem found, at its place; a file without [train] is one.
     """
-    data = read_bytes(path)
-    substitute = 1.0 if targets(data, path) else None
-    pipeline = parse(data, path, substitute)
+    parse(data, path, 1.0 if targets(data, path) else None)
     text, tables = toml_document(data, path)
     findings = Findings()
     if "train" not in tables:
@@ -100,4 +119,4 @@ def read_training(path: str) -> tuple[Pipeline, Train]:
     for key, expected, found in Train(**values).problems() if not findings.items else ():
         findings.add("DP005", ("train", *key), expected, found)
     refuse(findings, tables, text, path)
-    return pipeline, Train(**values)
+    return Train(**values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,14 +20,27 @@ def statement(outcome: Outcome) -> str:
 
     plan = outcome.plan
     heading = "" if outcome.private else "**NOT PRIVATE: the noise was drawn from a seed that somebody knows.**\n\n"
-    measured = "" if outcome.accuracy is None else f" Accuracy on the data declared public: {outcome.accuracy:.4f}."
-    again = (
-        f" {outcome.repeated:,} steps may have been done twice after a crash, and are counted twice." if outcome.repeated else ""
-    )
-    done = (
-        f"{heading}This run took {plan.steps:,} steps with noise multiplier {plan.noise_multiplier:.7g} and clipping norm "
-        f"{plan.train.clipping.norm:g}: epsilon <= {up(outcome.epsilon)} at delta = {plan.account.delta!r}.{again}{measured}\n\n"
-    )
-    pipeline = plan.partial(plan.steps + outcome.repeated) if outcome.repeated else plan.pipeline
+    done = f"{heading}{_done(outcome)}\n\n"
+    pipeline = plan.costs([(0, plan.steps), *outcome.repeated]) if outcome.repeated else plan.pipeline
     facts = gather(replace(pipeline, path=plan.path), None, ())
     return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
+
+
+def _done(outcome: Outcome) -> str:
+    plan = outcome.plan
+    noises = ", then ".join(f"{noise:.7g}" for noise in dict.fromkeys(stage.noise_multiplier for stage in plan.stages))
+    lines = [
+        f"This run took {plan.steps:,} steps with noise multiplier {noises} and clipping norm {plan.train.clipping.norm:g} "
+        f"({plan.train.clipping.style}): epsilon <= {up(outcome.epsilon)} at delta = {plan.account.delta!r}.",
+        f"Clipped sums: {outcome.method}. Noise: from {outcome.noise}; sums and noise are added in single precision.",
+    ]
+    if outcome.repeated:
+        lines.append(f"{outcome.repeated_steps:,} steps may have been done twice after a crash, and are counted twice.")
+    if outcome.metrics:
+        lines.append(f"On the data declared public: {words(outcome.metrics)}.")
+    return " ".join(lines)
+
+
+def words(metrics: Mapping[str, float]) -> str:
+    """Metrics in a sentence."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())

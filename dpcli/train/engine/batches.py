@@ -31,7 +31,7 @@ def size(batch: Batch) -> int:
     return int(sizes[0])
 
 
-def take(batch: Batch, rows: Sequence[int] | slice) -> Batch:
+def take(batch: Batch, rows: Sequence[int] | slice | Tensor) -> Batch:
     """These examples of a batch, in this order."""
     return tree_map(lambda leaf: leaf[rows], batch)  # type: ignore[no-any-return]
 

@@ -8,17 +8,19 @@ import torch
 from torch import nn
 
 from dpcli.errors import InputError
-from dpcli.registry import load
 from dpcli.train.settings import Train
+from dpcli.train.tasks.user_code import result
 
 
-def model_of(train: Train, shape: tuple[int, ...], classes: int) -> nn.Module:
+def model_of(train: Train, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
     """The model that [train] names, for inputs of one example's `shape`. Raises InputError for one that is not known."""
     if ":" in train.model:
-        found: nn.Module = load(train.model)()
+        found = result(train.model, path)
+        if not isinstance(found, nn.Module):
+            raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(found).__name__}")
         return found
     if train.model not in MODELS:
-        raise InputError(f"train.model: expected one of {', '.join(MODELS)}, or package.module:function, found {train.model!r}")
+        raise InputError(f"train.model: expected one of {', '.join(MODELS)}, or module:function, found {train.model!r}")
     return MODELS[train.model](train, shape, classes)
 
 

@@ -1,0 +1,175 @@
+"""From a plan to a trainer: everything that touches the data, put together."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from dpcli.errors import InputError
+from dpcli.mechanisms.correlated import CorrelatedSpec
+from dpcli.mechanisms.sampling import Unsampled
+from dpcli.registry import load
+from dpcli.train.adaptive import Quantile, relative
+from dpcli.train.canaries import Canaries, canaries
+from dpcli.train.clipping import clip_of
+from dpcli.train.engine.clip import Adaptive
+from dpcli.train.loop import Indices, Trainer
+from dpcli.train.noise import Noise, total
+from dpcli.train.noise_spec import noise_of
+from dpcli.train.plan import Plan
+from dpcli.train.randomness import Streams, cryptographic
+from dpcli.train.ranks import Ranks
+from dpcli.train.sampling import participations, sampler
+from dpcli.train.settings import Train
+from dpcli.train.stages import Stage
+from dpcli.train.tasks.learning import Learning, learning
+from dpcli.train.units import by_unit, fewer
+
+if TYPE_CHECKING:
+    from dpcli.train.checkpoint import Checkpoint
+
+ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus": "dpcli.train.opacus_engine:OpacusGradients"}
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan with its data. canaries: of an audit; those that won the toss are among the records."""
+
+    plan: Plan
+    problem: Learning
+    trainer: Trainer
+    streams: Streams
+    canaries: Canaries | None
+
+    def stage(self, stage: Stage, after: Callable[[int], None]) -> None:
+        """Take the stage's steps that are not yet taken, with fresh noise and a fresh sample."""
+        self.trainer.advance(stage.stop, self._batches(stage), self._noise(stage), stage.expected_batch, after)
+
+    def _batches(self, stage: Stage) -> Indices:
+        size, stream, count = self.plan.size, self.streams.sampling, self.problem.count
+        if isinstance(stage.spec, CorrelatedSpec):
+            return participations(stage.spec, size, stream, count)
+        return sampler(stage.entry.sampling or Unsampled("none"), size, stream, count)
+
+    def _noise(self, stage: Stage) -> Noise:
+        quantile = self.trainer.quantile
+        if quantile is None:
+            return noise_of(stage.spec, self.trainer.gradients.clip.bound, self.streams.noise)
+        return noise_of(relative(stage.spec, quantile.count_noise), 1.0, self.streams.noise)
+
+    def weights(self) -> dict[str, Tensor]:
+        """What was trained, where some of the model was not; else all of the model, tied tensors once."""
+        parameters: dict[str, Tensor] = dict(self.problem.model.named_parameters())
+        if all(p.requires_grad for p in parameters.values()):
+            parameters |= dict(self.problem.model.named_buffers())
+            return {name: value.detach().cpu().contiguous() for name, value in parameters.items()}
+        return {name: p.detach().cpu().contiguous() for name, p in parameters.items() if p.requires_grad}
+
+    def noise_source(self) -> str:
+        """Where the noise comes from, in words."""
+        if not self.streams.noise.private:
+            return "a seed that somebody knows"
+        if cryptographic(total(self.trainer.shapes), self.streams.noise):
+            return "the operating system's cryptographic generator"
+        return (
+            "Philox, a generator that is not cryptographic, under a fresh key of 128 bits from the operating system for each step"
+        )
+
+
+def prepare(plan: Plan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
+    """Read the data, build the model, and go on from the state of `before`, if any. Raises InputError where something does not fit."""
+    chosen, problem = plan.train, _problem(plan, streams, ranks)
+    inserted = ranks.same(canaries(problem, plan.canaries, streams.initialisation, folder)) if plan.canaries else None
+    problem = (problem if inserted is None else problem.extended(inserted.inserted)).on(_device(chosen.device))
+    model = problem.model
+    clip = clip_of(chosen.clipping, [name for name, p in model.named_parameters() if p.requires_grad])
+    optimizer = _optimizer(chosen, model)
+    _same_start(model, ranks)
+    if before is not None:
+        model.load_state_dict(before.model)
+        optimizer.load_state_dict(before.optimizer)
+    gradients = load(ENGINES[chosen.engine])(model, problem.loss, clip)
+    trainer = Trainer(
+        model,
+        gradients,
+        optimizer,
+        problem.records,
+        _rate(chosen, plan.steps),
+        chosen.physical_batch_size,
+        before.step if before else 0,
+        _quantile(plan, clip, streams, before),
+        ranks,
+    )
+    return Prepared(plan, problem, trainer, streams, inserted)
+
+
+def _problem(plan: Plan, streams: Streams, ranks: Ranks) -> Learning:
+    problem = learning(plan.train, plan.path, streams.initialisation)
+    if plan.train.units is not None:
+        problem = _bounded(plan, problem, streams, ranks)
+    if problem.count + plan.canaries > plan.size:
+        beside = f" and {plan.canaries} canaries" if plan.canaries else ""
+        raise InputError(
+            f"{plan.path}: privacy.dataset_size: expected at least the number of private records{beside}, found {plan.size}"
+        )
+    return problem
+
+
+def _bounded(plan: Plan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:
+    """Each unit with a bounded number of records: drawn together and clipped as one, or each for itself."""
+    if problem.units is None or len(problem.units) != problem.count:
+        raise InputError(f"{plan.path}: train.units: expected whose each record is, found another number of them, or none")
+    if plan.train.records_per_unit is not None:
+        return by_unit(problem, problem.units, plan.train.records_per_unit, streams.initialisation, ranks)
+    return fewer(problem, problem.units, plan.pipeline.privacy.max_contributions or 1, streams.initialisation, ranks)
+
+
+def _device(device: str) -> str:
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError(f"train.device: expected a device of this machine, found {device}, and torch sees no GPU")
+    return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
+
+
+def _same_start(model: nn.Module, ranks: Ranks) -> None:
+    """Every process starts from the first one's weights."""
+    with torch.no_grad():
+        for value in model.state_dict().values():
+            value.copy_(ranks.spread({"": value.clone()})[""])
+
+
+def _optimizer(chosen: Train, model: nn.Module) -> torch.optim.Optimizer:
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if chosen.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=chosen.learning_rate, weight_decay=chosen.weight_decay)
+    return torch.optim.SGD(parameters, lr=chosen.learning_rate, momentum=chosen.momentum, weight_decay=chosen.weight_decay)
+
+
+def _rate(chosen: Train, steps: int) -> Callable[[int], float]:
+    """The learning rate of step 0, 1, ... over the declared one."""
+    shapes: dict[str, Callable[[float], float]] = {
+        "constant": lambda done: 1.0,
+        "linear": lambda done: 1.0 - done,
+        "cosine": lambda done: 0.5 + 0.5 * math.cos(math.pi * done),
+    }
+    shape = shapes[chosen.schedule]
+    return lambda step: shape(step / steps)
+
+
+def _quantile(plan: Plan, clip: object, streams: Streams, before: Checkpoint | None) -> Quantile | None:
+    """What moves C, under adaptive clipping alone."""
+    noise = plan.train.clipping.quantile_noise
+    if not isinstance(clip, Adaptive) or noise is None:
+        return None
+    if len(plan.stages) > 1 or isinstance(plan.stages[0].spec, CorrelatedSpec):
+        raise InputError(
+            f"{plan.path}: train.clipping.style: expected another than adaptive beside a schedule or correlated noise, found it"
+        )
+    if before is not None:
+        clip.norm = before.bound
+    return Quantile(clip, noise, plan.stages[0].expected_batch, streams.noise)

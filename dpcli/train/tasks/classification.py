@@ -1,0 +1,58 @@
+"""Classification on arrays: tables and images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpcli.train.engine.batches import Batch
+from dpcli.train.randomness import Stream
+from dpcli.train.settings import Train
+from dpcli.train.tasks.arrays import Arrays, arrays
+from dpcli.train.tasks.learning import Learning, Metrics
+from dpcli.train.tasks.models import model_of
+
+
+def build(train: Train, path: str) -> Learning:
+    """The model and the arrays that [train] names. Raises InputError where they cannot be had."""
+    data = arrays(train, path)
+    shape = data.inputs.shape[1:]
+    model = model_of(train, shape, data.classes, path)
+    records = pair(data.inputs, data.labels)
+    return Learning(model, cross_entropy, records, _measure(model, data), data.units, partial(drawn, shape, data.classes))
+
+
+def pair(inputs: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(np.ascontiguousarray(inputs)), torch.from_numpy(np.ascontiguousarray(labels))
+
+
+def drawn(shape: tuple[int, ...], classes: int, count: int, stream: Stream) -> Batch:
+    """Inputs uniform on [0, 1], labels uniform."""
+    inputs = stream.words(count * int(np.prod(shape))).astype(np.float64) / 2.0**64
+    labels = stream.words(count) % np.uint64(classes)
+    return pair(inputs.astype(np.float32).reshape(count, *shape), labels.astype(np.int64))
+
+
+def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
+    """Each record's loss, shape (B,)."""
+    inputs, labels = batch
+    assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
+    return nn.functional.cross_entropy(model(inputs), labels, reduction="none")
+
+
+def _measure(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
+    if data.public_inputs is None or data.public_labels is None:
+        return dict
+    inputs, labels = pair(data.public_inputs, data.public_labels)
+
+    @torch.no_grad()
+    def measure() -> Metrics:
+        device = next(model.parameters()).device
+        scores = torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, 1024)])
+        return {"accuracy": float((scores.argmax(1) == labels).double().mean())}
+
+    return measure

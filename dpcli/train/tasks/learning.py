@@ -1,0 +1,90 @@
+"""What a task is to the trainer: a model, records, a loss for each, and what is measured in public."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+from dpcli.errors import InputError
+from dpcli.registry import load
+from dpcli.train.engine.batches import Batch, size
+from dpcli.train.engine.method import Loss
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpcli.train.randomness import Stream
+    from dpcli.train.settings import Train
+
+Metrics = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """A learning problem.
+
+    model: what is trained; only parameters with requires_grad count. loss: (model, batch) -> (B,), one loss per record, that depends on
+    no other record. records: tensors whose first dimension counts the private records. measure: metrics on data that the file declares
+    public, the headline first; none where there are no such data. units: (n,) whose each record is, where the file asks.
+    draw: records that nobody owns, as canaries of an audit; None where the task has none.
+    """
+
+    model: nn.Module
+    loss: Loss
+    records: Batch
+    measure: Callable[[], Metrics]
+    units: NDArray[np.generic] | None = None
+    draw: Callable[[int, Stream], Batch] | None = None
+
+    @property
+    def count(self) -> int:
+        return size(self.records)
+
+    def extended(self, more: Batch) -> Learning:
+        """With further private records at the end."""
+        return replace(self, records=tree_map(lambda a, b: torch.cat([a, b]), self.records, more))
+
+    def on(self, device: str) -> Learning:
+        """With model and records there."""
+        return replace(self, model=self.model.to(device), records=moved(self.records, device))
+
+
+def moved(batch: Batch, device: str | torch.device) -> Batch:
+    found: Batch = tree_map(lambda leaf: leaf.to(device), batch)
+    return found
+
+
+def tensors(values: Any) -> Batch:
+    """Arrays, alone or in tuples and dicts, as tensors; float64 becomes float32."""
+    found: Batch = tree_map(_tensor, values)
+    return found
+
+
+def _tensor(values: Any) -> torch.Tensor:
+    tensor = torch.as_tensor(values)
+    return tensor.float() if tensor.dtype == torch.float64 else tensor
+
+
+def learning(train: Train, path: str, stream: Stream) -> Learning:
+    """The problem that [train] describes; `path` is its file's. Raises InputError where it cannot be built."""
+    # Initial weights show nothing of the data: torch's own generator may draw them.
+    torch.manual_seed(int(stream.words(1)[0]) >> 32)
+    build: Callable[[Train, str], Learning] = load(TASKS[train.task])
+    found = build(train, path)
+    if not found.count:
+        raise InputError(f"{path}: train.data: expected records, found none")
+    return found
+
+
+TASKS: dict[str, str] = {
+    "classification": "dpcli.train.tasks.classification:build",
+    "causal-lm": "dpcli.train.tasks.causal_lm:build",
+    "soft-prompt": "dpcli.train.tasks.soft_prompt:build",
+    "custom": "dpcli.train.tasks.custom:build",
+}
