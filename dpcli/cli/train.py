@@ -33,8 +33,10 @@ def command(
     from dpcli.cli.training import run_with_progress
     from dpcli.train.documents import outcome, planned
     from dpcli.train.plan import plan_of
+    from dpcli.train.processes import first_process
 
     plan = plan_of(file)
     if dry_run:
         return emit(planned(plan), format_, outputs)
-    return emit(outcome(run_with_progress(plan, ledger, dataset, resume, insecure_seed)), format_, outputs)
+    found = run_with_progress(plan, ledger, dataset, resume, insecure_seed)
+    return emit(outcome(found), format_, outputs) if first_process() else 0

@@ -21,7 +21,7 @@ EVERY = 0.5  # seconds between two lines
 
 def run_with_progress(plan: Plan, ledger: str | None, dataset: str | None, resume: bool, seed: int | None) -> Outcome:
     """Train, with progress on standard error where that is a terminal."""
-    from dpcli.train.ranks import first_process
+    from dpcli.train.processes import first_process
     from dpcli.train.run import train
 
     first = first_process()
@@ -37,7 +37,7 @@ def _progress(plan: Plan) -> Report:
     """A line: how far, what it has cost so far, the last metrics and the time that is left."""
     from dpcli.accounting import account
     from dpcli.rounding import up
-    from dpcli.train.ranks import first_process
+    from dpcli.train.processes import first_process
     from dpcli.train.statement import words
 
     begun = last = time.monotonic()

@@ -1,4 +1,4 @@
-"""Values made of values: lists, and alternatives of a table and a scalar."""
+"""Values made of values: lists, and alternatives of a scalar and a table or list."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """A scalar or a table: which of the two the value is decides how it is read."""
+    """A scalar, or a table or list: which of the two the value is decides how it is read."""
 
     scalar: Kind
-    table: Kind
+    several: Kind
 
     @property
     def text(self) -> str:
-        return f"{self.scalar.text}, or {self.table.text}"
+        return f"{self.scalar.text}, or {self.several.text}"
 
     def read(self, value: Any, place: Place) -> Any:
-        if type(value) is dict:
-            return self.table.read(value, place)
+        if type(value) is (list if isinstance(self.several, Listed) else dict):
+            return self.several.read(value, place)
         if type(value) is not str:
             place.wrong_type(self.text, value)
         return self.scalar.read(value, place)
 
     def schema(self, rule: Rule | None) -> dict[str, Any]:
-        return {"oneOf": [self.scalar.schema(rule), self.table.schema(rule)]}
+        return {"oneOf": [self.scalar.schema(rule), self.several.schema(rule)]}
 
 
 @dataclass(frozen=True, slots=True)

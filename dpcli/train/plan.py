@@ -133,8 +133,9 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
 def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     """The entries that training performs, in order. Raises InputError where they are unclear, or cannot be performed."""
     by_name = {entry.name: entry for entry in pipeline.mechanisms if performed(entry.spec)}
-    names = [train.mechanism] if isinstance(train.mechanism, str) else train.mechanism or tuple(by_name)
-    if (train.mechanism is None and len(names) != 1) or len(set(names)) != len(names) or not set(names) <= set(by_name):
+    stated = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
+    names = tuple(by_name) if stated is None else stated
+    if not names or (stated is None and len(names) != 1) or len(set(names)) != len(names) or not set(names) <= set(by_name):
         raise InputError(
             f"{path}: train.mechanism: expected the name of the entry with Gaussian noise that a step performs, or several in their order "
             f"(a schedule), found {', '.join(names) or 'none'} of {', '.join(by_name) or 'none'}"

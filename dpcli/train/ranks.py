@@ -105,11 +105,6 @@ def _split(flat: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: part.view(value.shape) for part, (name, value) in zip(parts, like.items(), strict=True)}
 
 
-def first_process() -> bool:
-    """Whether this process may write and speak; of several, one does."""
-    return os.environ.get("RANK", "0") == "0"
-
-
 def ranks_of(device: str) -> Ranks:
     """The processes of this run, as the environment of torchrun says."""
     return Several(device) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else Alone()

@@ -1,0 +1,10 @@
+"""Which of several processes this one is; asked before torch is imported."""
+
+from __future__ import annotations
+
+import os
+
+
+def first_process() -> bool:
+    """Whether this process may write and speak; of several that torchrun started, one does."""
+    return os.environ.get("RANK", "0") == "0"

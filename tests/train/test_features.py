@@ -1,0 +1,244 @@
+"""dpcli train on more than one plain mechanism: schedules, correlated noise, passes, units, functions of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from dpcli.errors import InputError  # noqa: E402
+from dpcli.ledger.places import init  # noqa: E402
+from dpcli.ledger.terms import Terms  # noqa: E402
+from dpcli.train.plan import plan_of  # noqa: E402
+from dpcli.train.prepare import prepare  # noqa: E402
+from dpcli.train.randomness import system_entropy  # noqa: E402
+from dpcli.train.ranks import Alone  # noqa: E402
+from dpcli.train.run import train  # noqa: E402
+from tests.train.test_run import Stopped, stop_at  # noqa: E402
+from tests.train.test_stages import HEAD, HISTOGRAM, MAIN, TREE, WARM  # noqa: E402
+
+SIZE = HEAD.replace("1_000", "1_437")
+TRAIN = """
+[train]
+task = "classification"
+data = "digits"
+model = "logistic"
+learning_rate = 1.0
+clipping = { norm = 1.0 }
+public = "held-out"
+checkpoint_every = 10
+"""
+BANDED = TREE.replace("tree-aggregation", "banded-toeplitz").replace('name = "tree"', 'name = "banded"\nbands = 4')
+BUFFERED = TREE.replace("tree-aggregation", "buffered-toeplitz").replace(
+    'name = "tree"', 'name = "buffered"\nbuf_decay = [0.9, 0.5]\noutput_scale = [0.2, 0.3]'
+)
+SHUFFLE = MAIN.replace("steps = 20", "epochs = 3").replace('"poisson"', '"shuffle"')
+BALLS = SHUFFLE.replace('"shuffle"', '"balls-in-bins"')
+FULL = MAIN.replace('{ scheme = "poisson", batch_size = 50 }', '{ scheme = "none" }')
+CUT = MAIN.replace("batch_size = 50", "batch_size = 50, max_batch_size = 60")
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.chdir(tmp_path)
+
+
+def write(*parts: str) -> str:
+    Path("staged.toml").write_text("".join(parts))
+    return "staged.toml"
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [FULL, CUT, SHUFFLE, BALLS, TREE, BANDED, BUFFERED],
+    ids=["full", "cut", "shuffle", "balls", "tree", "banded", "buffered"],
+)
+def test_every_mechanism_trains(entries: str) -> None:
+    quiet = entries.replace("multiplier = 2.0", "multiplier = 0.3").replace("multiplier = 5.0", "multiplier = 0.5")
+    outcome = train(plan_of(write(SIZE, quiet, TRAIN)))
+    assert outcome.metrics["accuracy"] > 0.2
+    assert outcome.epsilon == outcome.plan.account.upper
+
+
+@pytest.mark.parametrize("optimizer", ['optimizer = "adam"\nschedule = "cosine"', 'momentum = 0.9\nschedule = "linear"'])
+def test_what_happens_after_the_noise_costs_nothing(optimizer: str) -> None:
+    text = TRAIN.replace("learning_rate = 1.0", "learning_rate = 0.2\n" + optimizer)
+    quiet = MAIN.replace("multiplier = 2.0", "multiplier = 0.3")
+    outcome = train(plan_of(write(SIZE, quiet, text)))
+    assert outcome.epsilon == plan_of(write(SIZE, quiet, TRAIN)).account.upper
+    assert outcome.metrics["accuracy"] > 0.2
+
+
+class Recorded:
+    """A source of noise that says how much it was asked for."""
+
+    def __init__(self, inner, seen: list[float], std: float) -> None:
+        self.inner, self.seen, self.std = inner, seen, std
+
+    def next(self, shapes):
+        self.seen.append(self.std)
+        return self.inner.next(shapes)
+
+
+def test_a_schedule_draws_each_entrys_noise_in_each_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dpcli.train.prepare as module
+
+    seen: list[float] = []
+    real = module.noise_of
+    monkeypatch.setattr(
+        module, "noise_of", lambda spec, bound, stream: Recorded(real(spec, bound, stream), seen, spec.noise_multiplier)
+    )
+    outcome = train(plan_of(write(SIZE, WARM, MAIN, HISTOGRAM, TRAIN, 'mechanism = ["warm", "main"]\n')))
+    assert seen == [3.0] * 15 + [2.0] * 20
+    statement = (Path(outcome.folder) / "statement.md").read_text()
+    assert "35 steps with noise multiplier 3, then 2 and" in statement
+
+
+def test_a_correlated_run_that_is_cut_short_counts_as_one_more(tmp_path: Path) -> None:
+    plan = plan_of(write(SIZE, TREE, TRAIN))
+    books = init(
+        str(tmp_path / "l.db"), "digits", Terms("example", "add-remove", 9.0, 1e-5, filter="rdp", parameters={"order": 4.0})
+    )
+    with pytest.raises(Stopped):
+        train(plan, books, report=stop_at(19))
+    seen: list[int] = []
+    outcome = train(plan, books, resume=True, report=lambda step, metrics: seen.append(step))
+    assert (seen[0], seen[-1]) == (17, 48)  # from the state at the end of the first run
+    assert outcome.repeated == ((16, 20),)
+    whole, again = books.state().runs.values()
+    assert whole.pipeline["mechanism"][0]["steps"] == 3
+    assert again.pipeline["mechanism"][0].get("steps", 1) == 1
+    assert outcome.epsilon > plan.account.upper
+
+
+USERS = """
+import numpy as np
+def load():
+    chance = np.random.default_rng(0)
+    return chance.random((90, 4)), chance.integers(0, 3, 90), np.repeat(np.arange(30), 3)
+def public():
+    return load()[:2]
+"""
+UNITS = """
+[train]
+task = "classification"
+data = "users:load"
+public = "users:public"
+classes = 3
+units = "user"
+learning_rate = 0.5
+clipping = { norm = 0.5 }
+"""
+PER_UNIT = SIZE.replace('"example"', '"user"\nmax_contributions = 1').replace("1_437", "30")
+PER_RECORD = SIZE.replace('"example"', '"user"\nmax_contributions = 2').replace("1_437", "90")
+
+
+def prepared(text: str):
+    Path("users.py").write_text(USERS)
+    return prepare(plan_of(text), system_entropy(), Alone(), None, ".")
+
+
+def test_a_unit_is_drawn_as_a_whole_and_clipped_as_one() -> None:
+    found = prepared(write(PER_UNIT, MAIN.replace("batch_size = 50", "rate = 0.2"), UNITS, "records_per_unit = 4\n"))
+    (inputs, _), real = found.problem.records
+    assert inputs.shape == (30, 4, 4)
+    assert real.sum(1).tolist() == [3] * 30
+    whole = found.trainer.gradients(found.problem.records)
+    for user in range(30):
+        rest = [other for other in range(30) if other != user]
+        others = found.trainer.gradients(((inputs[rest], found.problem.records[0][1][rest]), real[rest]))
+        moved = sum(float((whole.gradients[name] - others.gradients[name]).square().sum()) for name in whole.gradients) ** 0.5
+        assert moved <= 0.5 * (1 + 1e-6)
+    # A user's loss is the mean over the three records, not over the copy that fills up the fourth place.
+    losses = found.problem.loss(found.problem.model, found.problem.records)
+    x, y = inputs[0, :3], found.problem.records[0][1][0, :3]
+    alone = torch.nn.functional.cross_entropy(found.problem.model(x), y)
+    assert losses[0].item() == pytest.approx(alone.item(), abs=1e-6)
+    assert train(found.plan).metrics["accuracy"] > 0.1
+
+
+def test_records_of_a_unit_are_bounded_where_each_is_clipped_for_itself() -> None:
+    found = prepared(write(PER_RECORD, MAIN, UNITS))
+    assert found.problem.count == 60  # two of each user's three
+    assert train(found.plan).metrics["accuracy"] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("head", "more", "words"),
+    [
+        (PER_RECORD, "records_per_unit = 4\n", "expected 1 beside train.records_per_unit, found 2"),
+        (PER_UNIT.replace("= 30", "= 29"), "", "privacy.dataset_size: expected at least"),
+    ],
+)
+def test_what_a_unit_owns_must_be_bounded_as_accounted(head: str, more: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        prepared(write(head, MAIN.replace("batch_size = 50", "rate = 0.2"), UNITS, more))
+
+
+OWN = """
+import torch
+from torch import nn
+def model():
+    return nn.Sequential(nn.Linear(3, 1))
+def records():
+    x = torch.linspace(-1, 1, 600).reshape(200, 3)
+    return {"x": x, "y": x.sum(1)}
+def loss(model, batch):
+    return (model(batch["x"])[:, 0] - batch["y"]) ** 2
+def metric(model, batch):
+    return {"error": float(loss(model, batch).mean())}
+def mean(model, batch):
+    return loss(model, batch).mean()
+"""
+CUSTOM = """
+[train]
+task = "custom"
+model = "own:model"
+data = "own:records"
+loss = "own:loss"
+metric = "own:metric"
+public = "own:records"
+learning_rate = 0.5
+clipping = { norm = 1.0 }
+"""
+
+
+def test_functions_of_ones_own() -> None:
+    Path("own.py").write_text(OWN)
+    head = SIZE.replace("1_437", "200")
+    outcome = train(plan_of(write(head, MAIN.replace("noise_multiplier = 2.0", "noise_multiplier = 0.1"), CUSTOM)))
+    assert outcome.metrics["error"] < 0.7
+    with pytest.raises(InputError, match="expected one loss per example"):
+        train(plan_of(write(head, MAIN, CUSTOM.replace("own:loss", "own:mean"))), resume=False)
+
+
+def test_a_csv_names_its_columns(tmp_path: Path) -> None:
+    rows = [f"{i % 7 / 7},{i % 2},{i % 5 / 5},u{i // 2}" for i in range(40)]
+    Path("table.csv").write_text("\n".join(["a,label,b,user", *rows]) + "\n")
+    text = (
+        UNITS.replace("users:load", "table.csv")
+        .replace("users:public", "table.csv")
+        .replace("classes = 3", 'classes = 2\nlabel = "label"')
+    )
+    found = prepare(
+        plan_of(write(PER_UNIT, MAIN.replace("batch_size = 50", "rate = 0.2"), text, "records_per_unit = 2\n")),
+        system_entropy(),
+        Alone(),
+        None,
+        ".",
+    )
+    (inputs, labels), real = found.problem.records
+    assert inputs.shape == (20, 2, 2)
+    assert sorted(labels.flatten().tolist()) == [0] * 20 + [1] * 20
+    assert bool(real.all())
+    with pytest.raises(InputError, match="expected a column 'labl'"):
+        prepare(
+            plan_of(write(PER_UNIT, MAIN.replace("batch_size = 50", "rate = 0.2"), text.replace('"label"', '"labl"'))),
+            system_entropy(),
+            Alone(),
+            None,
+            ".",
+        )

@@ -1,0 +1,129 @@
+"""One run on two processes: the same steps, noise once in total, and nobody waits for one who does not come."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from dpcli.ledger.places import init, open_ledger  # noqa: E402
+from dpcli.ledger.terms import Terms  # noqa: E402
+from dpcli.train.plan import plan_of  # noqa: E402
+from tests.train.test_run import FILE  # noqa: E402
+
+RARE = (
+    FILE.replace("steps = 30", "steps = 1_000")
+    .replace("batch_size = 64", "rate = 0.0001")
+    .replace("checkpoint_every = 10", "checkpoint_every = 500")
+)
+
+
+def together(folder: Path, *arguments: str, world: int = 2) -> list[subprocess.CompletedProcess[str]]:
+    """What torchrun starts: the same command once for each rank."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    processes = []
+    for rank in range(world):
+        own = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(world),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+        }
+        command = [sys.executable, "-m", "dpcli", "train", *arguments, "-f", "json"]
+        processes.append(
+            subprocess.Popen(
+                command,
+                cwd=folder,
+                env=os.environ | own | {"OMP_NUM_THREADS": "1"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    found = []
+    for process in processes:
+        out, err = process.communicate(timeout=120)
+        found.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+    return found
+
+
+def test_two_processes_and_batches_that_are_mostly_empty(tmp_path: Path) -> None:
+    """Rank-local empty batches hang elsewhere: of 1,000 steps at rate 1e-4 all but a few have at least one."""
+    (tmp_path / "tiny.toml").write_text(RARE)
+    books = init(
+        str(tmp_path / "l.db"), "digits", Terms("example", "add-remove", 5.0, 1e-5, filter="rdp", parameters={"order": 4.0})
+    )
+    books.store.close()
+    first, second = together(tmp_path, "tiny.toml", "--ledger", "l.db")
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert second.stdout == ""  # one speaks for both
+    found = json.loads(first.stdout)
+    assert (found["steps"], found["private"], found["repeated"]) == (1000, True, 0)
+    assert found["result"]["epsilon_upper"] == pytest.approx(plan_of(str(tmp_path / "tiny.toml")).account.upper, rel=1e-12)
+    (run,) = open_ledger(str(tmp_path / "l.db")).state().runs.values()
+    assert run.status == "committed"
+
+
+def test_a_ledger_that_says_no_stops_everybody(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(FILE)
+    books = init(
+        str(tmp_path / "l.db"), "digits", Terms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
+    )
+    books.store.close()
+    first, second = together(tmp_path, "tiny.toml", "--ledger", "l.db")
+    assert first.returncode == 1
+    assert second.returncode != 0
+    assert not (tmp_path / "runs" / "tiny" / "model.safetensors").exists()
+
+
+STEP = """
+import sys, torch
+from dpcli.train.loop import Trainer
+from dpcli.train.engine.clip import Flat
+from dpcli.train.engine.per_example import ClippedGradients
+from dpcli.train.ranks import ranks_of
+from dpcli.train.tasks.classification import cross_entropy
+
+class Known:
+    private = False
+    def next(self, shapes):
+        return {name: torch.full(shape, 0.25) for name, shape in shapes.items()}
+
+torch.manual_seed(0)
+model = torch.nn.Linear(5, 3)
+records = torch.randn(40, 5), torch.randint(0, 3, (40,))
+ranks = ranks_of("cpu")
+gradients = ClippedGradients(model, cross_entropy, Flat(0.3))
+trainer = Trainer(model, gradients, torch.optim.SGD(model.parameters(), lr=1.0), records, ranks=ranks)
+batches = iter([torch.arange(0, 40, 3).numpy(), torch.arange(0).numpy(), torch.arange(1).numpy(), torch.arange(7, 31).numpy()])
+trainer.advance(4, batches, Known(), 10.0, lambda step: None)
+torch.save(model.state_dict(), sys.argv[1] + str(getattr(ranks, "rank", "alone")))
+"""
+
+
+def test_the_sum_and_the_noise_are_those_of_one_process(tmp_path: Path) -> None:
+    (tmp_path / "step.py").write_text(STEP)
+    subprocess.run([sys.executable, "step.py", "model-"], cwd=tmp_path, check=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    both = [
+        subprocess.Popen([sys.executable, "step.py", "model-"], cwd=tmp_path, env=os.environ | world | {"RANK": rank})
+        for rank in "01"
+    ]
+    assert [process.wait(60) for process in both] == [0, 0]
+    alone, zero, one = (torch.load(tmp_path / f"model-{name}", weights_only=True) for name in ("alone", "0", "1"))
+    for name, value in alone.items():
+        assert torch.equal(zero[name], one[name])
+        assert torch.allclose(value, zero[name], atol=1e-6)

@@ -1,0 +1,136 @@
+"""Stages: what is done one after the other, and what any part of it costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpcli.accounting import account
+from dpcli.errors import InputError
+from dpcli.train.plan import Plan, plan_of
+
+HEAD = """
+format = 1
+name = "staged"
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = 1_000
+delta = 1e-5
+releases = "final-model"
+"""
+TRAIN = """
+[train]
+task = "classification"
+data = "digits"
+learning_rate = 1.0
+clipping = { norm = 1.0 }
+checkpoint_every = 10
+"""
+WARM = """
+[[mechanism]]
+name = "warm"
+type = "gaussian"
+noise_multiplier = 3.0
+steps = 15
+sampling = { scheme = "poisson", rate = 0.1 }
+"""
+MAIN = """
+[[mechanism]]
+name = "main"
+type = "gaussian"
+noise_multiplier = 2.0
+steps = 20
+sampling = { scheme = "poisson", batch_size = 50 }
+"""
+HISTOGRAM = """
+[[mechanism]]
+name = "histogram"
+type = "laplace"
+scale = 10.0
+sensitivity = 1.0
+"""
+TREE = """
+[[mechanism]]
+name = "tree"
+type = "tree-aggregation"
+noise_multiplier = 5.0
+iterations = 16
+max_participations = 2
+steps = 3
+"""
+
+
+def plan(folder: Path, *entries: str, train: str = TRAIN) -> Plan:
+    path = folder / "staged.toml"
+    path.write_text(HEAD + "".join(entries) + train)
+    return plan_of(str(path))
+
+
+def mechanism(name: str) -> str:
+    return TRAIN + f"mechanism = {name}\n"
+
+
+def steps(found: Plan, *portions: tuple[int, int], beside: bool = True) -> dict[str, float]:
+    return {e.name: e.epochs or e.steps for e in found.costs(portions, beside).mechanisms}
+
+
+def test_a_schedule_is_several_entries_in_the_order_that_is_stated(tmp_path: Path) -> None:
+    found = plan(tmp_path, WARM, MAIN, HISTOGRAM, train=mechanism('["main", "warm"]'))
+    assert [(s.entry.name, s.start, s.stop, s.expected_batch, s.noise_multiplier) for s in found.stages] == [
+        ("main", 0, 20, 50.0, 2.0),
+        ("warm", 20, 35, 100.0, 3.0),
+    ]
+    assert steps(found, (0, 35)) == {"warm": 15, "main": 20, "histogram": 1}
+    assert steps(found, (0, 25)) == {"main": 20, "warm": 5, "histogram": 1}
+    assert steps(found, (0, 5)) == {"main": 5, "histogram": 1}  # what is not begun costs nothing
+    assert steps(found, (18, 23), beside=False) == {"main": 2, "warm": 3}  # what is repeated is training alone
+    assert account(found.costs([(0, 35)])).upper == found.account.upper
+
+
+def test_states_are_saved_at_the_end_of_a_stage_too(tmp_path: Path) -> None:
+    found = plan(tmp_path, WARM, MAIN, train=mechanism('["warm", "main"]'))
+    assert [found.milestone(step) for step in (0, 9, 10, 14, 15, 19, 20, 34)] == [10, 10, 15, 15, 20, 20, 30, 35]
+
+
+def test_a_run_of_correlated_noise_counts_as_a_whole_however_far_it_went(tmp_path: Path) -> None:
+    found = plan(tmp_path, TREE)
+    assert [(s.start, s.stop, s.expected_batch) for s in found.stages] == [(0, 16, 125.0), (16, 32, 125.0), (32, 48, 125.0)]
+    assert steps(found, (0, 1)) == {"tree": 1}
+    assert steps(found, (0, 17)) == {"tree": 2}
+    assert steps(found, (0, 48), (20, 30)) == {"tree": 4}  # resumed in the second run: a fourth one was begun
+
+
+@pytest.mark.parametrize(
+    ("sampling", "length"),
+    [('{ scheme = "shuffle", batch_size = 300 }', 4), ('{ scheme = "balls-in-bins", batch_size = 300 }', 3)],
+)
+def test_a_pass_counts_as_a_whole(tmp_path: Path, sampling: str, length: int) -> None:
+    entry = MAIN.replace("steps = 20", "epochs = 3").replace('{ scheme = "poisson", batch_size = 50 }', sampling)
+    found = plan(tmp_path, entry)
+    assert [(s.steps, s.expected_batch) for s in found.stages] == [(length, 1000 / length)] * 3
+    assert steps(found, (0, 1)) == {"main": 1.0}
+    assert steps(found, (0, length + 1)) == {"main": 2.0}
+    assert account(found.costs([(0, found.steps)])).upper == found.account.upper
+
+
+@pytest.mark.parametrize(
+    ("train", "words"),
+    [
+        (TRAIN, "found warm, main of warm, main"),
+        (mechanism('"other"'), "found other of warm, main"),
+        (mechanism('"histogram"'), "found histogram of warm, main"),
+        (mechanism('["warm", "warm"]'), "found warm, warm of warm, main"),
+        (mechanism("[]"), "found"),
+    ],
+)
+def test_what_a_step_performs_must_be_clear(tmp_path: Path, train: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        plan(tmp_path, WARM, MAIN, HISTOGRAM, train=train)
+
+
+def test_a_plan_of_other_content_keeps_the_path(tmp_path: Path) -> None:
+    path = tmp_path / "absent.toml"
+    found = plan_of(str(path), (HEAD + MAIN + TRAIN).encode())
+    assert (found.path, found.steps) == (str(path), 20)
