@@ -16,7 +16,8 @@ from dpcli.errors import InputError
 class Checkpoint:
     """step: how many were done. fingerprint: of the plan. run: the ledger's key. resumed: the steps at which it was resumed so far.
 
-    bound: C, which adaptive clipping moves. charged: whether a ledger was charged for the run.
+    bound: C, which adaptive clipping moves. charged: whether a ledger was charged for the run. clean: nothing was done after it was saved,
+    as after Ctrl-C. average: of the weights, where asked for.
     """
 
     step: int
@@ -25,11 +26,13 @@ class Checkpoint:
     resumed: list[int]
     bound: float
     charged: bool
+    clean: bool
     model: dict[str, torch.Tensor]
     optimizer: dict[str, Any]
+    average: dict[str, torch.Tensor]
 
 
-FIELDS = ("step", "fingerprint", "run", "resumed", "bound", "charged", "model", "optimizer")
+FIELDS = ("step", "fingerprint", "run", "resumed", "bound", "charged", "clean", "model", "optimizer", "average")
 
 
 def save(path: str, checkpoint: Checkpoint) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
 from dpcli.report.account_report import headline
 from dpcli.report.document import Document
 from dpcli.rounding import up
@@ -10,10 +14,15 @@ from dpcli.train.run import MODEL, STATEMENT, Outcome, folder_of
 from dpcli.train.stages import Stage
 from dpcli.train.statement import words
 
+if TYPE_CHECKING:
+    from dpcli.train.estimate import Estimate
+
 
 def planned(plan: Plan) -> Document:
-    """What `dpcli train` would do."""
-    chosen = plan.train
+    """What `dpcli train` would do, how long it would take, and how much memory."""
+    from dpcli.train.estimate import estimate
+
+    chosen, measured = plan.train, estimate(plan)
     details = (
         *(
             f"{steps:,} steps of {stage.entry.name} ({stage.entry.type}): noise multiplier {stage.noise_multiplier:.7g}, "
@@ -23,6 +32,7 @@ def planned(plan: Plan) -> Document:
         f"clipping norm {chosen.clipping.norm:g} ({chosen.clipping.style})",
         f"task {chosen.task}: {chosen.model} on {chosen.data}, {chosen.optimizer} at learning rate {chosen.learning_rate:g}",
         f"leaves {MODEL} and {STATEMENT} in {folder_of(plan)}",
+        estimated(measured),
     )
     data = {
         "schema": "dpcli/train-plan/v1",
@@ -38,6 +48,7 @@ def planned(plan: Plan) -> Document:
         ],
         "result": {"epsilon_upper": plan.account.upper, "delta": plan.account.delta},
         "fingerprint": plan.fingerprint(),
+        "estimate": measured if isinstance(measured, str) else asdict(measured),
         "exit_code": 0,
     }
     return Document(headline(plan.account), data, "pass", notes=details, details=details, total=repr(plan.account.upper))
@@ -48,6 +59,23 @@ def by_entry(plan: Plan) -> list[tuple[int, Stage]]:
     firsts = {stage.entry.name: stage for stage in reversed(plan.stages)}
     names = dict.fromkeys(stage.entry.name for stage in plan.stages)
     return [(sum(stage.steps for stage in plan.stages if stage.entry.name == name), firsts[name]) for name in names]
+
+
+def estimated(measured: Estimate | str) -> str:
+    """In words."""
+    if isinstance(measured, str):
+        return f"time and memory not estimated: {measured}"
+    return (
+        f"about {duration(measured.seconds)} on this machine and {measured.bytes / 1e6:,.0f} MB at the peak, measured on one step; "
+        f"{measured.parameters:,} parameters, clipped sums by {measured.method}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """As a person would say it."""
+    units = (("s", 1.0, 120.0), ("minutes", 60.0, 7200.0), ("hours", 3600.0, math.inf))
+    name, length, _ = next(unit for unit in units if seconds < unit[2])
+    return f"{seconds / length:.3g} {name}"
 
 
 def outcome(found: Outcome) -> Document:

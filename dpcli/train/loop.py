@@ -14,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.train.adaptive import Quantile
+from dpcli.train.average import Average
 from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.sums import Sums
 from dpcli.train.noise import Noise
 from dpcli.train.ranks import Alone, Ranks
+from dpcli.train.stopping import Stopped
 
 Indices = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
@@ -54,6 +56,7 @@ class Trainer:
     step: int = 0
     quantile: Quantile | None = None
     ranks: Ranks = field(default_factory=Alone)
+    average: Average | None = None
     shapes: dict[str, torch.Size] = field(init=False)
     base: list[float] = field(init=False)
 
@@ -61,18 +64,34 @@ class Trainer:
         self.shapes = {name: p.shape for name, p in self.model.named_parameters() if p.requires_grad}
         self.base = [float(group.setdefault("declared_lr", group["lr"])) for group in self.optimizer.param_groups]
 
-    def advance(self, until: int, batches: Indices, noise: Noise, expected_batch: float, after: Callable[[int], None]) -> None:
+    def advance(
+        self,
+        until: int,
+        batches: Indices,
+        noise: Noise,
+        expected_batch: float,
+        after: Callable[[int], None],
+        asked: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Take steps up to number `until`.
 
         Args:
             batches: record indices, step after step, drawn as the accountant assumes; an empty batch is a step all the same.
             expected_batch: what the noisy sum is divided by: a public number, never the number of records drawn.
             after: called with each number done.
+            asked: whether to stop before the next step.
+
+        Raises:
+            Stopped: it was asked to.
         """
         while self.step < until:
-            batch = self.ranks.same(next(batches) if self.ranks.first else None)
+            batch, stop = self.ranks.same((next(batches), asked()) if self.ranks.first else None)
+            if stop:
+                raise Stopped
             self.take(torch.from_numpy(np.ascontiguousarray(batch)), noise, expected_batch)
             self.step += 1
+            if self.average is not None:
+                self.average.follow(self.step)
             after(self.step)
 
     def take(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from dpcli.mechanisms.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling import Unsampled
 from dpcli.registry import load
 from dpcli.train.adaptive import Quantile, relative
+from dpcli.train.average import Average
 from dpcli.train.canaries import Canaries, canaries
 from dpcli.train.clipping import clip_of
 from dpcli.train.engine.clip import Adaptive
@@ -28,7 +30,7 @@ from dpcli.train.ranks import Ranks
 from dpcli.train.sampling import participations, sampler
 from dpcli.train.settings import Train
 from dpcli.train.stages import Stage
-from dpcli.train.tasks.learning import Learning, learning
+from dpcli.train.tasks.learning import Learning, Metrics, learning
 from dpcli.train.units import by_unit, fewer
 
 if TYPE_CHECKING:
@@ -47,9 +49,18 @@ class Prepared:
     streams: Streams
     canaries: Canaries | None
 
-    def stage(self, stage: Stage, after: Callable[[int], None]) -> None:
-        """Take the stage's steps that are not yet taken, with fresh noise and a fresh sample."""
-        self.trainer.advance(stage.stop, self._batches(stage), self._noise(stage), stage.expected_batch, after)
+    def stage(self, stage: Stage, after: Callable[[int], None], asked: Callable[[], bool]) -> None:
+        """Take the stage's steps that are not yet taken, with fresh noise and a fresh sample. Raises Stopped where asked to."""
+        self.trainer.advance(stage.stop, self._batches(stage), self.noise(stage), stage.expected_batch, after, asked)
+
+    def measure(self) -> Metrics:
+        """On public data, with the weights that would be left now."""
+        with self.final():
+            return self.problem.measure()
+
+    def final(self) -> AbstractContextManager[None]:
+        """The model with the weights that would be left now."""
+        return nullcontext() if self.trainer.average is None else self.trainer.average.swapped()
 
     def _batches(self, stage: Stage) -> Indices:
         size, stream, count = self.plan.size, self.streams.sampling, self.problem.count
@@ -57,7 +68,8 @@ class Prepared:
             return participations(stage.spec, size, stream, count)
         return sampler(stage.entry.sampling or Unsampled("none"), size, stream, count)
 
-    def _noise(self, stage: Stage) -> Noise:
+    def noise(self, stage: Stage) -> Noise:
+        """The noise that the stage's entry declares, from its first step."""
         quantile = self.trainer.quantile
         if quantile is None:
             return noise_of(stage.spec, self.trainer.gradients.clip.bound, self.streams.noise)
@@ -105,6 +117,7 @@ def prepare(plan: Plan, streams: Streams, ranks: Ranks, before: Checkpoint | Non
         before.step if before else 0,
         _quantile(plan, clip, streams, before),
         ranks,
+        None if chosen.average is None else Average(model, chosen.average, before.average if before else {}),
     )
     return Prepared(plan, problem, trainer, streams, inserted)
 

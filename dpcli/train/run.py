@@ -79,6 +79,7 @@ def train(
     from dpcli.train.randomness import insecure_seed as seeded
     from dpcli.train.randomness import system_entropy
     from dpcli.train.ranks import ranks_of
+    from dpcli.train.stopping import Stopped, stoppable
 
     if ledger is not None and insecure_seed is not None:
         raise InputError("--insecure-seed: expected no ledger beside it, found one: noise that can be repeated protects nobody")
@@ -96,21 +97,19 @@ def train(
         metrics = None
         if step == plan.milestone(step - 1) and step < plan.steps:
             state.save()
-            metrics = prepared.problem.measure()
+            metrics = prepared.measure()
             _log(folder, {"step": step, **metrics}, ranks)
         report(step, metrics)
 
-    for stage in plan.stages:
-        prepared.stage(stage, after)
-    outcome = _outcome(prepared, folder, before)
-    if ranks.first:
-        if prepared.canaries is not None:
-            prepared.canaries.leave_scores(folder, prepared.problem)
-        _leave(outcome, prepared)
-        if ledger is not None:
-            ledger.commit(before.run)
-        os.unlink(state.path)
-    return outcome
+    with stoppable() as asked:
+        try:
+            for stage in plan.stages:
+                prepared.stage(stage, after, asked)
+        except Stopped:
+            state.save(clean=True)
+            raise KeyboardInterrupt from None
+    with prepared.final():
+        return _ended(prepared, folder, before, ledger)
 
 
 def _begun(plan: Plan, ledger: Ledger | None, resume: bool, folder: str) -> Checkpoint:
@@ -122,10 +121,12 @@ def _begun(plan: Plan, ledger: Ledger | None, resume: bool, folder: str) -> Chec
         raise InputError(f"{folder}: expected a new folder or --resume, found the state of a run that did not end")
     if not resume:
         os.makedirs(folder, exist_ok=True)
-        return Checkpoint(0, plan.fingerprint(), uuid.uuid4().hex, [], 0.0, ledger is not None, {}, {})
+        return Checkpoint(0, plan.fingerprint(), uuid.uuid4().hex, [], 0.0, ledger is not None, True, {}, {}, {})
     before = restored(state, plan.fingerprint())
     _refuse_other_books(before, ledger)
-    before.resumed.append(before.step)
+    stage = plan.stage_at(before.step)
+    if not before.clean or (stage.whole and before.step > stage.start):
+        before.resumed.append(before.step)
     return before
 
 
@@ -147,11 +148,13 @@ def _charge(plan: Plan, ledger: Ledger | None, before: Checkpoint) -> None:
     """
     if ledger is None:
         return
-    if not before.resumed:
+    if not before.model:
         ledger.reserve(plan.pipeline, before.run, why=f"dpcli train {os.path.basename(plan.path)}")
         ledger.start(before.run)
         return
-    again = before.resumed[-1]
+    if not before.resumed or before.resumed[-1] != before.step:
+        return
+    again = before.step
     ledger.spend(
         plan.costs([(again, plan.milestone(again))], beside=False),
         f"{before.run} resumed {len(before.resumed)}",
@@ -168,7 +171,7 @@ class _State:
     path: str
     ranks: Ranks
 
-    def save(self) -> None:
+    def save(self, clean: bool = False) -> None:
         """The first process writes it."""
         from dpcli.train import checkpoint
 
@@ -179,10 +182,26 @@ class _State:
             self.before,
             step=trainer.step,
             bound=trainer.gradients.clip.bound,
+            clean=clean,
+            average={} if trainer.average is None else trainer.average.values,
             model=trainer.model.state_dict(),
             optimizer=trainer.optimizer.state_dict(),
         )
         checkpoint.save(self.path, now)
+
+
+def _ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None) -> Outcome:
+    """What the first process leaves."""
+    outcome = _outcome(prepared, folder, before)
+    if not prepared.trainer.ranks.first:
+        return outcome
+    if prepared.canaries is not None:
+        prepared.canaries.leave_scores(folder, prepared.problem)
+    _leave(outcome, prepared)
+    if ledger is not None:
+        ledger.commit(before.run)
+    os.unlink(os.path.join(folder, STATE))
+    return outcome
 
 
 def _outcome(prepared: Prepared, folder: str, before: Checkpoint) -> Outcome:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, RATE, Key
+from dpcli.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, RATE, Key
 from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.findings import Findings
 from dpcli.pipeline.kinds import Place
@@ -31,6 +31,17 @@ class Clipping:
         float | None, Key("noise of the count of unclipped examples, in examples; accounted for", POSITIVE)
     ] = None
     quantile_rate: Annotated[float, Key("how fast adaptive clipping follows", POSITIVE)] = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Lora:
+    """Low-rank matrices beside the weights of a language model, which stay as they are (Hu et al. 2021, arXiv:2106.09685)."""
+
+    rank: Annotated[int, Key("of each pair of matrices", COUNT)]
+    alpha: Annotated[float, Key("their product is scaled by alpha over rank", POSITIVE)] = 16.0
+    targets: Annotated[
+        tuple[str, ...] | None, Key("names of the layers that get a pair; those that PEFT knows for the architecture where absent")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +74,40 @@ class Train:
     schedule: Annotated[
         Literal["constant", "linear", "cosine"], Key("how the learning rate falls to zero over the run, if it does")
     ] = "constant"
+    average: Annotated[
+        float | None,
+        Key("decay of a moving average of the weights, which is what is measured and left; absent: the last weights", OPEN_UNIT),
+    ] = None
     optimizer: Annotated[Literal["sgd", "adam"], Key("how the noisy gradient is used: post-processing")] = "sgd"
     momentum: Annotated[float, Key("of sgd", NON_NEGATIVE)] = 0.0
     weight_decay: Annotated[float, Key("of either optimizer", NON_NEGATIVE)] = 0.0
     classes: Annotated[
         int | None, Key("how many labels there are, declared and not counted in private data; 10 for digits", COUNT)
     ] = None
+    shift: Annotated[float, Key("a declared constant that is taken off every input number, so that they lie about zero")] = 0.0
     label: Annotated[str | None, Key("column of the label in a .csv or .parquet file; the last one where absent")] = None
     units: Annotated[
         str | None, Key("column or array that tells whose a record is; needed where a unit of privacy owns several records")
     ] = None
+    tokenizer: Annotated[
+        str | None, Key("of a language model: bytes, a path or a name; must be public; the model's own where absent")
+    ] = None
+    context: Annotated[int, Key("tokens of a record of text at most; longer ones are cut off, or cut into windows", COUNT)] = 128
+    text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
+    record: Annotated[
+        Literal["line", "paragraph", "window"],
+        Key("what one record of text is: a line or row, a paragraph between blank lines, or each window of context tokens"),
+    ] = "line"
+    token_loss: Annotated[Literal["mean", "sum"], Key("a record's loss: over its own tokens, never over the batch's")] = "mean"
+    lora: Annotated[Lora | None, Key("low-rank adapters in place of all weights of a language model, by PEFT")] = None
+    soft_prompt: Annotated[
+        int | None, Key("trained vectors before each text, in place of all weights of a language model", COUNT)
+    ] = None
+    labels: Annotated[tuple[str, ...] | None, Key("of a soft-prompt task: every label that the data may have, declared")] = None
+    verbalizers: Annotated[
+        tuple[str, ...] | None, Key("a word for each label, whose first token stands for it; the labels themselves where absent")
+    ] = None
+    template: Annotated[str, Key("what a soft-prompt task shows to the model, with {text} once in it")] = "{text}"
     records_per_unit: Annotated[
         int | None,
         Key("units are sampled, and the mean loss over at most so many records of a unit is clipped as one", COUNT),
@@ -101,6 +136,26 @@ class Train:
             yield ("units",), "what tells whose a record is, beside records_per_unit", "nothing"
         if (self.task == "custom") != (self.loss is not None):
             yield ("loss",), "module:function for a custom task, and for no other", "one" if self.loss else "none"
+        if self.task in ("causal-lm", "soft-prompt"):
+            yield from self._language_problems()
+        if self.task == "soft-prompt":
+            yield from self._label_problems()
+
+    def _language_problems(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
+        if self.model in ("logistic", "mlp", "cnn"):
+            yield ("model",), "a path or name of a language model, or module:function", self.model
+        if self.lora is not None and self.soft_prompt is not None:
+            yield ("soft_prompt",), "lora or soft_prompt", "both"
+
+    def _label_problems(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
+        if self.soft_prompt is None:
+            yield ("soft_prompt",), "the number of trained vectors", "none"
+        if self.labels is None or len(set(self.labels)) < 2:
+            yield ("labels",), "at least two labels", "none" if self.labels is None else f"{len(set(self.labels))}"
+        elif self.verbalizers is not None and len(self.verbalizers) != len(self.labels):
+            yield ("verbalizers",), f"one word for each of {len(self.labels)} labels", f"{len(self.verbalizers)}"
+        if self.template.count("{text}") != 1:
+            yield ("template",), "{text} once", f"it {self.template.count('{text}')} times"
 
 
 def read_train(data: bytes, path: str) -> Train:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
+from safetensors.torch import load_file  # noqa: E402
+
 from dpcli.errors import Denied, InputError, LedgerError  # noqa: E402
 from dpcli.ledger.places import init  # noqa: E402
 from dpcli.ledger.terms import Terms  # noqa: E402
+from dpcli.train.average import Average  # noqa: E402
 from dpcli.train.plan import plan_of  # noqa: E402
 from dpcli.train.run import train  # noqa: E402
+from dpcli.train.stopping import stoppable  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 
 FILE = """
@@ -250,3 +255,74 @@ def test_canaries_count_as_records(file: Path) -> None:
     file.write_text(FILE + '\n[audit]\nkind = "one-run"\ncanaries = 100\n')
     with pytest.raises(InputError, match="private records and 100 canaries"):
         train(plan_of(str(file)))
+
+
+def test_ctrl_c_between_two_steps_repeats_nothing(file: Path, tmp_path: Path) -> None:
+    plan, books = plan_of(str(file)), ledger(tmp_path)
+
+    def interrupt(done: int, metrics: object) -> None:
+        if done == 17:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(plan, books, report=interrupt)
+    state = torch.load(file.parent / "runs" / "tiny" / "state.pt", weights_only=True)
+    assert (state["step"], state["clean"]) == (17, True)
+    seen: list[int] = []
+    outcome = train(plan, books, resume=True, report=lambda step, metrics: seen.append(step))
+    assert (seen[0], seen[-1], outcome.repeated) == (18, 30, ())
+    assert len(books.state().runs) == 1
+    assert outcome.epsilon == plan.account.upper
+
+
+def test_a_crash_after_a_clean_stop_is_charged_all_the_same(file: Path, tmp_path: Path) -> None:
+    plan, books = plan_of(str(file)), ledger(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        train(plan, books, report=lambda done, metrics: signal.raise_signal(signal.SIGTERM) if done == 17 else None)
+    with pytest.raises(Stopped):
+        train(plan, books, resume=True, report=stop_at(18))
+    outcome = train(plan, books, resume=True)
+    assert outcome.repeated == ((17, 20),)
+    assert len(books.state().runs) == 2
+
+
+def test_the_second_ctrl_c_does_not_wait() -> None:
+    with stoppable() as asked:
+        signal.raise_signal(signal.SIGINT)
+        assert asked()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)  # as before
+
+
+def test_an_average_of_the_weights_is_what_is_left(file: Path) -> None:
+    """Of 30 weights with decay .9 and its warm-up, by the definition."""
+    file.write_text(FILE.replace("learning_rate = 1.0", "learning_rate = 1.0\naverage = 0.9"))
+    weights: list[torch.Tensor] = []
+    real = Average.follow
+
+    def follow(self: Average, step: int) -> None:
+        weights.append(next(self.model.parameters()).detach().clone())
+        real(self, step)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Average, "follow", follow)
+        with pytest.raises(Stopped):
+            train(plan_of(str(file)), report=stop_at(20))
+        outcome = train(plan_of(str(file)), resume=True)
+    expected = weights[0]
+    for step, weight in enumerate(weights[1:], 2):
+        kept = min(0.9, step / (step + 9))
+        expected = kept * expected + (1 - kept) * weight
+    left = load_file(Path(outcome.folder) / "model.safetensors")
+    assert torch.allclose(left["1.weight"], expected, atol=1e-6)
+
+
+def test_a_dry_run_says_how_long_it_would_take(file: Path) -> None:
+    result = dpcli("train", str(file), "--dry-run", "-f", "json", folder=file.parent)
+    estimate = json.loads(result.out)["estimate"]
+    assert estimate["parameters"] == 650
+    assert estimate["method"].startswith("book-keeping")
+    assert estimate["seconds"] > 0
+    assert estimate["bytes"] > 10**7

@@ -92,7 +92,7 @@ def _loaded(source: str, train: Train, path: str) -> Table:
         raise InputError(
             f"{path}: train.data: expected finite inputs, found some that are not: replace them by a declared constant first"
         )
-    return Table(inputs, np.asarray(found.labels, dtype=np.int64), found.units)
+    return Table(inputs - np.float32(train.shift), np.asarray(found.labels, dtype=np.int64), found.units)
 
 
 def _read(source: str, train: Train, path: str) -> Table:

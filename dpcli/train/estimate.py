@@ -1,0 +1,62 @@
+"""How long a run will take and how much memory it needs, measured on a step that is thrown away."""
+
+from __future__ import annotations
+
+import importlib.util
+import resource
+import sys
+import time
+from dataclasses import dataclass, replace
+from math import ceil
+
+from dpcli.errors import InputError
+from dpcli.train.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """seconds: of the whole run, without evaluation. bytes: peak memory of the process, or of the GPU. method: of the clipped sums."""
+
+    seconds: float
+    bytes: int
+    method: str
+    parameters: int
+
+
+def estimate(plan: Plan) -> Estimate | str:
+    """From two steps on the first records, of which nothing is kept; or why it could not be measured."""
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed: pip install 'dpcli[train]'"
+    try:
+        return _measured(plan)
+    except InputError as problem:
+        return str(problem)
+
+
+def _measured(plan: Plan) -> Estimate:
+    import torch
+
+    from dpcli.train.engine.batches import take
+    from dpcli.train.prepare import prepare
+    from dpcli.train.randomness import system_entropy
+    from dpcli.train.ranks import Alone
+
+    prepared = prepare(replace(plan, canaries=0), system_entropy(), Alone(), None, "")
+    trainer, physical = prepared.trainer, plan.train.physical_batch_size
+    records = take(trainer.records, slice(0, min(physical, ceil(max(stage.expected_batch for stage in plan.stages)))))
+    trainer.gradients(records)  # chooses a method
+    begun = time.perf_counter()
+    trainer.gradients(records)
+    part = time.perf_counter() - begun
+    noise = prepared.noise(plan.stages[0])
+    begun = time.perf_counter()
+    noise.next(trainer.shapes)
+    drawn = time.perf_counter() - begun
+    seconds = sum(stage.steps * (part * max(1.0, stage.expected_batch / physical) + drawn) for stage in plan.stages)
+    memory = torch.cuda.max_memory_allocated() if plan.train.device.startswith("cuda") else _peak()
+    return Estimate(seconds, memory, trainer.gradients.describe(), sum(shape.numel() for shape in trainer.shapes.values()))
+
+
+def _peak() -> int:
+    """Of this process, in bytes; the system counts in kilobytes, but for macOS."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
