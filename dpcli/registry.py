@@ -56,6 +56,8 @@ ACCOUNTANTS: dict[str, str] = {
     "gdp": "dpcli.accountants.gdp:ACCOUNTANT",
 }
 
+REPLAYED = "dpcli.train.replayed:replays"  # a file with [train]
+
 FILTERS: dict[str, str] = {
     "zcdp": "dpcli.ledger.filter_zcdp:ZcdpFilter",
     "rdp": "dpcli.ledger.filter_rdp:RdpFilter",

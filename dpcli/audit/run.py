@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.audit.claim import Claim, claimed, stated
 from dpcli.audit.decide import counted_audit, guessed_audit, one_run_audit, two_run_audit
 from dpcli.audit.read_scores import Found, read_found
-from dpcli.audit.replay import Pair, checks, taken
+from dpcli.audit.replay import Declared, Pair, Step, checks, taken
 from dpcli.audit.replay_claim import declared
 from dpcli.audit.result import Audit
 from dpcli.audit.scores import Guessed
@@ -25,7 +26,7 @@ from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
-from dpcli.registry import lazy
+from dpcli.registry import REPLAYED, lazy, load
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +48,7 @@ class Request:
     jobs: int
     progress: Progress
     diagnostics: tuple[Diagnostic, ...] = ()
+    path: str | None = None
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -100,7 +102,7 @@ def request(
     data = read_bytes(path)
     pipeline = parse(data, path)
     settings = overridden(read_settings(data, path), flags)
-    return Request(settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data))
+    return Request(settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data), path)
 
 
 def audit(asked: Request) -> Audit:
@@ -165,32 +167,49 @@ def _trials(asked: Request, function: str) -> Audit:
 
 def _replay(asked: Request) -> Audit:
     settings = asked.settings
-    if settings.function is None:
-        raise InputError("expected --function MODULE:FUNCTION to replay, found none")
-    data, count = _pair_source(settings), settings.trials or REPLAYS
-    limits = declared(settings, asked.pipeline, asked.varied(None))
+    count = settings.trials or REPLAYS
     entropy = secrets.randbits(128) if settings.seed is None else settings.seed
-    program = user_function(settings.function, asked.folders)
+    limits, replayed = _of_training(asked) if settings.function is None else _of_function(asked, settings.function, entropy)
     pairs = []
     for index in range(count):
-        worlds = neighbouring(data, asked.folders, entropy, index)
-        rngs = (np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index))) for _ in worlds)
-        left, right = (
-            taken(settings.function, called(settings.function, program, d, rng)) for d, rng in zip(worlds, rngs, strict=True)
-        )
-        pairs.append(Pair(left, right))
+        pairs.append(Pair(*replayed(index, np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index))))))
         asked.progress(index + 1, count)
     return Audit(
         kind="replay",
-        subject=settings.function,
+        subject=settings.function or f"the training of {asked.path}",
         confidence=settings.confidence,
         checks=checks(pairs, limits),
         assumptions=(
-            "the function is the program under test, and lays open the sums and the noise that it really uses",
+            "the sums and the noise that are laid open are those that the program really uses",
             "only the pairs of datasets that were tried are covered: state data that is worst for the program",
         ),
         counts={"replays": count, "steps": len(pairs[0].left)},
     )
+
+
+Replayed = Callable[[int, "np.random.Generator"], tuple[tuple[Step, ...], tuple[Step, ...]]]
+
+
+def _of_function(asked: Request, function: str, entropy: int) -> tuple[Declared, Replayed]:
+    """The user's program, on the pairs that the user's other function makes."""
+    data, program = _pair_source(asked.settings), user_function(function, asked.folders)
+
+    def replayed(index: int, rng: np.random.Generator) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        left, right = (
+            taken(function, called(function, program, world, copy.deepcopy(rng)))
+            for world in neighbouring(data, asked.folders, entropy, index)
+        )
+        return left, right
+
+    return declared(asked.settings, asked.pipeline, asked.varied(None)), replayed
+
+
+def _of_training(asked: Request) -> tuple[Declared, Replayed]:
+    """What the file itself trains."""
+    if asked.path is None or asked.pipeline is None or "train" not in dict(asked.pipeline.sections):
+        raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
+    limits, replayed = load(REPLAYED)(asked.path)
+    return replace(limits, significance=1.0 - asked.settings.confidence), replayed
 
 
 AUDITS: dict[str, Callable[[Request], Audit]] = {"one-run": _one_run, "two-run": _two_run, "replay": _replay}

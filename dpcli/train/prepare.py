@@ -51,7 +51,7 @@ class Prepared:
 
     def stage(self, stage: Stage, after: Callable[[int], None], asked: Callable[[], bool]) -> None:
         """Take the stage's steps that are not yet taken, with fresh noise and a fresh sample. Raises Stopped where asked to."""
-        self.trainer.advance(stage.stop, self._batches(stage), self.noise(stage), stage.expected_batch, after, asked)
+        self.trainer.advance(stage.stop, self.batches(stage), self.noise(stage), stage.expected_batch, after, asked)
 
     def measure(self) -> Metrics:
         """On public data, with the weights that would be left now."""
@@ -62,7 +62,8 @@ class Prepared:
         """The model with the weights that would be left now."""
         return nullcontext() if self.trainer.average is None else self.trainer.average.swapped()
 
-    def _batches(self, stage: Stage) -> Indices:
+    def batches(self, stage: Stage) -> Indices:
+        """Samples as the stage's entry declares them, from its first step."""
         size, stream, count = self.plan.size, self.streams.sampling, self.problem.count
         if isinstance(stage.spec, CorrelatedSpec):
             return participations(stage.spec, size, stream, count)

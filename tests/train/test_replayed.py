@@ -1,0 +1,172 @@
+"""The replay audit of a training file: it finds nothing in what is right, and each of ten classic bugs by the check that is about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+import numpy as np  # noqa: E402
+
+from dpcli.audit.replay import Pair, checks  # noqa: E402
+from dpcli.train import loop, prepare, randomness, replayed  # noqa: E402
+from dpcli.train.engine import sums  # noqa: E402
+from dpcli.train.engine.sums import Sums  # noqa: E402
+from dpcli.train.noise import Independent  # noqa: E402
+from tests.command import dpcli  # noqa: E402
+from tests.train.test_features import (  # noqa: E402
+    BALLS,
+    BUFFERED,
+    FULL,
+    MAIN,
+    PER_RECORD,
+    PER_UNIT,
+    SHUFFLE,
+    SIZE,
+    TRAIN,
+    TREE,
+    UNITS,
+    USERS,
+)
+
+SEED, REPLAYS = 5, 6  # seeded, so that the statistical checks always pass or never
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.chdir(tmp_path)
+    Path("users.py").write_text(USERS)
+
+
+def failed(*parts: str) -> list[str]:
+    """The checks that fail."""
+    Path("audited.toml").write_text("".join(parts))
+    declared, replay = replayed.replays("audited.toml")
+    pairs = [Pair(*replay(index, np.random.default_rng([SEED, index]))) for index in range(REPLAYS)]
+    return [check.name for check in checks(pairs, declared) if not check.passed]
+
+
+RARE = MAIN.replace("batch_size = 50", "rate = 0.001").replace("steps = 20", "steps = 40")
+ADAPTIVE = TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adaptive", quantile_noise = 10.0 }')
+ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (SIZE, MAIN, TRAIN),
+        (SIZE, RARE, TRAIN),
+        (SIZE, FULL, TRAIN.replace('"logistic"', '"mlp"')),
+        (SIZE, MAIN, TRAIN.replace("norm = 1.0", 'norm = 1.0, style = "automatic"')),
+        (SIZE, MAIN, TRAIN.replace("norm = 1.0", 'norm = 1.0, style = "per-layer"')),
+        (SIZE, SHUFFLE, TRAIN),
+        (SIZE, BALLS, TRAIN),
+        (SIZE, TREE, TRAIN),
+        (SIZE, BUFFERED, TRAIN),
+        (PER_UNIT, ONE, UNITS, "records_per_unit = 4\n"),
+        (PER_RECORD, MAIN, UNITS),
+    ],
+    ids="poisson rare full automatic per-layer shuffle balls tree buffered units records".split(),  # noqa: SIM905
+)
+def test_what_is_right_passes(parts: tuple[str, ...]) -> None:
+    assert failed(*parts) == []
+
+
+def test_adaptive_clipping_passes_too() -> None:
+    """Its noise on the gradients is larger than the entry's, which pays for the count."""
+    assert failed(SIZE, MAIN, ADAPTIVE) == []
+
+
+def no_noise(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Independent, "next", lambda self, shapes: {name: torch.zeros(shape) for name, shape in shapes.items()})
+
+
+def scaled(factor: float) -> Callable[[pytest.MonkeyPatch], None]:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        real = prepare.noise_of
+        patch.setattr(prepare, "noise_of", lambda spec, bound, stream: real(spec, factor * bound, stream))
+
+    return plant
+
+
+def drawn_once(patch: pytest.MonkeyPatch) -> None:
+    real, kept = Independent.next, {}
+    patch.setattr(Independent, "next", lambda self, shapes: kept.setdefault(id(self), real(self, shapes)))
+
+
+def fixed_seed(patch: pytest.MonkeyPatch) -> None:
+    real = randomness.SeededStream.__init__
+    patch.setattr(randomness.SeededStream, "__init__", lambda self, seed, *path: real(self, 0, *path))
+
+
+def no_clip(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("dpcli.train.engine.clip.Flat.factors", lambda self, norms: torch.ones_like(norms))
+
+
+def clip_per_batch(patch: pytest.MonkeyPatch) -> None:
+    """The sum is clipped, and not each record's gradient: every record then moves all the others'."""
+    real = sums.clipped
+
+    def clipped(parts, clip, parameters) -> Sums:
+        class Unclipped(type(clip)):
+            def factors(self, norms):
+                return torch.ones_like(norms)
+
+        found = real(parts, Unclipped(1e9), parameters)
+        length = sum(float(value.square().sum()) for value in found.gradients.values()) ** 0.5
+        scale = 3.0 * clip.bound / max(length, 1e-9)
+        return Sums({name: value * scale for name, value in found.gradients.items()}, found.norms, found.finite)
+
+    patch.setattr("dpcli.train.engine.per_example.clipped", clipped)
+
+
+def nan_passed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(torch.Tensor, "isfinite", lambda self: torch.ones_like(self, dtype=torch.bool))
+
+
+def empty_skipped(patch: pytest.MonkeyPatch) -> None:
+    real = loop.Trainer.take
+    patch.setattr(loop.Trainer, "take", lambda self, batch, *rest: real(self, batch, *rest) if len(batch) else None)
+
+
+def shuffled(patch: pytest.MonkeyPatch) -> None:
+    def sampler(scheme, size, stream, count):
+        order = np.random.default_rng(int(stream.words(1)[0])).permutation(count)
+        return iter(np.array_split(order, count // 50) * 10)
+
+    patch.setattr(prepare, "sampler", sampler)
+
+
+BUGS = {
+    "no noise": (no_noise, "size of the noise", MAIN),
+    "noise/2": (scaled(0.5), "size of the noise", MAIN),
+    "noise over the batch size": (scaled(1 / 50), "size of the noise", MAIN),
+    "noise drawn once": (drawn_once, "new noise in every step", MAIN),
+    "fixed seed": (fixed_seed, "new noise in every run", MAIN),
+    "no clip": (no_clip, "sensitivity of the sums", MAIN),
+    "clip per batch": (clip_per_batch, "sensitivity of the sums", MAIN),
+    "nan passed through": (nan_passed, "finite sums", MAIN),
+    "empty batch skipped": (empty_skipped, "number of steps", RARE),
+    "shuffle declared as poisson": (shuffled, "batches drawn by Poisson sampling", MAIN),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_fails_the_check_that_is_about_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, check, entry = BUGS[bug]
+    plant(monkeypatch)
+    assert check in failed(SIZE, entry, TRAIN)
+
+
+def test_the_command_replays_a_training_file() -> None:
+    Path("audited.toml").write_text(SIZE + MAIN + TRAIN)
+    found = dpcli("audit", "audited.toml", "--kind", "replay", "--trials", "3", folder=Path.cwd())
+    assert found.code == 0
+    assert "no violation found in 3 replays of 20 steps" in found.out
+    Path("plain.toml").write_text(SIZE + MAIN)
+    found = dpcli("audit", "plain.toml", "--kind", "replay", folder=Path.cwd())
+    assert found.code == 2
+    assert "expected a program to replay" in found.err
