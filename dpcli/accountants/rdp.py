@@ -10,7 +10,7 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.accountants.renyi_curve import renyi_curve
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.conversion import balle, balle_delta, classic, classic_delta
-from dpcli.numerics.roots import minimise_unimodal
+from dpcli.numerics.orders import least_over_orders
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ class RdpProfile(PrivacyProfile):
 
     def delta(self, epsilon: float) -> Bound:
         curve = renyi_curve(merged(self.steps))
-        z, log_delta = minimise_unimodal(lambda z: self.inverse(1.0 + z, curve.at(1.0 + z), epsilon), rounds=9)
+        z, log_delta = least_over_orders(lambda z: self.inverse(1.0 + z, curve.at(1.0 + z), epsilon))
         return Bound(max(math.exp(min(log_delta, 0.0)), math.ulp(0.0)) * (1.0 + 1e-12), detail={"order": 1.0 + z})
 
     def best(self, delta: float) -> tuple[float, float]:
         """(order, epsilon), the smallest found; any order is sound."""
         require_positive(delta, "RDP")
         curve, log_delta = renyi_curve(merged(self.steps)), math.log(delta)
-        z, value = minimise_unimodal(lambda z: self.conversion(1.0 + z, curve.at(1.0 + z), log_delta))
+        z, value = least_over_orders(lambda z: self.conversion(1.0 + z, curve.at(1.0 + z), log_delta))
         if math.isinf(value):
             raise NotRepresentable("the Renyi divergence is infinite at every order")
         return 1.0 + z, value * (1.0 + 1e-15)

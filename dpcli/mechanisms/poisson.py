@@ -67,6 +67,14 @@ def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
     return np.where(z <= knots[-1], np.minimum(inside, beyond), beyond)
 
 
+def held(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
+    """`beyond`; past the last knot at most the value there continued at `slope`, the largest loss: log E[e^{z L}] rises no faster."""
+    if math.isinf(slope):
+        return beyond
+    line = values[-1] + np.maximum(z - knots[-1], 0.0) * slope
+    return np.where(z > knots[-1], np.minimum(line, beyond), beyond)
+
+
 @dataclass(frozen=True, slots=True)
 class PoissonSampled(Mechanism):
     """`inner` on a Poisson sample of rate q in (0, 1], add-remove or zero-out: the tails of its pairs, and a bound on its Renyi curve.
@@ -121,8 +129,10 @@ class PoissonSampled(Mechanism):
         log_taylor = np.log(0.5 * q * q * orders * z) - (orders + 1.0) * math.log(base) if base > 0.0 else np.full_like(z, np.inf)
         chi_squared = float(log_expm1_array(inner_integer[:1])[0])
         add = np.minimum(np.logaddexp(0.0, log_taylor + chi_squared), convex)
-        bound = np.maximum(chord(z, integers - 1.0, remove, convex), add) / z * (1.0 + 1e-12)
-        return np.asarray(np.minimum(bound, finite_loss(self)))
+        pure = finite_loss(self)
+        beyond = held(z, integers - 1.0, remove, pure, convex)
+        bound = np.maximum(chord(z, integers - 1.0, remove, beyond), add) / z * (1.0 + 1e-12)
+        return np.asarray(np.minimum(bound, pure))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,5 +188,9 @@ class PoissonReplaced(Mechanism):
         terms = counts + log_terms[None, :]
         top = terms.max(axis=1, keepdims=True)
         bound = np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1)))
-        divergence = chord(z, integers - 1.0, bound, z * self.inner.rdp(orders)) / z * (1.0 + 1e-12)
-        return np.asarray(np.minimum(divergence, finite_loss(self)))
+        # e^{(a-1) D_a} is jointly convex: where the record is not drawn the two are the same, else inner's divergence bounds them.
+        convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
+        whole = finite_loss(self)
+        beyond = held(z, integers - 1.0, bound, whole, convex)
+        divergence = np.minimum(chord(z, integers - 1.0, bound, beyond), convex) / z * (1.0 + 1e-12)
+        return np.asarray(np.minimum(divergence, whole))

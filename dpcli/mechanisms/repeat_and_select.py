@@ -24,7 +24,8 @@ from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec
 from dpcli.mechanisms.poisson import finite_loss
 from dpcli.mechanisms.two_point import Pure
 from dpcli.numerics.conversion import balle, balle_delta
-from dpcli.numerics.roots import bracket_root, minimise_unimodal
+from dpcli.numerics.orders import SHORT, least_over_orders
+from dpcli.numerics.roots import bracket_root
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _rdp(inner: Mechanism, orders: Array) -> Array:
 @lru_cache(maxsize=64)
 def _second_order(inner: Mechanism, gamma: float) -> float:
     """The least found of (1 - 1/b) D_b + log(1/gamma) / b over b > 1: any b is sound; a pure epsilon is its limit at infinity."""
-    value = minimise_unimodal(lambda x: x / (1.0 + x) * _rdp(inner, 1.0 + x) - math.log(gamma) / (1.0 + x))[1]
+    value = least_over_orders(lambda x: x / (1.0 + x) * _rdp(inner, 1.0 + x) - math.log(gamma) / (1.0 + x), SHORT)[1]
     return min(value, finite_loss(inner))
 
 
@@ -125,7 +126,7 @@ def _delta(inner: Mechanism, order: float) -> float:
     epsilon = math.log1p(1.0 / (order - 1.0)) * (1.0 - 1e-14)
     if finite_loss(inner) <= epsilon:
         return 0.0
-    return math.exp(min(minimise_unimodal(lambda x: balle_delta(1.0 + x, _rdp(inner, 1.0 + x), epsilon))[1], 0.0))
+    return math.exp(min(least_over_orders(lambda x: balle_delta(1.0 + x, _rdp(inner, 1.0 + x), epsilon), SHORT)[1], 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class RepeatAndSelect(Mechanism):
             return pure
         best = Pure(pure).approx_dp(delta) if pure < math.inf else math.inf
         with suppress(NotRepresentable):
-            best = min(best, minimise_unimodal(lambda x: balle(1.0 + x, self.rdp(1.0 + x), math.log(delta)))[1])
+            best = min(best, least_over_orders(lambda x: balle(1.0 + x, _rdp(self, 1.0 + x), math.log(delta)), SHORT)[1])
         if math.isinf(best):
             raise NotRepresentable("selection needs a run whose pure or Renyi guarantee is known: a stated delta is not enough")
         return best

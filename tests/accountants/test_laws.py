@@ -18,6 +18,7 @@ from tests.strategies import counts, deltas, dp_sgd, entries, entry, log_uniform
 
 SEARCH = 2e-3  # golden sections over how delta is shared stop early, and may stop elsewhere when an input moves
 INTERVALS = ("exact", "pld")
+BY_ORDER = {"rdp", "rdp-classic"}  # their searches for epsilon and for delta end at the same order
 FEW_STEPS = 0.2  # by how much `optimal` may be loose for few steps at a large delta
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")  # `test_arithmetic_is_silent` asks for silence
@@ -192,9 +193,9 @@ def test_delta_of_epsilon_of_delta(subject: Pipeline, name: str) -> None:
     row = account(subject, [name]).rows[0]
     if row.bound is not None:
         back = account(subject, [name], epsilon=row.upper).rows[0]
-        # Exactly solved, or found by a search over orders or splits that need not end at the same place twice. Beside a pure epsilon
-        # the last digits of epsilon are digits of delta.
-        tolerance = 1e-9 if name in ADAPTIVE else 1e-3
+        # Exactly solved, or found by a search over splits, or by a contour, that need not end at the same place twice. Beside a pure
+        # epsilon the last digits of epsilon are digits of delta.
+        tolerance = 1e-9 if name in ADAPTIVE | BY_ORDER else 1e-3
         assert back.upper <= delta * (1.0 + tolerance) + 1e-11 * row.upper
 
 
@@ -277,15 +278,14 @@ def test_a_composed_entry_charges_its_members_once() -> None:
 
 @given(log_uniform(-0.3, 1.5), log_uniform(-4.0, -0.05), counts, deltas)
 def test_fixed_size_lies_between_poisson_and_none(noise: float, rate: float, steps: int, delta: float) -> None:
-    """Under replace-one: its ternary bound covers the Poisson pair as well, and hardly exceeds the unsampled mechanism."""
+    """Under replace-one: its ternary bound covers the Poisson pair as well, and joint convexity keeps it below the unsampled mechanism."""
     fixed = pipeline(
         entry("gaussian", steps=steps, rate=rate, scheme="fixed-size", noise_multiplier=noise), adjacency="replace-one"
     )
     subject, none = account(fixed, delta=delta), account(unsampled(fixed), delta=delta)
     poisson = account(dp_sgd(noise, rate, steps, delta, "replace-one"))
     for name in ("rdp", "rdp-classic", "moments", "basic"):
-        # At large rates the ternary bound is sound, and a little looser than no amplification at all.
-        assert uppers(poisson)[name] * (1.0 - 1e-9) <= uppers(subject)[name] <= uppers(none)[name] * 1.01, name
+        assert uppers(poisson)[name] * (1.0 - 1e-9) <= uppers(subject)[name] <= uppers(none)[name] * (1.0 + 1e-9), name
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, Spec, any_sa
 from dpcli.mechanisms.fixed_size import fixed_size
 from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
 from dpcli.mechanisms.laplace import Laplace, LaplaceSpec
-from dpcli.mechanisms.poisson import PoissonReplaced, PoissonSampled
+from dpcli.mechanisms.poisson import MAX_ORDER, PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.randomized_response import RandomizedResponseSpec
 from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 
-ORDERS: Array = np.array([1.05, 1.5, 2.0, 2.6, 4.0, 9.5, 40.0, 256.0, 300.0])
+ORDERS: Array = np.array([1.05, 1.5, 2.0, 2.6, 4.0, 9.5, 40.0, 256.0, 257.5, 300.0, 1000.0])
 DELTAS = [0.2, 1e-2, 1e-4, 1e-7]
 ROUNDING = 1e-9  # exact sums of a few dozen doubles, divided by order - 1 >= 0.05
 
@@ -147,6 +147,14 @@ def test_sampling_never_costs_more_than_none(epsilon: float, rate: float) -> Non
     for sampled in (PoissonSampled(base, rate), PoissonReplaced(base, rate)):
         assert (sampled.rdp(ORDERS) <= base.rdp(ORDERS) * (1.0 + 1e-11)).all()
         assert sampled.approx_dp(0.0) <= base.approx_dp(0.0)
+
+
+@pytest.mark.parametrize("rate", [1e-4, 0.01, 0.316])
+@pytest.mark.parametrize("make", [PoissonSampled, PoissonReplaced])
+def test_no_jump_where_the_expansions_end(make: Callable[[Mechanism, float], Mechanism], rate: float) -> None:
+    """A jump in the bound would be a valley of its own; past the last expansion its largest loss bounds what another order adds."""
+    last, next_one = make(Laplace(1.0), rate).rdp(np.array([MAX_ORDER, MAX_ORDER + 1e-6]))
+    assert next_one == pytest.approx(last, rel=1e-6)
 
 
 @pytest.mark.parametrize("make", [PoissonSampled, PoissonReplaced])

@@ -317,6 +317,12 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "np.where(z <= knots[-1], np.minimum(inside, beyond), beyond)",
         "np.minimum(inside, beyond)",
     ),
+    (
+        "no slope past the last expansion",
+        M + "poisson.py",
+        "np.maximum(z - knots[-1], 0.0) * slope",
+        "np.maximum(z - knots[-1], 0.0) * 0.5 * slope",
+    ),
     ("stated curve beyond its last order", M + "given_renyi.py", "right=np.inf", "right=0.0"),
     ("group Renyi: 2^c for 3^c", M + "group.py", "bound = 3.0**c * self.inner", "bound = 2.0**c * self.inner"),
     ("add direction takes m^z", M + "sampled_gaussian.py", "            -z,\n", "            -0.5 * z,\n"),

@@ -1,0 +1,114 @@
+"""The least value of a bound over Renyi orders: bounds put together from several theorems have several valleys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpcli.numerics.roots import Array
+else:
+    np = lazy("numpy")
+
+OCTAVE = 4**7  # points of the lattice between z and 2 z: at a smooth minimum its best point is 1e-9 above the least value
+FIRST = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))  # z from 1/64 to 1.1e12, where pure mechanisms end
+SHORT = OCTAVE // 4**3  # a grain for searches that are done many times over
+LOWEST = -41 * OCTAVE  # z = 1.8e-12
+VALLEYS = 4
+
+
+def least_over_orders(f: Callable[[Array], Array], grain: int = 1) -> tuple[float, float]:
+    """Minimise a bound over orders 1 + z: a look at the whole line, then down into the best valleys, each to its bottom.
+
+    All points are of one lattice, z = 4 * 2^(i / OCTAVE), or integers: a valley's bottom does not depend on the way there. So
+    epsilon at a delta, and delta at that epsilon, which have their least values at the same order, end at the same order.
+
+    Args:
+        f: maps an array of z > 0 to upper bounds, inf or NaN where there is none; called about ten times, with up to 40 points each.
+        grain: stop this many places apart, where a parabola makes up for the rest; for those who never ask the way back.
+
+    Returns:
+        (z, f(z)) of the smallest value seen; `inf` as the value where none is finite. Any z is sound where f bounds at every z, so
+        what the search misses is on the private side.
+    """
+    search = _Search(f, grain)
+    search.look(FIRST)
+    while search.at_left_end():
+        left = min(search.seen)
+        search.look(tuple(range(left - OCTAVE, max(left - 8 * OCTAVE, LOWEST) - 1, -OCTAVE)))
+    valleys = search.valleys()
+    while fresh := {i for valley in valleys for i in search.around(valley)}:
+        search.look(tuple(sorted(fresh)))
+        valleys = [search.downhill(valley) for valley in valleys]
+    return search.least(valleys)
+
+
+class _Search:
+    """What has been seen of f, by place on the lattice."""
+
+    def __init__(self, f: Callable[[Array], Array], grain: int) -> None:
+        self.f = f
+        self.grain = grain
+        self.seen: dict[int, float] = {}
+
+    def look(self, places: tuple[int, ...]) -> None:
+        self.seen.update(zip(places, self.values([_abscissa(i) for i in places]), strict=True))
+
+    def values(self, points: list[float]) -> list[float]:
+        found = np.asarray(self.f(np.array(points)), dtype=float)
+        return [float(value) for value in np.where(np.isnan(found), np.inf, found)]
+
+    def at_left_end(self) -> bool:
+        """Whether only smaller orders may do better, or at all."""
+        left, second = sorted(self.seen)[:2]
+        best = min(self.seen.values())
+        return left > LOWEST and (math.isinf(best) or self.seen[left] == best < self.seen[second])
+
+    def valleys(self) -> list[int]:
+        """The lowest of the places below both neighbours, best first."""
+        line = [math.inf, *(self.seen[i] for i in sorted(self.seen)), math.inf]
+        steps = [after - before if before < math.inf or after < math.inf else 0.0 for before, after in pairwise(line)]
+        bottoms = [i for i, down, up in zip(sorted(self.seen), steps[:-1], steps[1:], strict=True) if down < 0.0 <= up]
+        return sorted(bottoms, key=lambda i: (self.seen[i], i))[:VALLEYS]
+
+    def around(self, place: int) -> set[int]:
+        """Three points on either side, up to the neighbours seen; none where both are next to it."""
+        low, high = self.neighbours(place)
+        points = {place + (end - place) * k // 4 for end in (low, high) if abs(end - place) > self.grain for k in (1, 2, 3)}
+        return points - {low, place, high}
+
+    def neighbours(self, place: int) -> tuple[int, int]:
+        return max((i for i in self.seen if i < place), default=place), min((i for i in self.seen if i > place), default=place)
+
+    def downhill(self, place: int) -> int:
+        """The foot of the slope that starts at `place`."""
+        low, high = self.neighbours(place)
+        best = min((low, place, high), key=lambda i: (self.seen[i], i))
+        return place if self.seen[best] >= self.seen[place] else self.downhill(best)
+
+    def least(self, valleys: list[int]) -> tuple[float, float]:
+        """The best of the bottoms and of the integers beside them, where bounds between integer orders have their corners."""
+        places = [_abscissa(i) for i in valleys]
+        others = {max(float(end(z)), 1.0) for z in places for end in (math.floor, math.ceil)}
+        others |= {_abscissa(vertex) for i in valleys if self.grain > 1 for vertex in self.vertex(i)}
+        extra = sorted(others)
+        values = [*(self.seen[i] for i in valleys), *(self.values(extra) if extra else ())]
+        return min(zip([*places, *extra], values, strict=True), key=lambda pair: pair[1], default=(4.0, math.inf))
+
+    def vertex(self, place: int) -> tuple[float, ...]:
+        """Where the parabola through `place` and its neighbours is least, if it is anywhere."""
+        low, high = self.neighbours(place)
+        down, up = (self.seen[place] - self.seen[low]) * (high - place), (self.seen[high] - self.seen[place]) * (place - low)
+        if not 0.0 < up - down < math.inf:
+            return ()
+        return (place + 0.5 * ((low - place) * up - (high - place) * down) / (up - down),)
+
+
+def _abscissa(place: float) -> float:
+    return float(4.0 * 2.0 ** (place / OCTAVE))
