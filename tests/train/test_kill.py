@@ -1,4 +1,5 @@
-"""kill -9 in the middle of a run, again and again: it ends with the right number of steps, and every one that may have run is charged."""
+"""kill -9 in the middle of a run, again and again: it ends with the right number of steps, no noise is drawn that was not charged, none
+twice."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,37 +22,73 @@ from dpcli.ledger.places import init, open_ledger
 from dpcli.ledger.terms import Terms
 from tests.train.test_run import FILE
 
-KILLS = 3
+STEPS, EVERY = 400, 50
+
+# dpcli train, with a diary of every noise that was drawn: written before it is used, so that no kill can hide one.
+DIARY = """
+import hashlib, os, sys
+from dpcli.train.noise import Independent
+real = Independent.next
+def next(self, shapes):
+    noise = real(self, shapes)
+    digest = hashlib.sha256(b"".join(value.numpy().tobytes() for value in noise.values())).hexdigest()
+    with open("diary", "a") as file:
+        file.write(digest + "\\n")
+    return noise
+Independent.next = next
+from dpcli.cli.main import run
+sys.exit(run())
+"""
+
+
+@dataclass(frozen=True)
+class Life:
+    """What a run that was killed came to. resumed: how often. drawn: digests of all noise. result: what the command printed."""
+
+    resumed: int
+    drawn: list[str]
+    result: dict[str, Any]
+
+
+def lived(folder: Path, kills: int, seed: int) -> Life:
+    """A run with a ledger, killed so many times at random moments and resumed each time."""
+    text = FILE.replace("steps = 30", f"steps = {STEPS}").replace("checkpoint_every = 10", f"checkpoint_every = {EVERY}")
+    (folder / "tiny.toml").write_text(text)
+    terms = Terms("example", "add-remove", 500.0, 1e-5, filter="rdp", parameters={"order": 4.0})
+    init(str(folder / "l.db"), "digits", terms).store.close()
+    command = [sys.executable, "-c", DIARY, "train", "tiny.toml", "--ledger", "l.db", "-f", "json"]
+    chance, resumes, state, diary = random.Random(seed), 0, folder / "runs" / "tiny" / "state.pt", folder / "diary"
+    for _ in range(kills):
+        before, resume = _length(diary), state.exists()
+        process = subprocess.Popen([*command, *(["--resume"] if resume else [])], cwd=folder, stdout=subprocess.DEVNULL)
+        # Some before the first noise, most in the middle of the steps; never so late that the run would end.
+        wanted, deadline = before + chance.randint(0, 40), time.monotonic() + 60.0
+        while _length(diary) < wanted and time.monotonic() < deadline:
+            time.sleep(0.001)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        resumes += resume
+    resume = ["--resume"] if state.exists() else []
+    last = subprocess.run([*command, *resume], cwd=folder, capture_output=True, text=True, check=True)
+    return Life(resumes, diary.read_text().split(), json.loads(last.stdout))
+
+
+def _length(diary: Path) -> int:
+    return diary.read_bytes().count(b"\n") if diary.exists() else 0
+
+
+def require_kept(life: Life, folder: Path) -> None:
+    """Every promise about a run that was killed."""
+    found = life.result
+    assert (found["steps"], found["private"]) == (STEPS, True)
+    assert len(set(life.drawn)) == len(life.drawn)  # no noise twice
+    assert STEPS <= len(life.drawn) <= STEPS + found["repeated"]  # and none that was not charged
+    whole, *again = open_ledger(str(folder / "l.db")).state().runs.values()
+    assert (whole.key, whole.status) == (found["run"], "committed")
+    assert sum(run.pipeline["mechanism"][0].get("steps", 1) for run in again) == found["repeated"]
+    assert not (folder / "runs" / "tiny" / "state.pt").exists()
 
 
 def test_a_run_that_is_killed_again_and_again(tmp_path: Path) -> None:
-    (tmp_path / "tiny.toml").write_text(
-        FILE.replace("steps = 30", "steps = 400").replace("checkpoint_every = 10", "checkpoint_every = 50")
-    )
-    books = init(
-        str(tmp_path / "l.db"), "digits", Terms("example", "add-remove", 50.0, 1e-5, filter="rdp", parameters={"order": 4.0})
-    )
-    books.store.close()
-    command = [sys.executable, "-m", "dpcli", "train", "tiny.toml", "--ledger", "l.db", "-f", "json"]
-    chance, resumes = random.Random(5), 0
-    for _ in range(KILLS):
-        started = (tmp_path / "runs" / "tiny" / "state.pt").exists()
-        process = subprocess.Popen([*command, *(["--resume"] if started else [])], cwd=tmp_path, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 30.0
-        while not (tmp_path / "runs" / "tiny" / "state.pt").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(chance.uniform(0.0, 0.6))
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        resumes += started
-    last = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    found = json.loads(last.stdout)
-    assert (found["steps"], found["private"]) == (400, True)
-    state = open_ledger(str(tmp_path / "l.db")).state()
-    whole, *again = state.runs.values()
-    assert whole.key == found["run"]
-    assert whole.status == "committed"
-    assert len(again) >= 1  # every resumption that got as far as the ledger charged what it may have repeated
-    assert all(run.pipeline["mechanism"][0]["steps"] == 50 for run in again)
-    assert found["repeated"] >= 50 * len(again)
-    assert not (tmp_path / "runs" / "tiny" / "state.pt").exists()
+    life = lived(tmp_path, 3, seed=5)
+    require_kept(life, tmp_path)
