@@ -12,6 +12,7 @@ from typing import Any, NewType
 
 Prose = NewType("Prose", str)  # text of some length, over several lines if need be
 Person = NewType("Person", str)  # who answers for something, on one line
+Open = NewType("Open", dict[str, Any])  # a table with keys of its own, which whoever asks for it judges
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ LAYERS = [
     {"gate"},
     {"report"},
     {"train"},
+    {"sweep"},
     {"cli", "__main__"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

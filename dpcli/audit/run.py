@@ -19,13 +19,13 @@ from dpcli.audit.scores import Guessed
 from dpcli.audit.settings import PLAIN, AuditSettings, overridden, read_settings
 from dpcli.audit.trials import Progress, neighbouring, planned, run_trials
 from dpcli.audit.user_code import called, user_function
+from dpcli.calibration_file import solved
 from dpcli.errors import InputError
 from dpcli.lint.run import judge
 from dpcli.mechanisms.base import Adjacency
 from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
 from dpcli.registry import REPLAYED, lazy, load
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def request(
     if path is None:
         return Request(overridden(PLAIN, flags), None, epsilon, delta, correct, cores, progress)
     data = read_bytes(path)
-    pipeline = parse(data, path)
+    pipeline = solved(data, path)
     settings = overridden(read_settings(data, path), flags)
     return Request(settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data), path)
 

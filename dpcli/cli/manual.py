@@ -16,6 +16,8 @@ from dpcli.pipeline.keys import keys_of
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, PartitionKey, Pipeline, Privacy
 from dpcli.registry import ACCOUNTANTS, FORMATS, MECHANISMS, SAMPLING, load
 from dpcli.report.troff import Section, literal, page
+from dpcli.sweep.settings import Sweep
+from dpcli.train.settings import Clipping, Train
 
 EXIT_CODES = (
     ("0", "pass"),
@@ -127,6 +129,9 @@ def _pipeline_page() -> str:
         ("horizon = { ... } of [gate]", Horizon),
         ("[disclosure]", Disclosure),
         ("[audit]", AuditSettings),
+        ("[train]", Train),
+        ("clipping = { ... } of [train]", Clipping),
+        ("[sweep]", Sweep),
         ("[[mechanism]]", Entry),
     )
     sections = [

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from dpcli import registry
-from dpcli.fields import Key, Person, Prose
+from dpcli.fields import Key, Open, Person, Prose
 from dpcli.mechanisms.sampling import Scheme
-from dpcli.pipeline.compound import Either, Listed
+from dpcli.pipeline.compound import Either, Listed, Opaque
 from dpcli.pipeline.kinds import Day, Flag, Kind, Number, Whole
 from dpcli.pipeline.member import Member, Members
 from dpcli.pipeline.tables import Selected, Table
@@ -63,6 +63,7 @@ _PLAIN: Mapping[Any, Kind] = {
     Scheme: SAMPLING,
     Prose: Paragraph(),
     Person: Signature(),
+    Open: Opaque(),
 }
 _GENERIC: Mapping[Any, Callable[[tuple[Any, ...]], Kind]] = {
     tuple: lambda items: Listed(kind_of(items[0])),

@@ -17,7 +17,7 @@ from dpcli.pipeline.table_schema import selected_schema
 from dpcli.registry import load
 
 FORMAT = Rule("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
-SECTIONS = ("train", "pate", "pmixed", "audit")
+SECTIONS = ("train", "pate", "pmixed", "audit", "sweep")
 
 
 @dataclass(frozen=True, slots=True)

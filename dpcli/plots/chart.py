@@ -84,6 +84,26 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """What lies between two values at one x, such as the least and the greatest of some measurements."""
+
+    label: str
+    x: float
+    low: float
+    high: float
+    tone: Tone = Tone.MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """Points of no name of their own; a note says what they are."""
+
+    label: str
+    points: Points
+    tone: Tone = Tone.MUTED
+
+
+@dataclass(frozen=True, slots=True)
 class Bar:
     """A horizontal bar up to `value`, at a position of the categories, with the number as it is to be printed."""
 
@@ -112,6 +132,8 @@ class Chart:
     markers: tuple[Marker, ...] = ()
     bars: tuple[Bar, ...] = ()
     notes: tuple[str, ...] = ()
+    spans: tuple[Span, ...] = ()
+    clouds: tuple[Cloud, ...] = ()
 
     def __post_init__(self) -> None:
         for x, y in self.places():
@@ -124,6 +146,8 @@ class Chart:
             yield from points
         yield from ((marker.x, marker.y) for marker in self.markers)
         yield from ((bar.value, bar.position) for bar in self.bars)
+        yield from ((span.x, y) for span in self.spans for y in (span.low, span.high))
+        yield from (point for cloud in self.clouds for point in cloud.points)
 
 
 def log_span(values: Iterable[float], room: float = 1.0) -> tuple[float, float]:

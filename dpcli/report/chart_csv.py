@@ -21,6 +21,9 @@ def render(chart: Chart, **_: object) -> str:
     series = [(line.label, line.points) for line in chart.lines]
     for band in chart.bands:
         series += [(f"{band.label}, lower", band.lower), (f"{band.label}, upper", band.upper)]
+    for span in chart.spans:
+        series += [(f"{span.label}, lower", ((span.x, span.low),)), (f"{span.label}, upper", ((span.x, span.high),))]
+    series += [(cloud.label, cloud.points) for cloud in chart.clouds]
     series += [(marker.label, ((marker.x, marker.y),)) for marker in chart.markers]
     writer.writerows((safe(name), repr(x), repr(y)) for name, points in series for x, y in points)
     return out.getvalue()

@@ -14,6 +14,7 @@ def describe(chart: Chart) -> str:
         *(_line(line) for line in chart.lines),
         *(marker.label for marker in chart.markers),
         *(f"{bar.name}: {bar.label}" for bar in chart.bars),
+        *(f"{span.label} at {span.x:.4g}: {span.low:.3g} to {span.high:.3g}" for span in chart.spans),
         *chart.notes,
     ]
     return visible(". ".join(parts) + ".")

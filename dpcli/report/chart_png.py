@@ -50,7 +50,15 @@ def _paint(axes: Any, found: Scene, halo: Callable[..., Any]) -> None:
             axes.plot(x, y, color=LIGHT[stroke.tone], linewidth=stroke.width * POINT, linestyle=dashes, zorder=layer)
     for dot in found.dots:
         size = 2.0 * dot.radius * POINT
-        axes.plot(*dot.at, marker="o", markersize=size, color=LIGHT[dot.tone], markeredgecolor=paper, markeredgewidth=1.4, zorder=4)
+        axes.plot(
+            *dot.at,
+            marker="o",
+            markersize=size,
+            color=LIGHT[dot.tone],
+            markeredgecolor=paper,
+            markeredgewidth=0.7 * dot.edge,
+            zorder=4,
+        )
     for words in found.words:
         axes.text(
             *words.at,

@@ -16,6 +16,7 @@ PLOT_HEIGHT = 340.0
 MARGIN = 24.0
 TITLE, TEXT, SMALL = 18.0, 13.0, 12.0  # sizes of the words
 LEADING = 1.4
+CAP = 5.0  # half of the width of a span's ends
 END_LABELS = 190.0  # most room for the names at the ends of lines
 
 
@@ -114,6 +115,11 @@ def _axes(found: Scene, frame: Frame) -> None:
 def _shapes(found: Scene, chart: Chart, frame: Frame) -> None:
     for band in chart.bands:
         found.fills.append(Fill((*frame.path(band.lower), *reversed(frame.path(band.upper))), band.tone, 0.13))
+    for span in chart.spans:
+        (x, top), (_, bottom) = frame.at(span.x, span.high), frame.at(span.x, span.low)
+        ends = ((x - CAP, top), (x + CAP, top), (x, top), (x, bottom), (x - CAP, bottom), (x + CAP, bottom))
+        found.strokes.append(Stroke(ends, span.tone, 1.8))
+    found.dots += [Dot(frame.at(*point), 3.0, cloud.tone, 0.0) for cloud in chart.clouds for point in cloud.points]
     for line in reversed(chart.lines):
         found.strokes.append(Stroke(frame.path(line.points), line.tone, 1.6 if line.dashed else 2.4, line.dashed))
     for bar in chart.bars:

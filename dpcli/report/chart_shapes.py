@@ -32,11 +32,12 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A filled circle with an edge in the colour of the paper."""
+    """A filled circle. edge: the width of its edge in the colour of the paper, which keeps it apart from a line below."""
 
     at: Point
     radius: float
     tone: Tone | Ink
+    edge: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def _body(found: Scene) -> Iterator[str]:
     for dot in found.dots:
         yield (
             f'<circle class="{name(dot.tone)} paper-line" cx="{dot.at[0]:.1f}" cy="{dot.at[1]:.1f}" r="{dot.radius:g}" '
-            f'fill="{LIGHT[dot.tone]}" stroke="{LIGHT["paper"]}" stroke-width="2"/>'
+            f'fill="{LIGHT[dot.tone]}" stroke="{LIGHT["paper"]}" stroke-width="{dot.edge:g}"/>'
         )
     for words in found.words:
         yield from _words(words)

@@ -49,6 +49,11 @@ def _plane(chart: Chart, width: int, found: Glyphs, color: bool) -> list[str]:
     for line, path in zip(chart.lines, paths, strict=True):
         for start, end in pairwise(path):
             inside.line(start, end, line.tone, line.dashed)
+    for span in chart.spans:
+        inside.line(at(span.x, span.low), at(span.x, span.high), span.tone)
+    for cloud in chart.clouds:
+        for point in cloud.points:
+            inside.dot(*at(*point), cloud.tone)
     ink = [[(x * ACROSS, y * DOWN) for x, y in dense(path, 0.5)] for path in paths]
     taken: list[Box] = []
     for marker in chart.markers:

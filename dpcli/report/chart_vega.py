@@ -29,7 +29,15 @@ def render(chart: Chart, **_: object) -> str:
         "width": WIDTH,
         "height": max(HEIGHT, 30 * len(chart.bars)),
         "config": {"view": {"stroke": None}, "axis": {"gridColor": LIGHT["grid"], "titleFontWeight": "normal"}},
-        "layer": [*_bands(chart), *_lines(chart), *_bars(chart), *_markers(chart), *([] if chart.bars else _names(chart))],
+        "layer": [
+            *_bands(chart),
+            *_spans(chart),
+            *_clouds(chart),
+            *_lines(chart),
+            *_bars(chart),
+            *_markers(chart),
+            *([] if chart.bars else _names(chart)),
+        ],
     }
     return json.dumps(spec, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -85,6 +93,31 @@ def _lines(chart: Chart) -> list[Layer]:
             "encoding": _drawn(chart),
         }
         for i, line in enumerate(chart.lines)
+    ]
+
+
+def _spans(chart: Chart) -> list[Layer]:
+    return [
+        {
+            "description": visible(span.label),
+            "data": {"values": [{"x": span.x, "y": span.low, "high": span.high}]},
+            "mark": {"type": "rule", "color": LIGHT[span.tone], "strokeWidth": 1.6, "tooltip": True},
+            "encoding": {**_places(chart), "y2": {"field": "high"}},
+        }
+        for span in chart.spans
+    ]
+
+
+def _clouds(chart: Chart) -> list[Layer]:
+    mark = {"type": "point", "filled": True, "size": 40, "opacity": 1.0, "tooltip": True}
+    return [
+        {
+            "description": visible(cloud.label),
+            "data": _values(cloud.points),
+            "mark": {**mark, "color": LIGHT[cloud.tone]},
+            "encoding": _places(chart),
+        }
+        for cloud in chart.clouds
     ]
 
 

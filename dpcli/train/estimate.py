@@ -1,13 +1,11 @@
-"""How long a run will take and how much memory it needs, measured on a step that is thrown away."""
+"""How long a run will take and how much memory it needs, measured on steps that are thrown away."""
 
 from __future__ import annotations
 
 import importlib.util
 import resource
 import sys
-import time
 from dataclasses import dataclass, replace
-from math import ceil
 
 from dpcli.errors import InputError
 from dpcli.train.plan import Plan
@@ -24,11 +22,14 @@ class Estimate:
 
 
 def estimate(plan: Plan) -> Estimate | str:
-    """From two steps on the first records, of which nothing is kept; or why it could not be measured."""
+    """From a few steps on the first records, of which nothing is kept; or why it could not be measured."""
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed: pip install 'dpcli[train]'"
+    from dpcli.train.tasks.lm_library import cached_only
+
     try:
-        return _measured(plan)
+        with cached_only():
+            return _measured(plan)
     except InputError as problem:
         return str(problem)
 
@@ -36,22 +37,19 @@ def estimate(plan: Plan) -> Estimate | str:
 def _measured(plan: Plan) -> Estimate:
     import torch
 
-    from dpcli.train.engine.batches import take
     from dpcli.train.prepare import prepare
     from dpcli.train.randomness import system_entropy
     from dpcli.train.ranks import Alone
+    from dpcli.train.threads import quickest
 
     prepared = prepare(replace(plan, canaries=0), system_entropy(), Alone(), None, "")
     trainer, physical = prepared.trainer, plan.train.physical_batch_size
-    records = take(trainer.records, slice(0, min(physical, ceil(max(stage.expected_batch for stage in plan.stages)))))
+    records = prepared.few()
     trainer.gradients(records)  # chooses a method
-    begun = time.perf_counter()
-    trainer.gradients(records)
-    part = time.perf_counter() - begun
+    prepared.settle()
+    part = quickest(lambda: trainer.gradients(records))
     noise = prepared.noise(plan.stages[0])
-    begun = time.perf_counter()
-    noise.next(trainer.shapes)
-    drawn = time.perf_counter() - begun
+    drawn = quickest(lambda: noise.next(trainer.shapes))
     seconds = sum(stage.steps * (part * max(1.0, stage.expected_batch / physical) + drawn) for stage in plan.stages)
     memory = torch.cuda.max_memory_allocated() if plan.train.device.startswith("cuda") else _peak()
     return Estimate(seconds, memory, trainer.gradients.describe(), sum(shape.numel() for shape in trainer.shapes.values()))

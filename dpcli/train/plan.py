@@ -13,7 +13,6 @@ from dpcli.errors import CannotCertify, InputError
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.read import parse, targets
 from dpcli.train.settings import Train, read_train
 from dpcli.train.stages import Stage, counted, performed, stages
 
@@ -94,10 +93,11 @@ def plan_of(path: str, data: bytes | None = None) -> Plan:
         InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: nobody can say what it costs.
     """
     from dpcli.accounting import account
+    from dpcli.calibration_file import solved
 
     data = read_bytes(path) if data is None else data
     train = read_train(data, path)
-    pipeline = _solved(data, path)
+    pipeline = solved(data, path)
     if pipeline.privacy.dataset_size is None:
         raise InputError(
             f"{path}: privacy.dataset_size: expected the declared number of records, which the sum is divided by, found none"
@@ -108,14 +108,6 @@ def plan_of(path: str, data: bytes | None = None) -> Plan:
         raise CannotCertify(f"{path}: no finite epsilon can be certified for this run")
     canaries = read_settings(data, path).canaries or 0
     return Plan(path, pipeline, train, tuple(_stages(pipeline, train, path)), found, canaries)
-
-
-def _solved(data: bytes, path: str) -> Pipeline:
-    from dpcli.calibration_file import calibrate_file
-
-    if not targets(data, path):
-        return parse(data, path)
-    return calibrate_file(path, "noise", None, None, (), None, 1, data=data).pipeline
 
 
 def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:

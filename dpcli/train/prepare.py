@@ -20,6 +20,7 @@ from dpcli.train.adaptive import Quantile, relative
 from dpcli.train.average import Average
 from dpcli.train.canaries import Canaries, canaries
 from dpcli.train.clipping import clip_of
+from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.clip import Adaptive
 from dpcli.train.loop import Indices, Trainer
 from dpcli.train.noise import Noise, total
@@ -31,6 +32,7 @@ from dpcli.train.sampling import participations, sampler
 from dpcli.train.settings import Train
 from dpcli.train.stages import Stage
 from dpcli.train.tasks.learning import Learning, Metrics, learning
+from dpcli.train.threads import choose_threads
 from dpcli.train.units import by_unit, fewer
 
 if TYPE_CHECKING:
@@ -52,6 +54,16 @@ class Prepared:
     def stage(self, stage: Stage, after: Callable[[int], None], asked: Callable[[], bool]) -> None:
         """Take the stage's steps that are not yet taken, with fresh noise and a fresh sample. Raises Stopped where asked to."""
         self.trainer.advance(stage.stop, self.batches(stage), self.noise(stage), stage.expected_batch, after, asked)
+
+    def few(self) -> Batch:
+        """The first records, as many as are in memory at once: of a step that is measured and thrown away."""
+        expected = math.ceil(max(stage.expected_batch for stage in self.plan.stages))
+        return take(self.trainer.records, slice(0, min(self.plan.train.physical_batch_size, expected)))
+
+    def settle(self) -> None:
+        """Choose how many threads a step takes."""
+        if self.plan.train.device == "cpu":
+            choose_threads(lambda: self.trainer.gradients(self.few()))
 
     def measure(self) -> Metrics:
         """On public data, with the weights that would be left now."""

@@ -92,6 +92,7 @@ def train(
     state = _State(prepared, before, os.path.join(folder, STATE), ranks)
     state.save()  # before the first noise: what is resumed after a crash is known to have begun
     ranks.same(True)  # nobody draws before the first has charged
+    prepared.settle()
 
     def after(step: int) -> None:
         metrics = None

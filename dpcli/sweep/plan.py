@@ -1,0 +1,167 @@
+"""What a sweep will do, settled before the first run: every setting at every epsilon, its noise solved for, as a file of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dpcli.errors import CannotCertify, InputError
+from dpcli.pipeline.findings import Findings
+from dpcli.pipeline.limits import read_bytes
+from dpcli.pipeline.placeholders import find_calibrate
+from dpcli.pipeline.read import refuse
+from dpcli.sweep.keys import changed
+from dpcli.sweep.setting import Setting, settings_of
+from dpcli.sweep.settings import REPEATS, Sweep, read_sweep
+from dpcli.sweep.toml_text import toml_text
+from dpcli.train.plan import Plan, plan_of
+from dpcli.train.settings import read_train
+
+if TYPE_CHECKING:
+    from dpcli.mechanisms.repeat_and_select import Trials
+
+KEPT = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")  # of the file, in the file of a run
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One setting at one epsilon. text: a whole pipeline file, every number in it. plan: what dpcli train makes of it."""
+
+    epsilon: float
+    setting: Setting
+    text: str
+    plan: Plan
+    fingerprint: str
+
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Noise over the clipping norm, of each entry that training performs."""
+        return tuple(dict.fromkeys(stage.noise_multiplier for stage in self.plan.stages))
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """variants: by epsilon, settings in their order. trials: how many runs a private search makes; None where tuning is public."""
+
+    path: str
+    sweep: Sweep
+    folder: str
+    variants: tuple[Variant, ...]
+    trials: Trials | None
+
+    @property
+    def repeats(self) -> int:
+        return self.sweep.repeats or REPEATS
+
+    @property
+    def name(self) -> str:
+        return name_of(self.variants[0].plan)
+
+
+def plan_sweep(path: str) -> SweepPlan:
+    """The plan of a file.
+
+    Raises:
+        InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: an epsilon cannot be met.
+    """
+    from dpcli.sweep.search import trials_of
+
+    data = read_bytes(path)
+    train = read_train(data, path)
+    sweep, tables, text = read_sweep(data, path)
+    findings = Findings()
+    settings = settings_of(sweep, tables, findings)
+    refuse(findings, tables, text, path)
+    if train.public is None:
+        raise InputError(
+            f"{path}: train.public: expected data declared public, on which the runs of a sweep are compared, found none"
+        )
+    solver = _Solver(path, _base(tables, path), _digest(train.data, path), {})
+    variants = tuple(
+        solver.variant(epsilon, setting) for epsilon in sweep.epsilon for setting in settings if setting.epsilon in (None, epsilon)
+    )
+    trials = trials_of(path, sweep.tuning == "repeat-and-select", [variant.plan for variant in variants])
+    folder = sweep.output or os.path.join("runs", f"{name_of(variants[0].plan)}-sweep")
+    return SweepPlan(path, sweep, os.path.abspath(folder), variants, trials)
+
+
+def name_of(plan: Plan) -> str:
+    """The pipeline's name, else that of its file."""
+    stem = os.path.splitext(os.path.basename(plan.path))[0]
+    return plan.pipeline.name or ("stdin" if plan.path == "-" else stem)
+
+
+@dataclass(frozen=True, slots=True)
+class _Solver:
+    """Plans of settings, those that differ in [train] alone solved for once. digest: of the data, where they are a file."""
+
+    path: str
+    base: Mapping[str, Any]
+    digest: str
+    known: dict[str, tuple[Mapping[str, Any], Plan]]
+
+    def variant(self, epsilon: float, setting: Setting) -> Variant:
+        tables = {**setting.of(self.base), "budget": {"epsilon": epsilon}}
+        key = json.dumps([tables[name] for name in ("budget", "privacy", "mechanism")], sort_keys=True)
+        if key not in self.known:
+            self.known[key] = self.solved(tables, epsilon, setting)
+        numbers, plan = self.known[key]
+        ordered = {**tables, "mechanism": numbers["mechanism"]}
+        text = toml_text({name: ordered[name] for name in KEPT if name in ordered})
+        plan = replace(plan, train=read_train(text.encode(), self.path))
+        fingerprint = hashlib.sha256(f"{text}\n{self.digest}".encode()).hexdigest()
+        return Variant(epsilon, setting, text, plan, fingerprint)
+
+    def solved(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> tuple[Mapping[str, Any], Plan]:
+        """The tables with numbers where they say "calibrate", and their plan."""
+        try:
+            plan = plan_of(self.path, toml_text(tables).encode())
+        except CannotCertify as problem:
+            raise CannotCertify(f"epsilon {epsilon!r}, {setting.label}: {problem}") from None
+        for index, key in find_calibrate(tables):
+            head, *rest = key.split(".")
+            entry = plan.pipeline.mechanisms[index]
+            tables = changed(tables, ("mechanism", index, head, *rest), getattr(entry.spec, key))
+        if not plan.account.upper <= epsilon:
+            raise CannotCertify(
+                f"{self.path}: epsilon {epsilon!r}: found a certified epsilon of {plan.account.upper!r} after calibration"
+            )
+        return tables, plan
+
+
+def _base(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """The file without what is not of a single run, its noise to be solved for."""
+    delta = tables.get("budget", {}).get("delta")
+    if delta is not None and delta != tables["privacy"].get("delta"):
+        raise InputError(
+            f"{path}: budget.delta: expected privacy.delta, at which every epsilon of a sweep is meant, found {delta!r}"
+        )
+    train = {key: value for key, value in tables["train"].items() if key != "output"}
+    base = {**{key: tables[key] for key in KEPT if key in tables and key != "budget"}, "train": train}
+    if find_calibrate(base):
+        return base
+    names = {stage.entry.name for stage in plan_of(path, toml_text(base).encode()).stages}
+    if len(names) != 1:
+        raise InputError(
+            f'{path}: expected noise_multiplier = "calibrate" in the entries whose noise is to be solved for, found none'
+        )
+    (index,) = (i for i, entry in enumerate(base["mechanism"]) if entry["name"] in names)
+    found: Mapping[str, Any] = changed(base, ("mechanism", index, "noise_multiplier"), "calibrate")
+    return found
+
+
+def _digest(data: str, path: str) -> str:
+    """SHA-256 of the data where they are a file, whose change makes every kept result another's."""
+    place = os.path.join(os.path.dirname(os.path.abspath(path)), data)
+    if not os.path.isfile(place):
+        return data
+    found = hashlib.sha256()
+    with open(place, "rb") as file:
+        while part := file.read(CHUNK):
+            found.update(part)
+    return found.hexdigest()

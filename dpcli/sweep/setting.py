@@ -1,0 +1,138 @@
+"""The settings that a sweep tries: a grid's combinations, or single ones, each judged as the file that it would make."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.pipeline.annotations import members_of
+from dpcli.pipeline.consistency import check
+from dpcli.pipeline.document import read_document
+from dpcli.pipeline.findings import Finding, Findings, Path, TooMany
+from dpcli.pipeline.kinds import Place, Refused
+from dpcli.pipeline.member import read_members
+from dpcli.pipeline.placeholders import substituted
+from dpcli.pipeline.shown import shown
+from dpcli.sweep.keys import Change, changed, spelled, target
+from dpcli.sweep.settings import Sweep
+from dpcli.sweep.toml_text import value_text
+from dpcli.train.settings import Train
+
+UNKNOWN = "DP002"  # the rule about keys, and not their values
+MOST = 1000  # settings, which are judged one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What differs from the file. epsilon: the one that it is for; None for every one. place: where the file says so."""
+
+    changes: tuple[Change, ...]
+    epsilon: float | None = None
+    place: Path = ("sweep",)
+
+    @property
+    def label(self) -> str:
+        """Its values, by the last part of each key, the whole key where others end alike."""
+        lasts = [change.dotted.rpartition(".")[2] for change in self.changes]
+        names = [last if lasts.count(last) == 1 else change.dotted for last, change in zip(lasts, self.changes, strict=True)]
+        pairs = (f"{name} {value_text(change.value)}" for name, change in zip(names, self.changes, strict=True))
+        return ", ".join(pairs) or "as in the file"
+
+    def of(self, tables: Any) -> Any:
+        """The tables with these values."""
+        for change in self.changes:
+            tables = changed(tables, change.target, change.value)
+        return tables
+
+
+def settings_of(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> list[Setting]:
+    """Every setting of the sweep, with a finding for each that is none; `tables` are those of a valid file."""
+    try:
+        found = list(_single(sweep, tables, findings) if sweep.setting else _grid(sweep.grid or {}, tables, findings))
+        if not findings.items:
+            _judge(found, tables, findings)
+            _cover(sweep, found, findings)
+    except TooMany:
+        return []
+    return found
+
+
+def _grid(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> Iterator[Setting]:
+    axes = [_axis(dotted, place, values, tables, findings) for dotted, place, values in spelled(grid, ("sweep", "grid"))]
+    if math.prod(map(len, axes)) > MOST:
+        findings.add("DP004", ("sweep", "grid"), f"at most {MOST:,} combinations", f"{math.prod(map(len, axes)):,}")
+        return
+    yield from (Setting(chosen, place=("sweep", "grid")) for chosen in itertools.product(*axes))
+
+
+def _axis(dotted: str, place: Path, values: Any, tables: Mapping[str, Any], findings: Findings) -> tuple[Change, ...]:
+    path = target(dotted, place, tables, findings)
+    if type(values) is not list:
+        findings.add("DP003", place, "a list of values", shown(values))
+        return ()
+    if not values or any(value in values[:index] for index, value in enumerate(values)):
+        findings.add("DP004", place, "one or more different values", "one of them twice" if values else "an empty list")
+    return tuple(Change(dotted, path, value, (*place, index)) for index, value in enumerate(values))
+
+
+def _single(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> Iterator[Setting]:
+    for index, table in enumerate(sweep.setting):
+        place: Path = ("sweep", "setting", index)
+        epsilon = _epsilon(table, place, sweep, findings)
+        stated = spelled({key: value for key, value in table.items() if key != "epsilon"}, place)
+        changes = (Change(dotted, target(dotted, where, tables, findings), value, where) for dotted, where, value in stated)
+        yield Setting(tuple(changes), epsilon, place)
+
+
+def _epsilon(table: Mapping[str, Any], place: Path, sweep: Sweep, findings: Findings) -> float | None:
+    value = table.get("epsilon")
+    if value is None or value in sweep.epsilon:
+        return None if value is None else float(value)
+    findings.add("DP004", (*place, "epsilon"), "one of sweep.epsilon", shown(value))
+    return None
+
+
+def _cover(sweep: Sweep, found: list[Setting], findings: Findings) -> None:
+    """No epsilon without a setting, no setting twice."""
+    for epsilon in sweep.epsilon:
+        fitting = [setting for setting in found if setting.epsilon in (None, epsilon)]
+        if not fitting:
+            findings.add("DP005", ("sweep", "setting"), f"a setting for epsilon = {epsilon!r}", "none")
+        for index, setting in enumerate(fitting):
+            if setting.label in [other.label for other in fitting[:index]]:
+                findings.add("DP005", setting.place, "a setting that no other repeats", f"{setting.label} again")
+
+
+def _judge(found: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
+    """A finding, at the key of the sweep that causes it, for whatever is wrong with the file of a setting; each once."""
+    said = set()
+    for setting in found:
+        for fault in _faults(setting.of(tables)):
+            place = _cause(setting, fault)
+            if (place, fault.message) not in said:
+                said.add((place, fault.message))
+                findings.add(fault.rule, place, fault.expected, fault.found, fault.hint)
+
+
+def _faults(tables: Mapping[str, Any]) -> list[Finding]:
+    """What is wrong with a whole file, [train] included."""
+    findings = Findings()
+    try:
+        check(tables, read_document(substituted(tables, 1.0), findings), findings)
+        values = read_members(members_of(Train), tables["train"], Place(("train",), findings))
+        for key, expected, given in Train(**values).problems() if not findings.items else ():
+            findings.add("DP005", ("train", *key), expected, given)
+    except (TooMany, Refused):
+        pass
+    return findings.items
+
+
+def _cause(setting: Setting, fault: Finding) -> Path:
+    """Where the sweep states the change that a finding is about, its key or its value; where it states the setting, if about none."""
+    for change in setting.changes:
+        if change.target[: len(fault.key)] == fault.key or fault.key[: len(change.target)] == change.target:
+            return change.key if fault.rule == UNKNOWN else change.place
+    return setting.place

@@ -1,0 +1,101 @@
+"""The [sweep] table, read as strictly as the rest of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from dpcli.fields import POSITIVE, Key, Open, Rule
+from dpcli.pipeline.annotations import members_of
+from dpcli.pipeline.findings import Findings, Problem
+from dpcli.pipeline.kinds import Place
+from dpcli.pipeline.member import read_members
+from dpcli.pipeline.read import refuse, toml_document
+from dpcli.pipeline.shown import shown
+
+RUNS = Rule("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
+REPEATS = 5
+WHY = (
+    '"public" (chosen on public data, or not counted and labelled so) or "repeat-and-select" (the search is a mechanism of the file): '
+    "the choice of the best of many runs depends on the private data of each of them"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Training runs of one file at several epsilons, each with several settings; and how the choice among these is accounted for.
+
+    Of each run the random numbers are its own, from the operating system: there are no seeds that anybody could know.
+    """
+
+    epsilon: Annotated[
+        tuple[float, ...], Key("epsilons of one run (public), or of the whole search; the noise is solved for", POSITIVE)
+    ]
+    tuning: Annotated[
+        Literal["public", "repeat-and-select"] | None,
+        Key(
+            "required; public: each point is labelled as tuned on public data, its epsilon that of one run; repeat-and-select: the runs "
+            "are the trials of that mechanism, which the file must have, and only the best is kept"
+        ),
+    ] = None
+    grid: Annotated[
+        Open | None, Key('lists of values by dotted key ("train.learning_rate", "mechanism.NAME.epochs"): all combinations')
+    ] = None
+    setting: Annotated[
+        tuple[Open, ...], Key("in place of a grid: single settings by dotted key, each for one epsilon where it states one")
+    ] = ()
+    repeats: Annotated[
+        int | None,
+        Key(f"independent runs of each setting at each epsilon, {REPEATS} where absent; none beside repeat-and-select", RUNS),
+    ] = None
+    reference: Annotated[float | None, Key("metric without privacy, as declared, drawn for comparison")] = None
+    output: Annotated[str | None, Key("folder of the runs; runs/NAME-sweep where absent")] = None
+
+    def problems(self) -> Iterator[Problem]:
+        """What the keys do not agree on."""
+        if self.tuning is None:
+            yield ("tuning",), WHY, "nothing"
+        if not self.epsilon or len(set(self.epsilon)) < len(self.epsilon):
+            yield (
+                ("epsilon",),
+                "one or more different numbers",
+                shown(list(self.epsilon)) if not self.epsilon else "one of them twice",
+            )
+        if self.grid is not None and self.setting:
+            yield ("setting",), "either a grid or settings", "both"
+        if self.tuning == "repeat-and-select":
+            yield from self._search_problems()
+
+    def _search_problems(self) -> Iterator[Problem]:
+        """A search releases one model, once."""
+        if self.repeats is not None:
+            yield (
+                ("repeats",),
+                'none beside tuning = "repeat-and-select": the number of trials is drawn at random',
+                str(self.repeats),
+            )
+        if len(self.epsilon) > 1:
+            yield (
+                ("epsilon",),
+                'one number beside tuning = "repeat-and-select": each further search would be a further release',
+                str(len(self.epsilon)),
+            )
+
+
+def read_sweep(data: bytes, path: str) -> tuple[Sweep, Mapping[str, Any], str]:
+    """The [sweep] table of a file that is a valid pipeline, with the tables and the text of the whole file.
+
+    Raises:
+        InvalidFile: with every problem found, at its place; a file without [sweep] is one.
+    """
+    text, tables = toml_document(data, path)
+    findings = Findings()
+    if "sweep" not in tables:
+        findings.add("DP005", ("sweep",), "a [sweep] table, which says what is varied and how the choice is accounted for", "none")
+        refuse(findings, tables, text, path)
+    values = read_members(members_of(Sweep), tables["sweep"], Place(("sweep",), findings))
+    for key, expected, found in Sweep(**values).problems() if not findings.items else ():
+        findings.add("DP005", ("sweep", *key), expected, found)
+    refuse(findings, tables, text, path)
+    return Sweep(**values), tables, text

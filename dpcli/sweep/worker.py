@@ -1,0 +1,104 @@
+"""The process that makes runs, one after the other: the only one that loads torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from dataclasses import dataclass, replace
+from multiprocessing import connection, parent_process
+from typing import TYPE_CHECKING, Any
+
+from dpcli.errors import DpcliError, InputError, InternalError
+from dpcli.sweep.files import replaced
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+RESULT, FILE, RUN = "result.json", "pipeline.toml", "run"
+SCHEMA = "dpcli/sweep-run/v1"
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run: a file's content, what it is called, and the folder for its files. charge: its key in a ledger."""
+
+    path: str
+    text: str
+    folder: str
+    fingerprint: str
+    charge: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a run came to: its metrics, of which the first is its headline, or why there are none."""
+
+    metrics: dict[str, float]
+    failure: str | None = None
+    charge: str | None = None
+
+
+def serve(pipe: Connection) -> None:
+    """Do the jobs that come through the pipe, until it closes or whoever sends them is gone."""
+    os.setsid()  # Ctrl-C is for the parent, which ends us
+    os.environ.update(dict.fromkeys(THREADS, "1"))  # before torch is loaded: the processes are as many as the cores
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    while True:
+        try:
+            job: Job = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(_answer(job))
+
+
+def _leave_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)
+
+
+def _answer(job: Job) -> Answer:
+    try:
+        return Answer(perform(job))
+    except DpcliError as error:
+        return Answer({}, str(error))
+    except Exception as error:  # of user code, or of torch: the other runs go on
+        return Answer({}, f"{type(error).__name__}: {error}")
+
+
+def perform(job: Job) -> dict[str, float]:
+    """Make a run from its beginning; the result is there in one piece, after everything else.
+
+    What an interrupted run has left is removed: nobody has seen it, and its noise is not drawn again.
+    """
+    from dpcli.train.plan import plan_of
+    from dpcli.train.run import train
+
+    shutil.rmtree(job.folder, ignore_errors=True)
+    plan = plan_of(job.path, job.text.encode())
+    os.makedirs(job.folder)
+    replaced(os.path.join(job.folder, FILE), job.text.encode())
+    found = train(replace(plan, train=replace(plan.train, output=os.path.join(job.folder, RUN))))
+    if not found.private or found.repeated:
+        raise InternalError("a run of a sweep was seeded or resumed: its epsilon is not that of its file")
+    if not found.metrics:
+        raise InputError("expected a metric on public data, by which runs are compared, found none")
+    record = {"schema": SCHEMA, "fingerprint": job.fingerprint, "metrics": dict(found.metrics), "charge": job.charge}
+    replaced(os.path.join(job.folder, RESULT), json.dumps(record).encode())
+    return dict(found.metrics)
+
+
+def kept(job: Job) -> Answer | None:
+    """What an earlier call has found in this run, None where it did not end or was another."""
+    try:
+        with open(os.path.join(job.folder, RESULT), encoding="utf-8") as file:
+            record: Any = json.load(file)
+    except (OSError, ValueError):
+        return None
+    if type(record) is not dict or (record.get("schema"), record.get("fingerprint")) != (SCHEMA, job.fingerprint):
+        return None
+    return Answer({str(name): float(value) for name, value in record["metrics"].items()}, charge=record["charge"])

@@ -1,0 +1,241 @@
+"""[sweep]: what is read, what is refused and where, and the file that each run follows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.accounting import account
+from dpcli.errors import CannotCertify, InputError
+from dpcli.pipeline.diagnostics import InvalidFile
+from dpcli.pipeline.read import parse
+from dpcli.sweep.plan import SweepPlan, plan_sweep
+from dpcli.sweep.toml_text import toml_text
+from tests.command import ROOT, dpcli
+from tests.sweep.samples import GRID, HEAD, PRIVATE, PUBLIC, SAMPLED, SEARCH, TRAIN, TUNE
+
+
+def planned(folder: Path, text: str) -> SweepPlan:
+    path = folder / "tiny.toml"
+    path.write_text(text)
+    return plan_sweep(str(path))
+
+
+def test_every_setting_at_every_epsilon_with_its_noise_solved_for(tmp_path: Path) -> None:
+    plan = planned(tmp_path, PUBLIC + GRID + '"mechanism.sgd.steps" = [10, 20]\n')
+    assert [(v.epsilon, v.setting.label) for v in plan.variants[:4]] == [
+        (1.0, "learning_rate 0.25, steps 10"),
+        (1.0, "learning_rate 0.25, steps 20"),
+        (1.0, "learning_rate 1.0, steps 10"),
+        (1.0, "learning_rate 1.0, steps 20"),
+    ]
+    assert len(plan.variants) == 8
+    for variant in plan.variants:
+        upper = account(parse(variant.text.encode(), "v.toml")).upper
+        assert variant.epsilon * (1.0 - 1e-4) < upper <= variant.epsilon
+        assert upper == variant.plan.account.upper
+        assert variant.plan.steps == {c.dotted: c.value for c in variant.setting.changes}["mechanism.sgd.steps"]
+    assert len({variant.fingerprint for variant in plan.variants}) == 8
+
+
+def test_the_exact_file_of_a_run(tmp_path: Path) -> None:
+    (variant, _) = planned(tmp_path, PUBLIC.replace("[1.0, 8.0]", "[8.0]") + GRID).variants
+    (noise,) = variant.noise_multipliers
+    assert (
+        variant.text
+        == f"""format = 1
+name = "tiny"
+
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = 1437
+delta = 1e-05
+releases = "final-model"
+
+[budget]
+epsilon = 8.0
+
+[[mechanism]]
+name = "sgd"
+type = "gaussian"
+noise_multiplier = {noise!r}
+steps = 10
+sampling = {{ scheme = "none" }}
+
+[train]
+task = "classification"
+data = "digits"
+model = "logistic"
+learning_rate = 0.25
+clipping = {{ norm = 1.0 }}
+public = "held-out"
+"""
+    )
+
+
+def test_one_setting_for_each_epsilon(tmp_path: Path) -> None:
+    settings = """[[sweep.setting]]
+epsilon = 1.0
+train.learning_rate = 0.5
+[[sweep.setting]]
+epsilon = 8.0
+"train.learning_rate" = 2.0
+"train.clipping.norm" = 0.5
+"mechanism.sgd.sampling.batch_size" = 128
+"""
+    first, second = planned(tmp_path, SAMPLED + settings).variants
+    assert (first.epsilon, first.plan.train.learning_rate, first.plan.train.clipping.norm) == (1.0, 0.5, 1.0)
+    assert (second.epsilon, second.plan.train.learning_rate, second.plan.train.clipping.norm) == (8.0, 2.0, 0.5)
+    assert second.plan.stages[0].expected_batch == 128
+    assert second.setting.label == "learning_rate 2.0, norm 0.5, batch_size 128"
+
+
+def test_without_a_grid_the_file_is_its_own_setting(tmp_path: Path) -> None:
+    plan = planned(tmp_path, PUBLIC)
+    assert [variant.setting.label for variant in plan.variants] == ["as in the file", "as in the file"]
+    assert plan.folder == os.path.join(os.getcwd(), "runs", "tiny-sweep")
+
+
+def test_names_of_mechanisms_may_hold_dots(tmp_path: Path) -> None:
+    text = PUBLIC.replace('name = "sgd"', 'name = "sgd.steps"') + '[sweep.grid]\n"mechanism.sgd.steps.steps" = [5]\n'
+    assert planned(tmp_path, text).variants[0].plan.steps == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (HEAD + TRAIN, ":1:1: error DP005: sweep: expected a [sweep] table"),
+        (PUBLIC.replace('tuning = "public"\n', ""), ':22:2: error DP005: sweep.tuning: expected "public" ('),
+        (PUBLIC.replace("repeats", "repeat"), "sweep.repeat: expected a known key, found 'repeat'; did you mean 'repeats'"),
+        (PUBLIC.replace("[1.0, 8.0]", "[]"), "sweep.epsilon: expected one or more different numbers, found an empty list"),
+        (
+            PUBLIC.replace("[1.0, 8.0]", "[1, 1.0]"),
+            "sweep.epsilon: expected one or more different numbers, found one of them twice",
+        ),
+        (PUBLIC.replace("[1.0, 8.0]", "[-1.0]"), "sweep.epsilon[1]: expected a number > 0, found -1.0"),
+        (
+            PUBLIC + '[sweep.grid]\n"train.learning_rat" = [0.5]\n',
+            ":27:1: error DP002: sweep.grid.'train.learning_rat': expected a known key, found 'learning_rat'",
+        ),
+        (
+            PUBLIC + "[sweep.grid]\ntrain.learning_rate = [0.5, -1.0]\n",
+            ":27:29: error DP004: sweep.grid.train.learning_rate[2]: expected a number > 0, found -1.0",
+        ),
+        (PUBLIC + '[sweep.grid]\n"train.learning_rate" = 0.5\n', "'train.learning_rate': expected a list of values, found 0.5"),
+        (PUBLIC + '[sweep.grid]\n"train.learning_rate" = []\n', "expected one or more different values, found an empty list"),
+        (PUBLIC + '[sweep.grid]\n"train.hidden" = [1, 1]\n', "expected one or more different values, found one of them twice"),
+        (PUBLIC + '[sweep.grid]\n"privacy.delta" = [1e-6]\n', "expected train.KEY or mechanism.NAME.KEY"),
+        (PUBLIC + '[sweep.grid]\n"mechanism.sdg.steps" = [1]\n', "expected train.KEY or mechanism.NAME.KEY"),
+        (PUBLIC + '[sweep.grid]\n"train.data" = ["a.csv"]\n', "expected a key that may differ between the runs of a sweep"),
+        (PUBLIC + '[sweep.grid]\n"mechanism.sgd.noise_multiplier" = [1.0]\n', "expected a key that may differ between the runs"),
+        (SAMPLED + '[sweep.grid]\n"mechanism.sgd.epochs" = [1.0]\n', "expected either steps or epochs, found both"),
+        (PUBLIC + '[sweep.grid]\n"train.clipping.style" = ["flat", "adaptive"]\n', "the noise of the count of unclipped examples"),
+        (PUBLIC + GRID + "[[sweep.setting]]\n", "sweep.setting: expected either a grid or settings, found both"),
+        (PUBLIC + "[[sweep.setting]]\nepsilon = 2.0\n", "sweep.setting[1].epsilon: expected one of sweep.epsilon, found 2.0"),
+        (PUBLIC + "[[sweep.setting]]\nepsilon = 1.0\n", "sweep.setting: expected a setting for epsilon = 8.0, found none"),
+        (PUBLIC + "[[sweep.setting]]\n[[sweep.setting]]\nepsilon = 8.0\n", "expected a setting that no other repeats"),
+        (
+            PUBLIC + f'[sweep.grid]\n"train.hidden" = {list(range(1, 51))}\n"train.classes" = {list(range(2, 52))}\n',
+            "'train.classes': expected a key that may differ",
+        ),
+        (
+            PUBLIC + f'[sweep.grid]\n"train.hidden" = {list(range(1, 51))}\n"train.momentum" = {[i / 99 for i in range(50)]}\n',
+            "sweep.grid: expected at most 1,000 combinations, found 2,500",
+        ),
+        (PRIVATE.replace("[3.0]", "[1.0, 3.0]"), 'expected one number beside tuning = "repeat-and-select"'),
+        (PRIVATE.replace("[sweep.grid]", "repeats = 3\n[sweep.grid]"), "sweep.repeats: expected none beside tuning"),
+    ],
+)
+def test_a_bad_file_is_refused_at_the_place(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(InvalidFile) as raised:
+        planned(tmp_path, text)
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (PUBLIC.replace('public = "held-out"\n', ""), "train.public: expected data declared public"),
+        (
+            PRIVATE.replace('repeat-and-select"\n[sweep.grid]', 'public"\n[sweep.grid]'),
+            'sweep.tuning: expected "repeat-and-select"',
+        ),
+        (HEAD + TRAIN + SEARCH + GRID, 'expected one [[mechanism]] of type "repeat-and-select"'),
+        (PRIVATE + '"mechanism.sgd.steps" = [5, 10]\n', "found some that change a mechanism"),
+        (PRIVATE.replace('mechanism = "sgd"', 'mechanism = "sgd"\nsteps = 2'), "expected one search on all of the data"),
+        (PRIVATE.replace("mean = 2", "mean = 20_000"), "expected at most 10000 on average"),
+        (PUBLIC.replace("[train]", "[budget]\nepsilon = 1.0\ndelta = 1e-6\n[train]"), "budget.delta: expected privacy.delta"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(InputError) as raised:
+        planned(tmp_path, text)
+    assert words in str(raised.value)
+
+
+def test_a_search_that_runs_another_entry_is_refused(tmp_path: Path) -> None:
+    other = HEAD[HEAD.index("[[mechanism]]") :].replace("sgd", "other").replace("2.0", "200.0")
+    text = HEAD + other + TUNE.replace('"sgd"', '"other"') + TRAIN + 'mechanism = "sgd"\n' + SEARCH + GRID
+    with pytest.raises(InputError, match="expected what training performs, sgd, found other"):
+        planned(tmp_path, text)
+
+
+def test_an_epsilon_that_cannot_be_met_is_named(tmp_path: Path) -> None:
+    beside = '[[mechanism]]\nname = "beside"\ntype = "pure-dp"\nepsilon = 2.0\n'
+    with pytest.raises(CannotCertify, match=r"epsilon 1\.0, as in the file"):
+        planned(tmp_path, HEAD + beside + PUBLIC[len(HEAD) :])
+
+
+def test_a_schedule_says_what_is_solved_for(tmp_path: Path) -> None:
+    second = HEAD[HEAD.index("[[mechanism]]") :].replace("sgd", "late").replace("2.0", "200.0")
+    text = HEAD + second + TRAIN + 'mechanism = ["sgd", "late"]\n' + PUBLIC[len(HEAD + TRAIN) :]
+    with pytest.raises(InputError, match='expected noise_multiplier = "calibrate"'):
+        planned(tmp_path, text)
+    plan = planned(tmp_path, text.replace("noise_multiplier = 2.0", 'noise_multiplier = "calibrate"', 1))
+    assert all(variant.noise_multipliers[1] == 200.0 for variant in plan.variants)
+    assert all(variant.plan.account.upper <= variant.epsilon for variant in plan.variants)
+
+
+def test_dry_run_prints_the_points_and_loads_no_torch(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(PUBLIC + GRID)
+    code = (
+        "import sys\nfrom dpcli.cli.main import main\ncode = main(['sweep', 'tiny.toml', '--dry-run'])\n"
+        "assert 'torch' not in sys.modules\nsys.exit(code)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+    assert "4 points, 2 runs each, 8 in all" in result.stdout
+    assert "the epsilon of each point is that of one run, and does not cover the search" in result.stdout.replace("\n", " ")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_document_of_a_search_hides_how_many_trials_there_are(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(PRIVATE)
+    out = dpcli("sweep", "tiny.toml", "--dry-run", folder=tmp_path).out
+    assert "a secret random number of trials" in out.replace("\n", " ")
+    assert "2 trials on average" in out.replace("\n", " ")
+
+
+SCALARS = st.one_of(
+    st.booleans(),
+    st.integers(-(10**18), 10**18),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.dates(),
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('ab."\n é', min_size=1), inner, max_size=3)
+)
+
+
+@given(st.dictionaries(st.text('ab."\n é', min_size=1), VALUES, max_size=5))
+def test_tables_survive_being_written(tables: dict[str, object]) -> None:
+    assert tomllib.loads(toml_text(tables)) == tables
