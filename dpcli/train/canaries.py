@@ -54,7 +54,9 @@ def canaries(problem: Learning, count: int, stream: Stream, folder: str) -> Cana
     if os.path.exists(path):
         return Canaries(**torch.load(path, weights_only=True))
     if problem.draw is None:
-        raise InputError("audit.canaries: expected a task whose records can be made up, found a custom one, or sampled units")
+        raise InputError(
+            "audit.canaries: expected a task whose records can be made up, found sampled units, or a custom one without train.canary"
+        )
     records = problem.draw(count, stream)
     member = torch.tensor([int(word) >> 63 == 1 for word in stream.words(count)])
     with open(path, "wb") as file:

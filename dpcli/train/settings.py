@@ -67,6 +67,9 @@ class Train:
     model: Annotated[str, Key("logistic, mlp, cnn, a path or name of a language model, or module:function")] = "logistic"
     loss: Annotated[str | None, Key("module:function (model, batch) -> one loss per record, of a custom task")] = None
     metric: Annotated[str | None, Key("module:function (model, public batch) -> metrics by name, of a custom task")] = None
+    canary: Annotated[
+        str | None, Key("module:function (count, generator) -> records that nobody owns, of a custom task, for [audit] canaries")
+    ] = None
     mechanism: Annotated[
         str | tuple[str, ...] | None,
         Key("the entry that a step performs, where the file has several; a list is a schedule: one after the other"),

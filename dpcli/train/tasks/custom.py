@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from dpcli.audit.user_code import called
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch, size
+from dpcli.train.randomness import Stream
 from dpcli.train.settings import Train
 from dpcli.train.tasks.learning import Learning, Metrics, tensors
 from dpcli.train.tasks.user_code import result, user
@@ -31,7 +34,7 @@ def build(train: Train, path: str) -> Learning:
         losses: Tensor = function(model, batch)
         return losses
 
-    return Learning(model, loss, checked(records, train.data, path), _measure(train, path, model), units)
+    return Learning(model, loss, checked(records, train.data, path), _measure(train, path, model), units, _draw(train, path))
 
 
 def checked(records: Any, source: str, path: str) -> Batch:
@@ -42,6 +45,13 @@ def checked(records: Any, source: str, path: str) -> Batch:
     except (InputError, TypeError, ValueError, RuntimeError) as problem:
         raise InputError(f"{path}: {source}: expected arrays or tensors whose first dimension counts records ({problem})") from None
     return batch
+
+
+def _draw(train: Train, path: str) -> Callable[[int, Stream], Batch] | None:
+    if train.canary is None:
+        return None
+    source, function = train.canary, user(train.canary, path)
+    return lambda count, stream: checked(called(source, function, count, stream.bulk()), source, path)
 
 
 def _measure(train: Train, path: str, model: nn.Module) -> Any:
