@@ -13,8 +13,9 @@ import click
 from dpcli.cli.budget_options import opened
 
 if TYPE_CHECKING:
+    from dpcli.train.outcome import Outcome
     from dpcli.train.plan import Plan
-    from dpcli.train.run import Outcome, Report
+    from dpcli.train.run import Report
 
 EVERY = 0.5  # seconds between two lines
 

@@ -18,7 +18,7 @@ from dpcli.sweep.pool import Pool
 from dpcli.sweep.result import Selected, worth
 from dpcli.sweep.search import candidates
 from dpcli.sweep.worker import RUN, Answer, Job, kept
-from dpcli.train.run import METRICS
+from dpcli.train.outcome import METRICS
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger

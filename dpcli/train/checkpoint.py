@@ -17,7 +17,7 @@ class Checkpoint:
     """step: how many were done. fingerprint: of the plan. run: the ledger's key. resumed: the steps at which it was resumed so far.
 
     bound: C, which adaptive clipping moves. charged: whether a ledger was charged for the run. clean: nothing was done after it was saved,
-    as after Ctrl-C. average: of the weights, where asked for.
+    as after Ctrl-C. private: whether no noise so far came from a seed. average: of the weights, where asked for.
     """
 
     step: int
@@ -27,12 +27,13 @@ class Checkpoint:
     bound: float
     charged: bool
     clean: bool
+    private: bool
     model: dict[str, torch.Tensor]
     optimizer: dict[str, Any]
     average: dict[str, torch.Tensor]
 
 
-FIELDS = ("step", "fingerprint", "run", "resumed", "bound", "charged", "clean", "model", "optimizer", "average")
+FIELDS = ("step", "fingerprint", "run", "resumed", "bound", "charged", "clean", "private", "model", "optimizer", "average")
 
 
 def save(path: str, checkpoint: Checkpoint) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dpcli.report.account_report import headline
 from dpcli.report.document import Document
 from dpcli.rounding import up
+from dpcli.train.outcome import MODEL, STATEMENT, Outcome, folder_of
 from dpcli.train.plan import Plan
-from dpcli.train.run import MODEL, STATEMENT, Outcome, folder_of
 from dpcli.train.stages import Stage
 from dpcli.train.statement import words
 

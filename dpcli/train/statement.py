@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpcli.rounding import up
 
 if TYPE_CHECKING:
-    from dpcli.train.run import Outcome
+    from dpcli.train.outcome import Outcome
 
 
 def statement(outcome: Outcome) -> str:

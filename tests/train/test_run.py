@@ -257,6 +257,17 @@ def test_canaries_count_as_records(file: Path) -> None:
         train(plan_of(str(file)))
 
 
+def test_a_run_with_a_seed_stays_not_private_however_it_is_resumed(file: Path) -> None:
+    plan = plan_of(str(file))
+    with pytest.raises(Stopped):
+        train(plan, insecure_seed=1, report=stop_at(12))
+    with pytest.raises(Stopped):
+        train(plan, resume=True, report=stop_at(22))
+    outcome = train(plan, resume=True)
+    assert not outcome.private
+    assert "NOT PRIVATE" in (Path(outcome.folder) / "statement.md").read_text()
+
+
 def test_ctrl_c_between_two_steps_repeats_nothing(file: Path, tmp_path: Path) -> None:
     plan, books = plan_of(str(file)), ledger(tmp_path)
 

@@ -1,0 +1,73 @@
+"""What a run leaves: metrics on its way, and a model and a statement at its end."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dpcli.train.outcome import METRICS, MODEL, STATE, STATEMENT, Outcome
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.train.checkpoint import Checkpoint
+    from dpcli.train.prepare import Prepared
+    from dpcli.train.ranks import Ranks
+
+
+def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None) -> Outcome:
+    """What the first process leaves."""
+    outcome = _outcome(prepared, folder, before)
+    if not prepared.trainer.ranks.first:
+        return outcome
+    if prepared.canaries is not None:
+        prepared.canaries.leave_scores(folder, prepared.problem)
+    _leave(outcome, prepared)
+    if ledger is not None:
+        ledger.commit(before.run)
+    os.unlink(os.path.join(folder, STATE))
+    return outcome
+
+
+def _outcome(prepared: Prepared, folder: str, before: Checkpoint) -> Outcome:
+    plan, streams = prepared.plan, prepared.streams
+    return Outcome(
+        plan,
+        folder,
+        before.run,
+        tuple((step, plan.milestone(step)) for step in before.resumed),
+        streams.private and before.private,
+        prepared.problem.measure(),
+        prepared.trainer.gradients.describe(),
+        prepared.noise_source(),
+    )
+
+
+def log(folder: str, record: Mapping[str, Any], ranks: Ranks) -> None:
+    if ranks.first:
+        with open(os.path.join(folder, METRICS), "a", encoding="utf-8") as file:
+            file.write(json.dumps({name: _finite(value) for name, value in record.items()}) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no number that is not finite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _leave(outcome: Outcome, prepared: Prepared) -> None:
+    """The model and the statement, each in one piece."""
+    from safetensors.torch import save
+
+    from dpcli.train.checkpoint import replaced
+    from dpcli.train.statement import statement
+
+    private = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
+    replaced(os.path.join(outcome.folder, MODEL), save(prepared.weights(), private))
+    log(
+        outcome.folder,
+        {"step": prepared.trainer.step, **outcome.metrics, "epsilon": outcome.epsilon, **private},
+        prepared.trainer.ranks,
+    )
+    replaced(os.path.join(outcome.folder, STATEMENT), statement(outcome).encode())
