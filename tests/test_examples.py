@@ -50,7 +50,7 @@ def test_example_is_clean(path: Path) -> None:
     assert not [d for d in json.loads(result.out)["diagnostics"] if d["severity"] == "error"]
 
 
-@pytest.mark.parametrize("template", ["dp-sgd", "query", "pate"])
+@pytest.mark.parametrize("template", ["dp-sgd", "train", "query", "pate"])
 def test_template_is_a_good_pipeline(template: str) -> None:
     text = run("init", template).out
     assert run("lint", "-", stdin=text.encode()).code == 0

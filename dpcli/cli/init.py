@@ -6,10 +6,10 @@ import click
 
 
 @click.command(short_help="Write a pipeline file to start from.")
-@click.argument("template", type=click.Choice(["dp-sgd", "query", "pate"]), default="dp-sgd")
+@click.argument("template", type=click.Choice(["dp-sgd", "train", "query", "pate"]), default="dp-sgd")
 @click.option("-o", "--output", metavar="PATH", help="Write to PATH, which must not exist; standard output where absent.")
 def command(template: str, output: str | None) -> None:
-    """Print a commented pipeline file: dp-sgd (private training), query (noisy statistics) or pate (teacher votes)."""
+    """Print a commented pipeline file: dp-sgd (the accounting of private training), train (the training too), query (noisy statistics) or pate (teacher votes)."""
     from dpcli.templates import read_template, write_new
 
     text = read_template(template)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ def planned(plan: Plan) -> Document:
         ),
         f"clipping norm {chosen.clipping.norm:g} ({chosen.clipping.style})",
         f"task {chosen.task}: {chosen.model} on {chosen.data}, {chosen.optimizer} at learning rate {chosen.learning_rate:g}",
-        f"leaves {MODEL} and {STATEMENT} in {folder_of(plan)}",
+        f"leaves {MODEL} and {STATEMENT} in {shown(folder_of(plan))}",
         estimated(measured),
     )
     data = {
@@ -71,6 +72,12 @@ def estimated(measured: Estimate | str) -> str:
     )
 
 
+def shown(folder: str) -> str:
+    """As a person would write it from here."""
+    near = os.path.relpath(folder)
+    return folder if near.startswith("..") else near
+
+
 def duration(seconds: float) -> str:
     """As a person would say it."""
     units = (("s", 1.0, 120.0), ("minutes", 60.0, 7200.0), ("hours", 3600.0, math.inf))
@@ -97,5 +104,5 @@ def outcome(found: Outcome) -> Document:
         "result": {"epsilon_upper": found.epsilon, "delta": plan.account.delta},
         "exit_code": 0,
     }
-    details = (f"model, metrics and statement are in {found.folder}",)
+    details = (f"model, metrics and statement are in {shown(found.folder)}",)
     return Document(said, data, "pass" if found.private else "warn", notes=details, details=details, total=repr(found.epsilon))
