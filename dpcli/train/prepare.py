@@ -101,7 +101,7 @@ class Prepared:
         if not self.streams.noise.private:
             return "a seed that somebody knows"
         if cryptographic(total(self.trainer.shapes), self.streams.noise):
-            return "the operating system's cryptographic generator"
+            return "OpenSSL's cryptographic generator, seeded by the operating system"
         return (
             "Philox, a generator that is not cryptographic, under a fresh key of 128 bits from the operating system for each step"
         )
@@ -110,7 +110,7 @@ class Prepared:
 def prepare(plan: Plan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
     """Read the data, build the model, and go on from the state of `before`, if any. Raises InputError where something does not fit."""
     chosen, problem = plan.train, _problem(plan, streams, ranks)
-    inserted = ranks.same(canaries(problem, plan.canaries, streams.initialisation, folder)) if plan.canaries else None
+    inserted = _inserted(plan, problem, streams, ranks, folder)
     problem = (problem if inserted is None else problem.extended(inserted.inserted)).on(_device(chosen.device))
     model = problem.model
     clip = clip_of(chosen.clipping, [name for name, p in model.named_parameters() if p.requires_grad])
@@ -145,6 +145,13 @@ def _problem(plan: Plan, streams: Streams, ranks: Ranks) -> Learning:
             f"{plan.path}: privacy.dataset_size: expected at least the number of private records{beside}, found {plan.size}"
         )
     return problem
+
+
+def _inserted(plan: Plan, problem: Learning, streams: Streams, ranks: Ranks, folder: str) -> Canaries | None:
+    """The canaries of an audit, drawn and kept by the first process."""
+    if not plan.canaries:
+        return None
+    return ranks.same(canaries(problem, plan.canaries, streams.initialisation, folder) if ranks.first else None)
 
 
 def _bounded(plan: Plan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:
