@@ -1,19 +1,20 @@
-"""The noise of each step: one draw per logical step, whatever the batch held, rounded to float32 from float64 at the end."""
+"""The noise of each step: one draw per logical step, whatever the batch held; float32 tensors."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from dpcli.errors import InputError, InternalError
 from dpcli.registry import lazy
-from dpcli.train.randomness import Stream, normals, tensor
+from dpcli.train.randomness import Stream, normals, singles, tensor
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
+    from numpy.typing import NDArray
 
     from dpcli.train.randomness import Reals
 
@@ -53,8 +54,7 @@ class Independent:
         return self._stream.private
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        draw = normals(total(shapes), self._stream)
-        return {name: tensor(draw(shape.numel()) * self._std, shape) for name, shape in shapes.items()}
+        return split(singles(total(shapes), self._std, self._stream), shapes)
 
 
 class Correlated:
@@ -126,7 +126,7 @@ class Correlated:
             )
 
 
-def split(values: Reals, shapes: Shapes) -> dict[str, torch.Tensor]:
+def split(values: NDArray[Any], shapes: Shapes) -> dict[str, torch.Tensor]:
     """One vector as tensors of these shapes, in order."""
     ends = np.cumsum([shape.numel() for shape in shapes.values()])
     if len(values) != total(shapes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from dpcli.train.randomness import (
     cryptographic,
     insecure_seed,
     normals,
+    singles,
     system_entropy,
 )
 from tests.command import ROOT
@@ -64,11 +66,40 @@ def test_draws_are_standard_normal(path: str, stream: Stream, p: float) -> None:
     assert len(np.unique(drawn)) == len(drawn)
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("lag", [1, 2, 131_072, 262_144])
+@pytest.mark.parametrize(("stream", "p"), [(SeededStream(1), P), (SystemStream(), RARE)])
+def test_single_precision_draws_have_the_scale(stream: Stream, p: float) -> None:
+    drawn = singles(300_001, 0.7, stream)
+    assert drawn.dtype == np.float32 and len(drawn) == 300_001
+    assert kstest(drawn / 0.7, "norm").pvalue > p
+    assert variance_p(drawn, 0.49) > p
+    assert len(np.unique(drawn)) > 295_000  # float32 has some 2^24 numbers near 1, so that a few come twice
+
+
+@pytest.mark.parametrize("std", [0.7, 0.1, 3.0, 1e-40, 1e-60])
+def test_single_precision_draws_have_no_smaller_scale(std: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    scales: list[float] = []
+    monkeypatch.setattr(randomness, "_filled", lambda stream, drawn, scale: scales.append(scale) or drawn)
+    singles(3, std, SystemStream())
+    assert std <= scales[0] <= std * (1.0 + 2e-7) + 2e-45
+
+
+def test_fresh_entropy_goes_in_before_every_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL's generator alone would repeat itself in two copies of one machine."""
+    added: list[bytes] = []
+    monkeypatch.setattr(ssl, "RAND_add", lambda entropy, amount: added.append(entropy))
+    for _ in range(3):
+        SystemStream().words(1)
+    assert len(set(added)) == 3 and all(len(entropy) == 32 for entropy in added)
+
+
+PATHS_OF_NOISE = {**PATHS, "singles": lambda stream, count: singles(count, 1.0, stream)}
+
+
+@pytest.mark.parametrize("path", PATHS_OF_NOISE)
+@pytest.mark.parametrize("lag", [1, 2, 32_768, 65_536, 131_072])
 def test_draws_are_uncorrelated(path: str, lag: int) -> None:
     """Also those from the two halves of one block, which come from the same radius; and their squares."""
-    drawn = PATHS[path](SeededStream(2), 700_000)
+    drawn = PATHS_OF_NOISE[path](SeededStream(2), 700_000).astype(float)
     for values in (drawn, (drawn**2 - 1.0) / np.sqrt(2.0)):
         assert abs((values[lag:] * values[:-lag]).sum()) / np.sqrt(len(values) - lag) < 4.9
 

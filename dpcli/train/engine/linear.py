@@ -14,13 +14,18 @@ from dpcli.train.engine.rule import Pieces, positions, wide
 def linear(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """y = x W^T + b: the gradient of W is the sum over positions of g x^T."""
     left, shape = wide(positions(gradient)), parameter_shape(module)
-    return {"weight": lambda: Outer(left, wide(positions(inputs)), shape), "bias": lambda: Rows(left.sum(1))}
+    return {"weight": lambda: Outer(left, wide(positions(inputs)), shape), "bias": lambda: Rows(summed(left))}
 
 
 def transposed_linear(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """y = x W + b: the gradient of W is the sum over positions of x g^T."""
     right, shape = wide(positions(gradient)), parameter_shape(module)
-    return {"weight": lambda: Outer(wide(positions(inputs)), right, shape), "bias": lambda: Rows(right.sum(1))}
+    return {"weight": lambda: Outer(wide(positions(inputs)), right, shape), "bias": lambda: Rows(summed(right))}
+
+
+def summed(values: Tensor) -> Tensor:
+    """(B, T, features) -> (B, features); no copy where there is one position."""
+    return values[:, 0] if values.shape[1] == 1 else values.sum(1)
 
 
 def parameter_shape(module: nn.Module) -> torch.Size:

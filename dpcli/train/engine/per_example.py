@@ -11,6 +11,7 @@ from dpcli.train.engine.choice import CANDIDATES, Choice, choose
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import Unsuitable
 from dpcli.train.engine.method import Loss, Method
+from dpcli.train.engine.precision import full_precision
 from dpcli.train.engine.refusals import refuse
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
@@ -66,7 +67,8 @@ class ClippedGradients:
     def probe(self, batch: Batch) -> None:
         """Chooses a method where none is chosen for the mode, training or evaluation, that the model is in."""
         if self.choice is None or self.mode != self.model.training:
-            self.choice, self.mode = choose(self.model, self.loss, batch), self.model.training
+            with full_precision(next(self.model.parameters()).device):  # else rounding hides what the probe compares
+                self.choice, self.mode = choose(self.model, self.loss, batch), self.model.training
 
     @property
     def method(self) -> Method:

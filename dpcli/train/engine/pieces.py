@@ -79,8 +79,12 @@ class Outer:
         return self.left.shape[2] + self.right.shape[2]
 
     def weighted(self, factors: Tensor) -> Tensor:
-        scaled = self.left * factors.to(self.left.dtype)[:, None, None]
-        return (scaled.flatten(0, 1).mT @ self.right.flatten(0, 1)).view(self.shape)
+        left, right, column = self.left, self.right, factors.to(self.left.dtype)[:, None, None]
+        if left.shape[2] <= right.shape[2]:  # the smaller of the two is copied
+            left = left * column
+        else:
+            right = right * column
+        return (left.flatten(0, 1).mT @ right.flatten(0, 1)).view(self.shape)
 
     def kept(self, rows: Tensor) -> Outer:
         return Outer(self.left[rows], self.right[rows], self.shape)

@@ -146,6 +146,18 @@ class Functional(nn.Module):
         return self.head(torch.tanh(self.first(x)) + functional.linear(x, self.first.weight))
 
 
+class Idle(nn.Module):
+    """A layer that runs and one that does not, neither part of the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.idle, self.head = nn.Linear(11, 5), nn.Linear(11, 5), nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.idle(x)
+        return self.body(x)
+
+
 class Scaled(nn.Module):
     """A parameter of the model itself, for which there is no rule."""
 

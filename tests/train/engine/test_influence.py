@@ -157,6 +157,7 @@ def test_one_example_alone_in_low_precision_of_the_model(name: str) -> None:
                 engine((data.float(), targets))
                 sums = engine((data[:1].float(), targets[:1]))
             assert 0.99e-3 <= length(sums.gradients) <= 1e-3 * SLACK
+            assert engine.method.name == configuration.method, engine.describe()
             assert {value.dtype for value in sums.gradients.values()} == {torch.float32}
         assert torch.get_float32_matmul_precision() == "medium"
     finally:

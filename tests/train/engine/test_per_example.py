@@ -16,6 +16,7 @@ from tests.train.engine.models import (  # noqa: E402
     SMALL,
     Configuration,
     Functional,
+    Idle,
     Positions,
     Prompted,
     classification,
@@ -190,15 +191,6 @@ def test_losses_that_depend_on_nothing() -> None:
 
 
 def test_a_layer_that_the_losses_do_not_depend_on() -> None:
-    class Idle(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.idle, self.head = nn.Linear(11, 5), nn.Linear(11, 5), nn.Linear(5, 5)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.idle(x)
-            return self.body(x)
-
     engine = ClippedGradients(Idle().double(), classification, Flat(1.0))
     sums = engine(vectors(4))
     assert engine.describe() == "book-keeping"

@@ -1,0 +1,115 @@
+"""What training is timed on: models with a batch each, the same for every way of doing a step."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Batch = dict[str, Tensor]  # what the model takes, and "targets"
+RECORDS = 10_000  # of the data set whose epochs are timed
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A model in training mode, without dropout, and a way to draw so many examples."""
+
+    name: str
+    batch: int
+    build: Callable[[], nn.Module]
+    draw: Callable[[int], Batch]
+
+    def logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        """(B, ..., classes)."""
+        output = model(**{name: value for name, value in batch.items() if name != "targets"})
+        found: Tensor = getattr(output, "logits", output)
+        return found
+
+
+def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """What training without privacy minimises."""
+    return functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
+
+
+def example_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """The same for each example: the mean over its positions."""
+    losses = functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="none")
+    return losses.view(len(targets), -1).mean(1)
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(784, 256), nn.Tanh(), nn.Linear(256, 10))
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.GroupNorm(4, 16),
+        nn.Tanh(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.GroupNorm(8, 32),
+        nn.Tanh(),
+        nn.Flatten(),
+        nn.Linear(32 * 14 * 14, 10),
+    )
+
+
+def gpt2(tied: bool, layers: int = 4, width: int = 256, words: int = 5000) -> nn.Module:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        n_layer=layers,
+        n_head=width // 64,
+        n_embd=width,
+        vocab_size=words,
+        n_positions=128,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        tie_word_embeddings=tied,
+        use_cache=False,
+        bos_token_id=1,
+        eos_token_id=1,
+    )
+    return GPT2LMHeadModel(config)  # type: ignore[no-any-return]
+
+
+def lora() -> nn.Module:
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(task_type="CAUSAL_LM", r=8, target_modules=["c_attn"], fan_in_fan_out=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return get_peft_model(gpt2(True, 12, 768, 50257), config)  # type: ignore[no-any-return]
+
+
+def pictures(shape: tuple[int, ...]) -> Callable[[int], Batch]:
+    return lambda size: {"input": torch.randn(size, *shape), "targets": torch.randint(0, 10, (size,))}
+
+
+def texts(positions: int, words: int) -> Callable[[int], Batch]:
+    """Positions are passed for each example: a model that looks them up once for all has peers stumble."""
+
+    def draw(size: int) -> Batch:
+        ids = torch.randint(0, words, (size, positions + 1))
+        places = torch.arange(positions).expand(size, -1).contiguous()
+        return {"input_ids": ids[:, :-1].contiguous(), "position_ids": places, "targets": ids[:, 1:].contiguous()}
+
+    return draw
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("mlp", 256, mlp, pictures((784,))),
+        Case("mlp, batch 1024", 1024, mlp, pictures((784,))),
+        Case("cnn", 256, cnn, pictures((1, 28, 28))),
+        Case("gpt2 tied", 16, lambda: gpt2(True), texts(64, 5000)),
+        Case("gpt2 untied", 16, lambda: gpt2(False), texts(64, 5000)),
+        Case("gpt2-small lora", 4, lora, texts(32, 50257)),
+    )
+}
