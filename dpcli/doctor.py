@@ -17,7 +17,14 @@ Verdict = Literal["ok", "warn", "fail", "absent"]
 
 PYTHON = (3, 11)
 NEEDED = {"click": (8, 1), "numpy": (1, 26), "scipy": (1, 11), "rich": (13,)}
-EXTRAS = {"train": "torch", "lm": "transformers", "opacus": "opacus", "release": "opendp", "plot": "matplotlib", "postgres": "psycopg"}
+EXTRAS = {
+    "train": "torch",
+    "lm": "transformers",
+    "opacus": "opacus",
+    "release": "opendp",
+    "plot": "matplotlib",
+    "postgres": "psycopg",
+}
 ROOM = 100 * 2**20  # bytes below which a ledger may soon be unable to write
 EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01, 2100-01-01: a clock outside of it is wrong
 

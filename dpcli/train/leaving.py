@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpcli.train.outcome import METRICS, MODEL, STATE, STATEMENT, Outcome
+from dpcli.train.outcome import ADAPTER, METRICS, MODEL, STATE, STATEMENT, Outcome
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -65,6 +65,10 @@ def _leave(outcome: Outcome, prepared: Prepared) -> None:
 
     private = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
     replaced(os.path.join(outcome.folder, MODEL), save(prepared.weights(), private))
+    if outcome.plan.train.task in ("causal-lm", "soft-prompt"):
+        from dpcli.train.tasks.lm_adapter import save_adapter
+
+        save_adapter(prepared.problem.model, outcome.plan.train.model, os.path.join(outcome.folder, ADAPTER))
     log(
         outcome.folder,
         {"step": prepared.trainer.step, **outcome.metrics, "epsilon": outcome.epsilon, **private},

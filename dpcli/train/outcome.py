@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dpcli.train.plan import Plan, Portion
 
 STATE, MODEL, METRICS, STATEMENT = "state.pt", "model.safetensors", "metrics.jsonl", "statement.md"
+ADAPTER = "adapter"  # folder that PEFT reads, of a language model that was not trained as a whole
 
 
 @dataclass(frozen=True, slots=True)

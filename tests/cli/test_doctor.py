@@ -107,7 +107,9 @@ def test_the_needed_versions_are_those_of_the_package() -> None:
 def test_extras_that_are_absent_break_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     versions(monkeypatch, dict.fromkeys(doctor.EXTRAS.values()))
     facts = examine()
-    assert [named(facts, f"{name} (extra {extra})").verdict for extra, name in doctor.EXTRAS.items()] == ["absent"] * len(doctor.EXTRAS)
+    assert [named(facts, f"{name} (extra {extra})").verdict for extra, name in doctor.EXTRAS.items()] == ["absent"] * len(
+        doctor.EXTRAS
+    )
     assert healthy(facts)
 
 

@@ -1,0 +1,76 @@
+"""Language modelling: the next token of each record, from those before it.
+
+A record is one line, one paragraph, one row or one window of text: whatever `record` says is what one unit of privacy is, unless
+`units` names a larger one. A text that is cut into windows is as many records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dpcli.errors import InputError
+from dpcli.train.engine.batches import Batch
+from dpcli.train.settings import Train
+from dpcli.train.tasks.learning import Learning, Metrics
+from dpcli.train.tasks.lm_models import language_model, logits, vocabulary
+from dpcli.train.tasks.lm_records import PADDING, drawn, held_out, records
+from dpcli.train.tasks.lm_tokens import tokens_of
+
+
+def build(train: Train, path: str) -> Learning:
+    """The language model and the records that [train] names. Raises InputError where they cannot be had."""
+    model, tokens = language_model(train, path), tokens_of(train, path)
+    words = vocabulary(model, path)
+    found, units = records(train.data, train, tokens, words, path)
+    public = None
+    if train.public == "held-out":
+        chosen = held_out(len(found), train, units, path)
+        found, public = found[~chosen], found[chosen]
+    elif train.public is not None:
+        public, _ = records(train.public, replace(train, units=None), tokens, words, path)
+    if found.shape[1] < 2:
+        raise InputError(f"{path}: train.data: expected a record of two tokens or more, found none")
+    draw = partial(drawn, found.shape[1], words)
+    measure = dict if public is None else partial(perplexity, model, public, train.physical_batch_size)
+    whose = None if units is None else np.asarray(units)
+    return Learning(model, LOSSES[train.token_loss], found, measure, whose, draw)
+
+
+def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Of the token behind each place, (B, T), zero where there is none; and how many each record has, (B,)."""
+    assert isinstance(batch, Tensor)
+    following = functional.pad(batch[:, 1:], (0, 1), value=PADDING).long()
+    scores = logits(model, batch)[:, -batch.shape[1] :]  # without the places of a prompt
+    losses = functional.cross_entropy(scores.flatten(0, 1), following.flatten(), ignore_index=PADDING, reduction="none")
+    return losses.view(following.shape), (following != PADDING).sum(1)
+
+
+def mean_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """Each record's mean over its own tokens, (B,)."""
+    losses, counts = token_losses(model, batch)
+    return losses.sum(1) / counts.clamp_min(1)
+
+
+def sum_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """Each record's sum over its tokens, (B,): minus its log-probability given its first token."""
+    return token_losses(model, batch)[0].sum(1)
+
+
+@torch.no_grad()
+def perplexity(model: nn.Module, public: Tensor, part: int) -> Metrics:
+    """exp of the mean loss over all tokens of the public records, a part of them in memory at a time."""
+    device, total, count = next(model.parameters()).device, 0.0, 0
+    for rows in torch.split(public, part):
+        losses, counts = token_losses(model, rows.to(device))
+        total, count = total + float(losses.double().sum()), count + int(counts.sum())
+    return {"perplexity": float(np.exp(np.float64(total / max(1, count))))}
+
+
+LOSSES: dict[str, Callable[[nn.Module, Batch], Tensor]] = {"mean": mean_loss, "sum": sum_loss}

@@ -1,0 +1,101 @@
+"""transformers and peft, which only language models need."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from dpcli.errors import InputError
+from dpcli.train.tasks.user_code import beside
+
+CACHED_ONLY = ContextVar("CACHED_ONLY", default=False)
+UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, ImportError)
+
+
+def library(name: str) -> Any:
+    """The module of that name. Raises InputError, with what to install, where there is none."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InputError(f"language models: expected {name}, found none: pip install 'dpcli[lm]'") from None
+
+
+def pretrained(source: str, key: str, path: str, load: Callable[..., Any]) -> Any:
+    """What a folder or a name stands for; only what is not a folder, was written down as a name and is not cached is downloaded.
+
+    Args:
+        load: a from_pretrained function of transformers.
+
+    Raises:
+        InputError: there is no such folder; the name is not cached and cannot be downloaded; what is there cannot be read.
+    """
+    place = beside(source, path)
+    local = os.path.isdir(place)
+    if not local and not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", source):
+        raise InputError(f"{path}: train.{key}: expected a folder, found none at {source}")
+    try:
+        with quiet(), offline():
+            return load(place if local else source, local_files_only=True, trust_remote_code=False)
+    except UNREADABLE as problem:
+        if local:
+            raise _unread(source, key, path, "a folder that cannot be read as one", problem) from None
+        if CACHED_ONLY.get():
+            raise _unread(source, key, path, "a name that is not cached here", problem) from None
+    try:
+        with quiet():
+            return load(source, trust_remote_code=False)  # code that came with weights is never run
+    except UNREADABLE as problem:
+        raise _unread(source, key, path, "a name that is not cached here and cannot be downloaded", problem) from None
+
+
+def _unread(source: str, key: str, path: str, found: str, problem: Exception) -> InputError:
+    said = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    return InputError(
+        f"{path}: train.{key}: expected a folder, or a name that transformers knows, found {source!r}, {found} ({said})"
+    )
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """No look at the network: transformers looks for adapters there even where it is told to use local files only."""
+    constants = library("huggingface_hub").constants
+    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+@contextmanager
+def cached_only() -> Iterator[None]:
+    """Nothing is downloaded here, names or not: a rehearsal must not."""
+    before = CACHED_ONLY.set(True)
+    try:
+        yield
+    finally:
+        CACHED_ONLY.reset(before)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the libraries' bars and remarks, as they were before afterwards."""
+    transformers, hub = library("transformers").utils.logging, library("huggingface_hub").utils.logging
+    before, bars = [(one, one.get_verbosity()) for one in (transformers, hub)], transformers.is_progress_bar_enabled()
+    for one, _ in before:
+        one.set_verbosity_error()
+    transformers.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for one, verbosity in before:
+            one.set_verbosity(verbosity)
+        if bars:
+            transformers.enable_progress_bar()

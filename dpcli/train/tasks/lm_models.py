@@ -1,0 +1,123 @@
+"""Language models: loaded, frozen but for an adapter where asked, and asked for logits."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpcli.errors import InputError
+from dpcli.train.settings import Lora, Train
+from dpcli.train.tasks.lm_library import library, pretrained, quiet
+from dpcli.train.tasks.user_code import result
+
+
+class Prompted(nn.Module):
+    """A frozen language model behind trained vectors, the same for every text.
+
+    Each example looks the vectors up for itself, so that each has a gradient of its own. They begin as embeddings of random tokens.
+    Source: Lester et al. 2021, arXiv:2104.08691; Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD).
+    """
+
+    places: Tensor
+
+    def __init__(self, model: nn.Module, count: int) -> None:
+        super().__init__()
+        table: nn.Embedding = model.get_input_embeddings()  # type: ignore[operator]
+        self.model = model.requires_grad_(False)
+        self.prompt = nn.Embedding(count, table.embedding_dim, dtype=table.weight.dtype)
+        self.register_buffer("places", torch.arange(count), persistent=False)
+        with torch.no_grad():
+            self.prompt.weight.copy_(table.weight[torch.randint(table.num_embeddings, (count,))])
+
+    def forward(self, input_ids: Tensor) -> Any:
+        """Logits at every place, those of the prompt first."""
+        prompt = self.prompt(self.places.expand(len(input_ids), -1))
+        texts = self.model.get_input_embeddings()(input_ids)  # type: ignore[operator]
+        return self.model(inputs_embeds=torch.cat([prompt, texts], 1), **FLAGS)
+
+
+FLAGS: dict[str, Any] = {"use_cache": False}  # what every model of transformers is told
+
+
+def language_model(train: Train, path: str) -> nn.Module:
+    """The model that [train] names, without dropout, and with the parameters that it trains.
+
+    Raises:
+        InputError: it cannot be had, or does not fit.
+    """
+    model = _base(train, path)
+    longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    if longest is not None and train.context + (train.soft_prompt or 0) > longest:
+        raise InputError(f"{path}: train.context: expected at most the model's {longest} tokens, prompt included, found more")
+    if train.lora is not None:
+        return lora(model, train.lora, path).eval()
+    if train.soft_prompt is None:
+        return model
+    if not hasattr(model, "get_input_embeddings"):
+        raise InputError(f"{path}: train.soft_prompt: expected a model of transformers, found {type(model).__name__}")
+    return Prompted(model, train.soft_prompt).eval()
+
+
+def _base(train: Train, path: str) -> nn.Module:
+    if ":" not in train.model:
+        return _pretrained(train, path)
+    own = result(train.model, path)
+    if not isinstance(own, nn.Module):
+        raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(own).__name__}")
+    return own.eval()
+
+
+def _pretrained(train: Train, path: str) -> nn.Module:
+    load = library("transformers").AutoModelForCausalLM.from_pretrained
+    found, report = pretrained(train.model, "model", path, partial(load, dtype=torch.float32, output_loading_info=True))
+    if report["missing_keys"]:
+        absent = ", ".join(sorted(report["missing_keys"])[:3])
+        raise InputError(f"{path}: train.model: expected the weights of a causal language model, found none for {absent}")
+    model: nn.Module = found
+    return model.eval()
+
+
+def lora(model: nn.Module, chosen: Lora, path: str) -> nn.Module:
+    """The model with low-rank matrices, which alone are trained."""
+    peft = library("peft")
+    targets = None if chosen.targets is None else list(chosen.targets)
+    try:
+        with quiet():
+            settings = peft.LoraConfig(r=chosen.rank, lora_alpha=chosen.alpha, target_modules=targets, lora_dropout=0.0)
+            found: nn.Module = peft.get_peft_model(model, settings)
+    except (ValueError, TypeError, AttributeError) as problem:
+        raise InputError(
+            f"{path}: train.lora.targets: expected names of layers that PEFT can adapt, found something else: {problem}"
+        ) from None
+    return found
+
+
+def logits(model: nn.Module, ids: Tensor) -> Tensor:
+    """(B, T, vocabulary) at each token of `ids` (B, T), where -100 is padding.
+
+    Texts are padded behind their end, and a causal model looks back only: what stands there reaches no logit before it.
+    """
+    known = ids.clamp_min(0).long()
+    found = model(input_ids=known, **FLAGS) if hasattr(model, "config") else model(known)
+    logits_: Tensor = getattr(found, "logits", found)
+    return logits_
+
+
+@torch.no_grad()
+def vocabulary(model: nn.Module, path: str) -> int:
+    """How many tokens the model tells apart.
+
+    Raises:
+        InputError: it does not give logits for each token.
+    """
+    try:
+        found = logits(model, torch.zeros(1, 2, dtype=torch.int32))
+        rows, places, width = found.shape
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as problem:
+        raise InputError(f"{path}: train.model: expected logits (B, T, vocabulary) from ids (B, T) ({problem})") from None
+    if rows != 1 or places < 2:
+        raise InputError(f"{path}: train.model: expected logits (B, T, vocabulary) from ids (B, T), found {tuple(found.shape)}")
+    return width

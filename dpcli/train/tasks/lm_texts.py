@@ -1,0 +1,118 @@
+"""Texts, from a file or the user's own function, with their labels and whose they are where asked for."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcli.errors import InputError
+from dpcli.train.settings import Train
+from dpcli.train.tasks.user_code import beside, result
+
+Text = str | Sequence[int]  # or its token ids
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """texts: n of them. labels, units: n values, or None."""
+
+    texts: list[Text]
+    labels: list[Any] | None = None
+    units: list[Any] | None = None
+
+
+def texts_of(source: str, train: Train, path: str) -> Texts:
+    """The texts of a file, or of module:function.
+
+    Raises:
+        InputError: they cannot be read, or are none.
+    """
+    ending = os.path.splitext(source)[1]
+    place = beside(source, path)
+    if ending in READERS:
+        if not os.path.isfile(place):
+            raise InputError(f"{path}: train.data: expected a file, found none at {source}")
+        return _checked(READERS[ending](place, train), source, path)
+    if ":" not in source:
+        raise InputError(f"{path}: train.data: expected a {', '.join(READERS)} file, or module:function, found {source!r}")
+    return _checked(_returned(result(source, path), train, source, path), source, path)
+
+
+def _checked(found: Texts, source: str, path: str) -> Texts:
+    for name, values in (("labels", found.labels), ("units", found.units)):
+        if values is not None and len(values) != len(found.texts):
+            raise InputError(f"{path}: {source}: expected as many {name} as texts, found {len(values)} and {len(found.texts)}")
+    if not found.texts:
+        raise InputError(f"{path}: {source}: expected texts, found none")
+    return found
+
+
+def _returned(found: Any, train: Train, source: str, path: str) -> Texts:
+    """What a function returns: texts, then labels for a soft-prompt task, then units with train.units."""
+    labelled = train.task == "soft-prompt"
+    count = 1 + labelled + (train.units is not None)
+    parts = (found,) if count == 1 else tuple(found)
+    if len(parts) != count:
+        raise InputError(f"{path}: {source}: expected {count} lists, texts first, found {len(parts)}")
+    texts, *rest = (np.asarray(part).tolist() if hasattr(part, "dtype") else list(part) for part in parts)
+    return Texts(texts, rest[0] if labelled else None, rest[-1] if train.units is not None else None)
+
+
+def _txt(place: str, train: Train) -> Texts:
+    """Lines, paragraphs, or the whole file to be cut into windows; under units, windows of what is named there."""
+    cuts = {"line": r"\n", "paragraph": r"\n\s*\n"}
+    if train.task == "soft-prompt":
+        raise InputError(f"{place}: expected a file with labels, .csv, .jsonl or .parquet, found plain text")
+    if train.units is not None and (train.record != "window" or train.units not in cuts):
+        raise InputError(f'{place}: train.units: expected line or paragraph beside record = "window", found {train.units!r}')
+    with open(place, encoding="utf-8") as file:
+        whole = file.read()
+    cut = cuts.get(train.units or train.record)
+    texts = [part for part in re.split(cut, whole) if part.strip()] if cut else [whole]
+    return Texts(list(texts), None, list(range(len(texts))) if train.units is not None else None)
+
+
+def _jsonl(place: str, train: Train) -> Texts:
+    with open(place, encoding="utf-8") as file:
+        try:
+            rows = [json.loads(line) for line in file if line.strip()]
+        except json.JSONDecodeError as problem:
+            raise InputError(f"{place}: expected a JSON object on each line, found something else: {problem}") from None
+    return _rows(place, train, rows)
+
+
+def _csv(place: str, train: Train) -> Texts:
+    with open(place, newline="", encoding="utf-8") as file:
+        return _rows(place, train, list(csv.DictReader(file)))
+
+
+def _parquet(place: str, train: Train) -> Texts:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError(f"{place}: expected pyarrow, which reads .parquet files, found none: pip install pyarrow") from None
+    return _rows(place, train, pyarrow.parquet.read_table(place).to_pylist())
+
+
+def _rows(place: str, train: Train, rows: list[Any]) -> Texts:
+    """The text in one column, the label and whose it is in others."""
+    label = (train.label or "label") if train.task == "soft-prompt" else None
+    for row in rows:
+        for name in (train.text, label, train.units):
+            if name is not None and (not hasattr(row, "keys") or row.get(name) is None):
+                raise InputError(f"{place}: expected {name!r} in every row, found a row without it")
+    return Texts(
+        [row[train.text] for row in rows],
+        [row[label] for row in rows] if label else None,
+        [row[train.units] for row in rows] if train.units is not None else None,
+    )
+
+
+READERS: dict[str, Callable[[str, Train], Texts]] = {".txt": _txt, ".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}

@@ -1,0 +1,114 @@
+"""Classification of texts by a frozen language model behind a trained prompt: the label's word is what the model says next.
+
+Source: Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD); Li et al. 2021, arXiv:2110.05679.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dpcli.errors import InputError
+from dpcli.train.engine.batches import Batch
+from dpcli.train.settings import Train
+from dpcli.train.tasks.learning import Learning, Metrics
+from dpcli.train.tasks.lm_models import language_model, logits, vocabulary
+from dpcli.train.tasks.lm_records import drawn, encoded, held_out, padded
+from dpcli.train.tasks.lm_texts import Texts, texts_of
+from dpcli.train.tasks.lm_tokens import Tokens, needed, tokens_of
+
+if TYPE_CHECKING:
+    from dpcli.train.randomness import Stream
+
+
+def build(train: Train, path: str) -> Learning:
+    """The prompted model and the labelled texts that [train] names. Raises InputError where they cannot be had."""
+    model, tokens = language_model(train, path), needed(tokens_of(train, path), path)
+    words = vocabulary(model, path)
+    spoken = verbalizers(train, tokens, words, path)
+    private = texts_of(train.data, train, path)
+    found = labelled(private, train, tokens, words, path)
+    public = None
+    if train.public == "held-out":
+        chosen = torch.from_numpy(held_out(len(found[0]), train, private.units, path))
+        found, public = picked(found, ~chosen), picked(found, chosen)
+    elif train.public is not None:
+        public = labelled(texts_of(train.public, replace(train, units=None), path), train, tokens, words, path)
+    measure = dict if public is None else partial(accuracy, model, spoken, public, train.physical_batch_size)
+    units = None if private.units is None else np.asarray(private.units)
+    draw = partial(drawn_labelled, found[0].shape[1], words, len(spoken))
+    return Learning(model, partial(loss, spoken), found, measure, units, draw)
+
+
+def verbalizers(train: Train, tokens: Tokens, words: int, path: str) -> Tensor:
+    """The token that stands for each label, (labels,). Raises InputError where two labels share one, or the model does not know it."""
+    chosen = train.verbalizers or train.labels or ()
+    found = [next(iter(tokens.ids(word)), -1) for word in chosen]
+    if len(set(found)) < len(found):
+        raise InputError(f"{path}: train.verbalizers: expected words that begin with different tokens, found {', '.join(chosen)}")
+    if not all(0 <= token < words for token in found):
+        raise InputError(f"{path}: train.verbalizers: expected words that the model has tokens for, found {', '.join(chosen)}")
+    return torch.tensor(found)
+
+
+def labelled(texts: Texts, train: Train, tokens: Tokens, words: int, path: str) -> tuple[Tensor, Tensor]:
+    """Token ids (n, T) and labels (n,)."""
+    before, after = (encoded(part, tokens, path) for part in train.template.split("{text}"))
+    room = train.context - len(before) - len(after)
+    if room < 1:
+        raise InputError(f"{path}: train.context: expected room for the text beside the template's tokens, found none")
+    rows = [np.concatenate([before, encoded(text, tokens, path)[:room], after]) for text in texts.texts]
+    return padded(rows, words, path), torch.tensor(numbers(texts.labels or [], train.labels or (), path))
+
+
+def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
+    """Each label's place among the declared ones; whole numbers are places, unless some label is declared to be a number."""
+    places = {name.strip(): number for number, name in enumerate(declared)}
+    if not any(name.isdecimal() for name in places):
+        places |= {str(number): number for number in range(len(declared))}
+    try:
+        return [places[str(label).strip()] for label in labels]
+    except KeyError:
+        raise InputError(f"{path}: train.labels: expected every label of the data among them, found another") from None
+
+
+def picked(batch: tuple[Tensor, Tensor], chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """These texts and their labels."""
+    return batch[0][chosen], batch[1][chosen]
+
+
+def scores(model: nn.Module, spoken: Tensor, ids: Tensor) -> Tensor:
+    """Of each label's word behind each text's last token, (B, labels)."""
+    found = logits(model, ids)
+    last = found.shape[1] - ids.shape[1] + (ids >= 0).sum(1) - 1  # an empty text: the prompt's last place
+    behind = found.gather(1, last[:, None, None].expand(-1, 1, found.shape[2]))[:, 0]
+    return behind[:, spoken.to(ids.device)]
+
+
+def loss(spoken: Tensor, model: nn.Module, batch: Batch) -> Tensor:
+    """Cross entropy among the labels' words, (B,)."""
+    ids, labels = batch
+    assert isinstance(ids, Tensor) and isinstance(labels, Tensor)
+    return functional.cross_entropy(scores(model, spoken, ids), labels, reduction="none")
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, spoken: Tensor, public: tuple[Tensor, Tensor], part: int) -> Metrics:
+    """Share of public texts whose label's word is the likeliest of them."""
+    device = next(model.parameters()).device
+    right = [
+        (scores(model, spoken, ids.to(device)).argmax(1).cpu() == labels).sum()
+        for ids, labels in zip(*(torch.split(leaf, part) for leaf in public), strict=True)
+    ]
+    return {"accuracy": float(torch.stack(right).sum()) / len(public[1])}
+
+
+def drawn_labelled(length: int, words: int, labels: int, count: int, stream: Stream) -> Batch:
+    """Random tokens with random labels."""
+    return drawn(length, words, count, stream), torch.from_numpy((stream.words(count) % np.uint64(labels)).astype(np.int64))

@@ -1,0 +1,73 @@
+"""Tiny language models, and [train] tables that adapt them in every way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+transformers = pytest.importorskip("transformers", reason="language models need the lm extra")
+pytest.importorskip("peft", reason="adapters need the lm extra")
+from torch import nn  # noqa: E402
+
+from dpcli.train.settings import Clipping, Lora, Train  # noqa: E402
+
+OWN = """
+import numpy, torch, transformers
+
+def gpt2():
+    config = transformers.GPT2Config(
+        n_layer=2, n_head=2, n_embd=16, vocab_size=256, n_positions=32, bos_token_id=0, eos_token_id=0
+    )
+    return transformers.GPT2LMHeadModel(config)
+
+def llama():
+    config = transformers.LlamaConfig(
+        num_hidden_layers=1, num_attention_heads=2, hidden_size=16, intermediate_size=24, vocab_size=256, max_position_embeddings=32
+    )
+    return transformers.LlamaForCausalLM(config)
+
+def narrow():
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=50, n_positions=32))
+
+def bag():
+    return torch.nn.Sequential(torch.nn.Embedding(256, 6), torch.nn.Linear(6, 256))
+
+def wrong():
+    return torch.nn.Flatten()
+
+def texts():
+    return [f"text number {i} of some" for i in range(40)]
+
+def arrays():
+    return numpy.arange(60).reshape(6, 10)
+
+def owned():
+    return texts(), [i // 2 for i in range(40)]
+
+def labelled():
+    return ["a good one", "a bad one"] * 20, [1, "negative"] * 20
+"""
+
+WAYS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "lora": {"lora": Lora(2, targets=("c_attn",))},
+    "prompt": {"soft_prompt": 3},
+}
+
+
+def table(**settings: Any) -> Train:
+    """A [train] table of a causal language model over bytes."""
+    chosen: dict[str, Any] = {"task": "causal-lm", "data": "own_language:texts", "model": "own_language:gpt2", "tokenizer": "bytes"}
+    chosen |= {"clipping": Clipping(0.01), "learning_rate": 0.1, "context": 16, **settings}
+    return Train(**chosen)
+
+
+def awake(model: nn.Module) -> nn.Module:
+    """In double precision, with no weight at zero: behind LoRA's second matrix, which begins there, nothing would show."""
+    with torch.no_grad():
+        for parameter in model.double().parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return model
