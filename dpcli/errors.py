@@ -15,6 +15,10 @@ class InputError(DpcliError):
     exit_code = 2
 
 
+class Unavailable(InputError):
+    """Something that the file asks for is not installed or downloaded on this machine; the file itself may be right."""
+
+
 class NotRepresentable(DpcliError):
     """A mechanism has no sound description in the terms an accountant needs; the message says why."""
 

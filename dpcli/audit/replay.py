@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dpcli.audit.result import Check
+from dpcli.audit.user_code import FAILURES, said
 from dpcli.errors import InputError
 from dpcli.registry import lazy
 
@@ -76,6 +77,8 @@ def taken(program: str, steps: Any) -> tuple[Step, ...]:
         found = tuple(Step(_copied(step.sums), tuple(step.batch), _copied(step.noise)) for step in steps)
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{program}: expected steps with sums, batch and noise (dpcli.audit.replay.Step): {error}") from None
+    except FAILURES as error:  # a generator runs only here
+        raise InputError(f"{program}: raised {said(error)}") from error
     if not found:
         raise InputError(f"{program}: expected at least one step, found none")
     return found
@@ -177,7 +180,8 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[tuple[f
         return
     drawn = [[_flat(step) for step in pair.left] for pair in pairs]
     yield None, _same_noise(pairs, declared.noise)
-    steps = [noise for run in drawn for noise in run if len(noise)]
+    # Of correlated noise only a run's first step is independent, number by number.
+    steps = [noise for run in drawn for noise in (run if declared.fresh else run[:1]) if len(noise)]
     if declared.fresh:
         again = any(_equal(one, other, declared.noise) for run in drawn for one, other in pairwise(run))
         yield (

@@ -169,7 +169,7 @@ def _replay(asked: Request) -> Audit:
     settings = asked.settings
     count = settings.trials or REPLAYS
     entropy = secrets.randbits(128) if settings.seed is None else settings.seed
-    limits, replayed = _of_training(asked) if settings.function is None else _of_function(asked, settings.function, entropy)
+    limits, replayed, unseen = _of_training(asked) if settings.function is None else _of_function(asked, settings.function, entropy)
     pairs = []
     for index in range(count):
         pairs.append(Pair(*replayed(index, np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index))))))
@@ -182,6 +182,7 @@ def _replay(asked: Request) -> Audit:
         assumptions=(
             "the sums and the noise that are laid open are those that the program really uses",
             "only the pairs of datasets that were tried are covered: state data that is worst for the program",
+            *unseen,
         ),
         counts={"replays": count, "steps": len(pairs[0].left)},
     )
@@ -190,7 +191,7 @@ def _replay(asked: Request) -> Audit:
 Replayed = Callable[[int, "np.random.Generator"], tuple[tuple[Step, ...], tuple[Step, ...]]]
 
 
-def _of_function(asked: Request, function: str, entropy: int) -> tuple[Declared, Replayed]:
+def _of_function(asked: Request, function: str, entropy: int) -> tuple[Declared, Replayed, tuple[str, ...]]:
     """The user's program, on the pairs that the user's other function makes."""
     data, program = _pair_source(asked.settings), user_function(function, asked.folders)
 
@@ -201,15 +202,15 @@ def _of_function(asked: Request, function: str, entropy: int) -> tuple[Declared,
         )
         return left, right
 
-    return declared(asked.settings, asked.pipeline, asked.varied(None)), replayed
+    return declared(asked.settings, asked.pipeline, asked.varied(None)), replayed, ()
 
 
-def _of_training(asked: Request) -> tuple[Declared, Replayed]:
+def _of_training(asked: Request) -> tuple[Declared, Replayed, tuple[str, ...]]:
     """What the file itself trains."""
     if asked.path is None or asked.pipeline is None or "train" not in dict(asked.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
-    limits, replayed = load(REPLAYED)(asked.path)
-    return replace(limits, significance=1.0 - asked.settings.confidence), replayed
+    found = load(REPLAYED)(asked.path)
+    return replace(found.declared, significance=1.0 - asked.settings.confidence), found.replay, found.unseen
 
 
 AUDITS: dict[str, Callable[[Request], Audit]] = {"one-run": _one_run, "two-run": _two_run, "replay": _replay}

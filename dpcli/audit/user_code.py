@@ -9,9 +9,15 @@ from typing import Any
 
 from dpcli.errors import InputError
 
+FAILURES = (Exception, SystemExit)  # sys.exit() in a user's code must not end us, with exit code 0 at that
+
 
 def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
-    """The function that "package.module:name" names; `folders` are looked in first.
+    """The function that "package.module:name" names.
+
+    Args:
+        folders: where the user's modules are. Installed modules of the same name come first: a statistics.py of the user's must not stand
+            in for Python's own wherever torch imports that.
 
     Raises:
         InputError: no such module or function, or the module itself fails while it is imported.
@@ -19,13 +25,15 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
     module, colon, name = target.partition(":")
     if not colon or not module or not name:
         raise InputError(f"expected module:function, found {target!r}")
-    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+    sys.path += [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
     try:
-        found = getattr(importlib.import_module(module), name, None)
-    except Exception as error:
-        raise InputError(f"{target}: cannot be imported: {type(error).__name__}: {error}") from None
+        imported = importlib.import_module(module)
+        found = getattr(imported, name, None)
+    except FAILURES as error:
+        raise InputError(f"{target}: cannot be imported: {said(error)}") from None
     if not callable(found):
-        raise InputError(f"{target}: expected a function, found {'nothing' if found is None else type(found).__name__}")
+        place = getattr(imported, "__file__", None) or "a module of Python's own"
+        raise InputError(f"{target}: expected a function, found {'nothing' if found is None else type(found).__name__} in {place}")
     function: Callable[..., Any] = found
     return function
 
@@ -34,5 +42,12 @@ def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """What it returns. Raises InputError for what it raises, so that a bug in it is not taken for one of ours."""
     try:
         return function(*arguments)
-    except Exception as error:
-        raise InputError(f"{target}: raised {type(error).__name__}: {error}") from error
+    except InputError:
+        raise
+    except FAILURES as error:
+        raise InputError(f"{target}: raised {said(error)}") from error
+
+
+def said(error: BaseException) -> str:
+    """Its type, and its message where it has one."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -9,11 +9,11 @@ from dpcli.cli.options import emit, output_options
 
 @click.command(short_help="Train a model privately, as a file declares it.")
 @click.argument("file")
-@click.option("--dry-run", is_flag=True, help="Print what would be done and what it costs, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what it would do, cost and take: one step is timed, and thrown away.")
 @click.option("--resume", is_flag=True, help="Go on from the last state of a run that did not end.")
 @click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the first noise.")
 @click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
-@click.option("--insecure-seed", type=int, help="Reproducible noise, for debugging: NOT PRIVATE.")
+@click.option("--insecure-seed", type=click.IntRange(min=0), help="Reproducible noise, for debugging: NOT PRIVATE.")
 @output_options("text", "table", "json", "markdown", "total")
 def command(
     file: str,

@@ -29,6 +29,10 @@ def run_with_progress(plan: Plan, ledger: str | None, dataset: str | None, resum
     with opened(ledger, dataset) if ledger is not None and first else nullcontext() as found:
         try:
             return train(plan, found, resume, seed, _progress(plan))
+        except KeyboardInterrupt:
+            if first:
+                click.echo("\ndpcli: stopped; its state is kept, and --resume goes on from there", err=True)
+            raise
         finally:
             if sys.stderr.isatty() and first:
                 click.echo(err=True)

@@ -14,6 +14,7 @@ from dpcli.pipeline.findings import Findings
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.placeholders import find_calibrate
 from dpcli.pipeline.read import refuse
+from dpcli.sweep.better import Better, better_of
 from dpcli.sweep.keys import changed
 from dpcli.sweep.setting import Setting, settings_of
 from dpcli.sweep.settings import REPEATS, Sweep, read_sweep
@@ -46,13 +47,18 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """variants: by epsilon, settings in their order. trials: how many runs a private search makes; None where tuning is public."""
+    """What is to be done.
+
+    variants: by epsilon, settings in their order. trials: how many runs a private search makes; None where tuning is public. better:
+    which of two values of the metric is the better one.
+    """
 
     path: str
     sweep: Sweep
     folder: str
     variants: tuple[Variant, ...]
     trials: Trials | None
+    better: Better
 
     @property
     def repeats(self) -> int:
@@ -75,8 +81,9 @@ def plan_sweep(path: str) -> SweepPlan:
     train = read_train(data, path)
     sweep, tables, text = read_sweep(data, path)
     findings = Findings()
-    settings = settings_of(sweep, tables, findings)
+    settings, better = settings_of(sweep, tables, findings), better_of(sweep, train, findings)
     refuse(findings, tables, text, path)
+    assert better is not None
     if train.public is None:
         raise InputError(
             f"{path}: train.public: expected data declared public, on which the runs of a sweep are compared, found none"
@@ -87,7 +94,7 @@ def plan_sweep(path: str) -> SweepPlan:
     )
     trials = trials_of(path, sweep.tuning == "repeat-and-select", [variant.plan for variant in variants])
     folder = sweep.output or os.path.join("runs", f"{name_of(variants[0].plan)}-sweep")
-    return SweepPlan(path, sweep, os.path.abspath(folder), variants, trials)
+    return SweepPlan(path, sweep, os.path.abspath(folder), variants, trials, better)
 
 
 def name_of(plan: Plan) -> str:

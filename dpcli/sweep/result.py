@@ -6,9 +6,8 @@ import math
 import statistics
 from dataclasses import dataclass
 
+from dpcli.sweep.better import worth
 from dpcli.sweep.plan import SweepPlan, Variant
-
-FALLING = frozenset({"perplexity", "loss", "error"})  # metrics of which less is better
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class Measured:
         for epsilon in self.plan.sweep.epsilon:
             ended = [cell for cell in self.cells if cell.variant.epsilon == epsilon and cell.values]
             if ended:
-                found.append(max(ended, key=lambda cell: worth(self.metric, cell.median)))
+                found.append(max(ended, key=lambda cell: worth(self.plan.better, cell.median)))
         return tuple(found)
 
     @property
@@ -62,8 +61,3 @@ class Selected:
     variant: Variant | None
     folder: str
     failures: tuple[str, ...] = ()
-
-
-def worth(metric: str, value: float) -> float:
-    """A number that is larger for the better; NaN is the worst of all."""
-    return -math.inf if math.isnan(value) else -value if metric in FALLING else value

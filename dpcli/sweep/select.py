@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
+from dpcli.sweep.better import Better, worth
 from dpcli.sweep.books import Books
-from dpcli.sweep.files import exclusive, replaced
 from dpcli.sweep.plan import SweepPlan
 from dpcli.sweep.pool import Pool
-from dpcli.sweep.result import Selected, worth
+from dpcli.sweep.result import Selected
 from dpcli.sweep.search import candidates
 from dpcli.sweep.worker import RUN, Answer, Job, kept
+from dpcli.train.folder import exclusive, replaced
 from dpcli.train.outcome import METRICS
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 SEARCH, TRIALS, BEST = "search.json", "trials", "best"
 SCHEMA = "dpcli/sweep-search/v1"
+OWNER = 0o600  # how many trials there are is secret
 
 
 def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> Selected:
@@ -55,7 +57,7 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> Selected:
 
 def _state(plan: SweepPlan, place: str, books: Books) -> dict[str, Any]:
     """How far the search is; drawn and paid for where it begins."""
-    fingerprint = hashlib.sha256(repr((plan.trials, [v.fingerprint for v in plan.variants])).encode()).hexdigest()
+    fingerprint = hashlib.sha256(repr((plan.trials, plan.better, [v.fingerprint for v in plan.variants])).encode()).hexdigest()
     if os.path.lexists(place):
         state = _read(place)
         if (state.get("schema"), state.get("fingerprint")) != (SCHEMA, fingerprint):
@@ -84,7 +86,7 @@ def _read(place: str) -> dict[str, Any]:
 
 
 def _keep(place: str, state: Mapping[str, Any]) -> None:
-    replaced(place, json.dumps(state).encode())
+    replaced(place, json.dumps(state).encode(), OWNER)
 
 
 def _chosen(plan: SweepPlan, processes: int, place: str, state: dict[str, Any]) -> tuple[str, ...]:
@@ -98,17 +100,19 @@ def _chosen(plan: SweepPlan, processes: int, place: str, state: dict[str, Any]) 
     with Pool(processes) as pool:
         answers |= {job.folder: answer for job, answer in pool.answers([job for job in jobs if job.folder not in answers])}
     failures = tuple(dict.fromkeys(answer.failure for answer in answers.values() if answer.failure is not None))
+    if not failures and len({next(iter(answer.metrics)) for answer in answers.values()}) > 1:
+        failures = ("expected trials with one and the same metric first, found several",)
     if failures:
         return failures
-    state["chosen"] = _best(state["draws"], [answers[job.folder] for job in jobs])
+    state["chosen"] = _best(plan.better, state["draws"], [answers[job.folder] for job in jobs])
     _keep(place, state)
     return ()
 
 
-def _best(draws: list[int], answers: list[Answer]) -> dict[str, Any] | None:
+def _best(better: Better, draws: list[int], answers: list[Answer]) -> dict[str, Any] | None:
     """The first of the best; the trials are equal in law, so this is one of the best at random."""
     found = [next(iter(answer.metrics.items())) for answer in answers]
-    ranked = max(range(len(found)), key=lambda i: worth(*found[i]), default=None)
+    ranked = max(range(len(found)), key=lambda i: worth(better, found[i][1]), default=None)
     if ranked is None:
         return None
     name, value = found[ranked]

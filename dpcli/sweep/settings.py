@@ -49,6 +49,12 @@ class Sweep:
         int | None,
         Key(f"independent runs of each setting at each epsilon, {REPEATS} where absent; none beside repeat-and-select", RUNS),
     ] = None
+    better: Annotated[
+        Literal["higher", "lower"] | None,
+        Key(
+            "which value of the metric that runs are compared by is the better one; required beside a custom task, known of the others"
+        ),
+    ] = None
     reference: Annotated[float | None, Key("metric without privacy, as declared, drawn for comparison")] = None
     output: Annotated[str | None, Key("folder of the runs; runs/NAME-sweep where absent")] = None
 

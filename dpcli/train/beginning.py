@@ -7,7 +7,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
+from dpcli.errors import Denied, InputError
 from dpcli.train.outcome import METRICS, STATE
 from dpcli.train.plan import Plan
 
@@ -17,17 +17,28 @@ if TYPE_CHECKING:
 
 
 def begun(plan: Plan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
-    """The state to begin with: of a run that did not end, under --resume, or of one that has not begun."""
+    """The state to begin with: of a run that did not end, under --resume, or of one that has not begun.
+
+    Raises:
+        Denied: the file's own budget does not allow the run. InputError: there is no such state, or it is not this run's.
+    """
     from dpcli.train.checkpoint import Checkpoint, restored
 
-    state = os.path.join(folder, STATE)
+    budget, state = plan.account.budget, os.path.join(folder, STATE)
+    if budget is not None and budget.verdict == "fail":
+        raise Denied(
+            f"{plan.path}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {budget.spent:.5g}"
+        )
     if not resume and os.path.lexists(state):
-        raise InputError(f"{folder}: expected a new folder or --resume, found the state of a run that did not end")
+        raise InputError(
+            f"{folder}: expected a new folder, found the state of a run that did not end: --resume goes on with it; removing {STATE} "
+            "gives it up, and what was charged for it stays charged"
+        )
     if not resume:
-        os.makedirs(folder, exist_ok=True)
-        open(os.path.join(folder, METRICS), "w").close()  # of a run before this one
         return Checkpoint(0, plan.fingerprint(), uuid.uuid4().hex, [], 0.0, ledger is not None, True, private, {}, {}, {})
     before = restored(state, plan.fingerprint())
+    if not 0 <= before.step < plan.steps:
+        raise InputError(f"--resume: {state}: expected a step below {plan.steps}, found {before.step}")
     _refuse_other_books(before, ledger)
     stage = plan.stage_at(before.step)
     if not before.clean or (stage.whole and before.step > stage.start):
@@ -42,26 +53,25 @@ def _refuse_other_books(before: Checkpoint, ledger: Ledger | None) -> None:
             ("the --ledger that was charged for this run", "none") if before.charged else ("no --ledger, as at its start", "one")
         )
         raise InputError(f"--resume: expected {stated[0]}, found {stated[1]}")
-    if ledger is not None:
-        ledger.state().run(before.run)
+    if ledger is not None and ledger.state().run(before.run).status == "committed":
+        raise InputError("--resume: expected a run that did not end, found one that the ledger says has ended: a copy of its state")
 
 
-def charge(plan: Plan, ledger: Ledger | None, before: Checkpoint) -> None:
-    """Charge the run, or what a resumed one may do twice.
+def charge(plan: Plan, ledger: Ledger | None, before: Checkpoint, folder: str) -> None:
+    """Charge the run, or what a resumed one may do twice; then nothing of an earlier run's metrics is left.
 
-    After a crash nobody knows how far the steps beyond the last state went: up to the next state they are charged again.
+    After a crash nobody knows how far the steps beyond the last state went: up to the next state they are charged again, under a key of
+    their own. After a clean stop nothing is repeated, as long as nobody goes on from a copy of the state as well.
     """
-    if ledger is None:
-        return
     if not before.model:
-        ledger.reserve(plan.pipeline, before.run, why=f"dpcli train {os.path.basename(plan.path)}")
-        ledger.start(before.run)
-        return
-    if not before.resumed or before.resumed[-1] != before.step:
-        return
-    again = before.step
-    ledger.spend(
-        plan.costs([(again, plan.milestone(again))], beside=False),
-        f"{before.run} resumed {len(before.resumed)}",
-        why=f"steps that may have been done before the run was resumed at {again}",
-    )
+        if ledger is not None:
+            ledger.reserve(plan.pipeline, before.run, why=f"dpcli train {os.path.basename(plan.path)}")
+            ledger.start(before.run)
+        open(os.path.join(folder, METRICS), "w").close()
+    elif ledger is not None and before.resumed and before.resumed[-1] == before.step:
+        again = before.step
+        ledger.spend(
+            plan.costs([(again, plan.milestone(again))], beside=False),
+            f"{before.run} resumed {uuid.uuid4().hex}",
+            why=f"steps that may have been done before the run was resumed at {again}",
+        )

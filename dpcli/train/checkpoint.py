@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from dpcli.errors import InputError
+from dpcli.train.folder import replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +44,10 @@ def save(path: str, checkpoint: Checkpoint) -> None:
     replaced(path, buffer.getvalue())
 
 
-def replaced(path: str, content: bytes) -> None:
-    """A file with this content, durable, in one piece."""
-    draft = f"{path}.new"
-    with open(draft, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def restored(path: str, fingerprint: str) -> Checkpoint:
     """The checkpoint at `path`. Raises InputError where there is none, or it belongs to another plan."""
     if not os.path.isfile(path):
-        raise InputError(f"--resume: expected a checkpoint at {path}, found none")
+        raise InputError(f"--resume: expected the state of a run at {path}, found none: the run has ended, or never began")
     try:
         found = torch.load(path, weights_only=True)
         checkpoint = Checkpoint(**{name: found[name] for name in FIELDS})

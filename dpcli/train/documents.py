@@ -104,5 +104,7 @@ def outcome(found: Outcome) -> Document:
         "result": {"epsilon_upper": found.epsilon, "delta": plan.account.delta},
         "exit_code": 0,
     }
-    details = (f"model, metrics and statement are in {shown(found.folder)}",)
+    details: tuple[str, ...] = (f"model, metrics and statement are in {shown(found.folder)}",)
+    if found.earlier:
+        details += ("in place of an earlier run's: what both have cost together, only a ledger (--ledger) adds up",)
     return Document(said, data, "pass" if found.private else "warn", notes=details, details=details, total=repr(found.epsilon))

@@ -7,7 +7,7 @@ import resource
 import sys
 from dataclasses import dataclass, replace
 
-from dpcli.errors import InputError
+from dpcli.errors import Unavailable
 from dpcli.train.plan import Plan
 
 
@@ -22,7 +22,10 @@ class Estimate:
 
 
 def estimate(plan: Plan) -> Estimate | str:
-    """From a few steps on the first records, of which nothing is kept; or why it could not be measured."""
+    """From a few steps on the first records, of which nothing is kept; or what is not installed or downloaded here.
+
+    Raises InputError where the run itself would be refused.
+    """
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed: pip install 'dpcli[train]'"
     from dpcli.train.tasks.lm_library import cached_only
@@ -30,7 +33,7 @@ def estimate(plan: Plan) -> Estimate | str:
     try:
         with cached_only():
             return _measured(plan)
-    except InputError as problem:
+    except Unavailable as problem:
         return str(problem)
 
 
@@ -45,8 +48,7 @@ def _measured(plan: Plan) -> Estimate:
     prepared = prepare(replace(plan, canaries=0), system_entropy(), Alone(), None, "")
     trainer, physical = prepared.trainer, plan.train.physical_batch_size
     records = prepared.few()
-    trainer.gradients(records)  # chooses a method
-    prepared.settle()
+    prepared.rehearse()
     part = quickest(lambda: trainer.gradients(records))
     noise = prepared.noise(plan.stages[0])
     drawn = quickest(lambda: noise.next(trainer.shapes))

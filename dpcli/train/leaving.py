@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpcli.train.outcome import ADAPTER, METRICS, MODEL, STATE, STATEMENT, Outcome
+from dpcli.train.folder import replaced
+from dpcli.train.outcome import ADAPTER, KEPT, METRICS, MODEL, STATE, STATEMENT, Outcome
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -28,6 +31,8 @@ def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | 
     if ledger is not None:
         ledger.commit(before.run)
     os.unlink(os.path.join(folder, STATE))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, KEPT))
     return outcome
 
 
@@ -42,6 +47,7 @@ def _outcome(prepared: Prepared, folder: str, before: Checkpoint) -> Outcome:
         prepared.problem.measure(),
         prepared.trainer.gradients.describe(),
         prepared.noise_source(),
+        os.path.exists(os.path.join(folder, MODEL)),
     )
 
 
@@ -57,14 +63,19 @@ def _finite(value: Any) -> Any:
 
 
 def _leave(outcome: Outcome, prepared: Prepared) -> None:
-    """The model and the statement, each in one piece."""
+    """The model and the statement, each in one piece; never one of this run beside one of a run before it."""
     from safetensors.torch import save
 
-    from dpcli.train.checkpoint import replaced
     from dpcli.train.statement import statement
 
     private = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
-    replaced(os.path.join(outcome.folder, MODEL), save(prepared.weights(), private))
+    weights, said = save(prepared.weights(), private), statement(outcome).encode()
+    for name in (STATEMENT, MODEL):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(outcome.folder, name))
+    shutil.rmtree(os.path.join(outcome.folder, ADAPTER), ignore_errors=True)
+    replaced(os.path.join(outcome.folder, STATEMENT), said)
+    replaced(os.path.join(outcome.folder, MODEL), weights)
     if outcome.plan.train.task in ("causal-lm", "soft-prompt"):
         from dpcli.train.tasks.lm_adapter import save_adapter
 
@@ -74,4 +85,3 @@ def _leave(outcome: Outcome, prepared: Prepared) -> None:
         {"step": prepared.trainer.step, **outcome.metrics, "epsilon": outcome.epsilon, **private},
         prepared.trainer.ranks,
     )
-    replaced(os.path.join(outcome.folder, STATEMENT), statement(outcome).encode())

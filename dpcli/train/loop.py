@@ -114,8 +114,12 @@ class Trainer:
             self.quantile.follow(sums.norms, self.ranks)
 
     def _sums(self, batch: Tensor) -> Sums:
-        parts = torch.split(batch, self.physical)
-        sums = self.gradients(take(self.records, parts[0]))
-        for part in parts[1:]:
+        """Over micro-batches, which are added in double precision: the sum of many would round a record's share away, or up."""
+        first, *rest = torch.split(batch, self.physical)
+        sums = self.gradients(take(self.records, first))
+        if not rest:
+            return sums
+        sums = Sums({name: value.double() for name, value in sums.gradients.items()}, sums.norms, sums.finite)
+        for part in rest:
             sums = sums + self.gradients(take(self.records, part))
         return sums

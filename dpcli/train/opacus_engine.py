@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpcli.errors import InputError
+from dpcli.errors import InputError, Unavailable
 from dpcli.train.engine.batches import Batch, distinct, size, take
 from dpcli.train.engine.choice import EXAMPLES, unit_sums, verify
 from dpcli.train.engine.clip import Clip
@@ -168,7 +168,7 @@ def installed() -> str:
     try:
         return version("opacus")
     except PackageNotFoundError:
-        raise InputError("train.engine: expected Opacus for engine = \"opacus\", found none: pip install 'dpcli[opacus]'") from None
+        raise Unavailable("train.engine: expected Opacus for engine = \"opacus\", found none: pip install 'dpcli[opacus]'") from None
 
 
 def refusal(model: nn.Module, problem: Exception) -> InputError:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dpcli.train.plan import Plan, Portion
 
 STATE, MODEL, METRICS, STATEMENT = "state.pt", "model.safetensors", "metrics.jsonl", "statement.md"
+KEPT = "canaries.pt"  # while the run lasts: a resumed run must hold the same ones
 ADAPTER = "adapter"  # folder that PEFT reads, of a language model that was not trained as a whole
 
 
@@ -17,7 +18,8 @@ class Outcome:
     """What a run came to.
 
     repeated: portions that may have been done twice, and are charged twice. metrics: on public data, the headline first; empty where
-    there are none. method: how the clipped sums were computed. noise: where the noise came from.
+    there are none. method: how the clipped sums were computed. noise: where the noise came from. earlier: whether the folder held the model
+    of an earlier run, which this one's takes the place of.
     """
 
     plan: Plan
@@ -28,6 +30,7 @@ class Outcome:
     metrics: Mapping[str, float]
     method: str
     noise: str
+    earlier: bool
 
     @property
     def epsilon(self) -> float:

@@ -50,6 +50,7 @@ class Prepared:
     trainer: Trainer
     streams: Streams
     canaries: Canaries | None
+    buffers: dict[str, Tensor]
 
     def stage(self, stage: Stage, after: Callable[[int], None], asked: Callable[[], bool]) -> None:
         """Take the stage's steps that are not yet taken, with fresh noise and a fresh sample. Raises Stopped where asked to."""
@@ -60,10 +61,23 @@ class Prepared:
         expected = math.ceil(max(stage.expected_batch for stage in self.plan.stages))
         return take(self.trainer.records, slice(0, min(self.plan.train.physical_batch_size, expected)))
 
-    def settle(self) -> None:
-        """Choose how many threads a step takes."""
+    def rehearse(self) -> None:
+        """Everything that a step needs once, and nothing of it kept: what cannot be done is refused before anything is charged.
+
+        Chooses how the clipped sums are computed, and how many threads a step takes.
+        """
+        for stage in {stage.entry.name: stage for stage in reversed(self.plan.stages)}.values():
+            next(self.batches(stage))
+            self.noise(stage)
+        self.trainer.gradients(self.few())
         if self.plan.train.device == "cpu":
             choose_threads(lambda: self.trainer.gradients(self.few()))
+
+    def require_buffers(self) -> None:
+        """Raises InputError where training has moved a buffer: what it took from the data has no noise."""
+        for name, buffer in self.problem.model.named_buffers():
+            if name in self.buffers and not torch.equal(buffer.nan_to_num(), self.buffers[name].nan_to_num()):
+                raise InputError(f"model: {name}: expected a buffer that training leaves alone, found one that it has changed")
 
     def measure(self) -> Metrics:
         """On public data, with the weights that would be left now."""
@@ -83,13 +97,22 @@ class Prepared:
 
     def noise(self, stage: Stage) -> Noise:
         """The noise that the stage's entry declares, from its first step."""
-        quantile = self.trainer.quantile
+        quantile, rounding = self.trainer.quantile, 1.0 + self.rounding
         if quantile is None:
-            return noise_of(stage.spec, self.trainer.gradients.clip.bound, self.streams.noise)
-        return noise_of(relative(stage.spec, quantile.count_noise), 1.0, self.streams.noise)
+            return noise_of(stage.spec, rounding * self.trainer.gradients.clip.bound, self.streams.noise)
+        return noise_of(relative(stage.spec, quantile.count_noise), rounding, self.streams.noise)
+
+    @property
+    def rounding(self) -> float:
+        """By how much more a record may move a sum than by C, relatively: the others' sum is rounded anew without it.
+
+        Each micro-batch is summed in single precision and adds up to at most so many times C; micro-batches are added in double.
+        """
+        return 4.0 * float(torch.finfo(torch.float32).eps) * self.plan.train.physical_batch_size
 
     def weights(self) -> dict[str, Tensor]:
         """What was trained, where some of the model was not; else all of the model, tied tensors once."""
+        self.require_buffers()
         parameters: dict[str, Tensor] = dict(self.problem.model.named_parameters())
         if all(p.requires_grad for p in parameters.values()):
             parameters |= dict(self.problem.model.named_buffers())
@@ -110,16 +133,15 @@ class Prepared:
 def prepare(plan: Plan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
     """Read the data, build the model, and go on from the state of `before`, if any. Raises InputError where something does not fit."""
     chosen, problem = plan.train, _problem(plan, streams, ranks)
-    inserted = _inserted(plan, problem, streams, ranks, folder)
+    inserted = _inserted(plan, problem, streams, ranks, folder, before is not None)
     problem = (problem if inserted is None else problem.extended(inserted.inserted)).on(_device(chosen.device))
     model = problem.model
     clip = clip_of(chosen.clipping, [name for name, p in model.named_parameters() if p.requires_grad])
+    gradients = load(ENGINES[chosen.engine])(model, problem.loss, clip)
     optimizer = _optimizer(chosen, model)
     _same_start(model, ranks)
     if before is not None:
-        model.load_state_dict(before.model)
-        optimizer.load_state_dict(before.optimizer)
-    gradients = load(ENGINES[chosen.engine])(model, problem.loss, clip)
+        _restore(before, model, optimizer)
     trainer = Trainer(
         model,
         gradients,
@@ -132,7 +154,8 @@ def prepare(plan: Plan, streams: Streams, ranks: Ranks, before: Checkpoint | Non
         ranks,
         None if chosen.average is None else Average(model, chosen.average, before.average if before else {}),
     )
-    return Prepared(plan, problem, trainer, streams, inserted)
+    buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+    return Prepared(plan, problem, trainer, streams, inserted, buffers)
 
 
 def _problem(plan: Plan, streams: Streams, ranks: Ranks) -> Learning:
@@ -147,11 +170,11 @@ def _problem(plan: Plan, streams: Streams, ranks: Ranks) -> Learning:
     return problem
 
 
-def _inserted(plan: Plan, problem: Learning, streams: Streams, ranks: Ranks, folder: str) -> Canaries | None:
+def _inserted(plan: Plan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool) -> Canaries | None:
     """The canaries of an audit, drawn and kept by the first process."""
     if not plan.canaries:
         return None
-    return ranks.same(canaries(problem, plan.canaries, streams.initialisation, folder) if ranks.first else None)
+    return ranks.same(canaries(problem, plan.canaries, streams.initialisation, folder, resumed) if ranks.first else None)
 
 
 def _bounded(plan: Plan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:
@@ -164,9 +187,19 @@ def _bounded(plan: Plan, problem: Learning, streams: Streams, ranks: Ranks) -> L
 
 
 def _device(device: str) -> str:
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError(f"train.device: expected a device of this machine, found {device}, and torch sees no GPU")
+    count = torch.cuda.device_count() if device.startswith("cuda") else 1
+    if int(device.partition(":")[2] or 0) >= count:
+        raise InputError(f"train.device: expected a device of this machine, found {device}, and torch sees {count or 'no'} GPU")
     return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
+
+
+def _restore(before: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    try:
+        model.load_state_dict(before.model)
+        optimizer.load_state_dict(before.optimizer)
+    except (RuntimeError, ValueError, KeyError) as problem:
+        said = str(problem).strip().splitlines()[0]
+        raise InputError(f"--resume: expected the model that the run was started with, found another: {said}") from None
 
 
 def _same_start(model: nn.Module, ranks: Ranks) -> None:

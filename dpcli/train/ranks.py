@@ -85,7 +85,7 @@ class Several:
         return batch[self.rank :: self.world]
 
     def summed(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        flat = torch.cat([value.reshape(-1) for value in sums.values()])
+        flat = torch.cat([value.reshape(-1).double() for value in sums.values()])  # also where a process had one micro-batch
         dist.reduce(flat, 0)
         return _split(flat, sums)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.train.beginning import begun, charge
+from dpcli.train.folder import exclusive
 from dpcli.train.leaving import ended, log
 from dpcli.train.outcome import STATE, Outcome, folder_of
 from dpcli.train.plan import Plan
@@ -38,24 +40,32 @@ def train(
     Raises:
         InputError: what the file asks for cannot be done. Denied: the ledger says no. LedgerError: it cannot be read.
     """
-    from dpcli.train.prepare import prepare
-    from dpcli.train.randomness import insecure_seed as seeded
-    from dpcli.train.randomness import system_entropy
     from dpcli.train.ranks import ranks_of
-    from dpcli.train.stopping import Stopped, stoppable
 
     if ledger is not None and insecure_seed is not None:
         raise InputError("--insecure-seed: expected no ledger beside it, found one: noise that can be repeated protects nobody")
     ranks, folder = ranks_of(plan.train.device), folder_of(plan)
+    with exclusive(folder) if ranks.first else nullcontext():
+        return _run(plan, ledger, resume, insecure_seed, report, ranks, folder)
+
+
+def _run(
+    plan: Plan, ledger: Ledger | None, resume: bool, insecure_seed: int | None, report: Report, ranks: Ranks, folder: str
+) -> Outcome:
+    from dpcli.train.prepare import prepare
+    from dpcli.train.randomness import insecure_seed as seeded
+    from dpcli.train.randomness import system_entropy
+    from dpcli.train.stopping import Stopped, stoppable
+
     before = ranks.same(begun(plan, ledger, resume, insecure_seed is None, folder) if ranks.first else None)
     streams = system_entropy() if insecure_seed is None else seeded(insecure_seed, before.step)
     prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
+    prepared.rehearse()
     if ranks.first:
-        charge(plan, ledger, before)
+        charge(plan, ledger, before, folder)
     state = _State(prepared, before, os.path.join(folder, STATE), ranks)
     state.save()  # before the first noise: what is resumed after a crash is known to have begun
     ranks.same(True)  # nobody draws before the first has charged
-    prepared.settle()
 
     def after(step: int) -> None:
         metrics = None
@@ -101,4 +111,5 @@ class _State:
             model=trainer.model.state_dict(),
             optimizer=trainer.optimizer.state_dict(),
         )
+        self.prepared.require_buffers()
         checkpoint.save(self.path, now)

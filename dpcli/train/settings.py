@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from dpcli.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, RATE, Key
+from dpcli.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, RATE, Key, Rule
 from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.findings import Findings
 from dpcli.pipeline.kinds import Place
 from dpcli.pipeline.member import read_members
 from dpcli.pipeline.read import parse, refuse, targets, toml_document
+from dpcli.pipeline.shown import shown
+from dpcli.train.unread import unread
+
+# At 1 and beyond a step is never forgotten, and the weights run away.
+MOMENTUM = Rule("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))
+DEVICE = re.compile(r"cpu|cuda(:(0|[1-9][0-9]?))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ class Train:
         Key("decay of a moving average of the weights, which is what is measured and left; absent: the last weights", OPEN_UNIT),
     ] = None
     optimizer: Annotated[Literal["sgd", "adam"], Key("how the noisy gradient is used: post-processing")] = "sgd"
-    momentum: Annotated[float, Key("of sgd", NON_NEGATIVE)] = 0.0
+    momentum: Annotated[float, Key("of sgd", MOMENTUM)] = 0.0
     weight_decay: Annotated[float, Key("of either optimizer", NON_NEGATIVE)] = 0.0
     classes: Annotated[
         int | None, Key("how many labels there are, declared and not counted in private data; 10 for digits", COUNT)
@@ -137,17 +144,29 @@ class Train:
             )
         if self.records_per_unit is not None and self.units is None:
             yield ("units",), "what tells whose a record is, beside records_per_unit", "nothing"
-        if (self.task == "custom") != (self.loss is not None):
-            yield ("loss",), "module:function for a custom task, and for no other", "one" if self.loss else "none"
+        if DEVICE.fullmatch(self.device) is None:
+            yield ("device",), "cpu, cuda, or cuda:N", shown(self.device)
+        yield from unread(self)
+        if self.task == "custom":
+            yield from self._custom_problems()
         if self.task in ("causal-lm", "soft-prompt"):
             yield from self._language_problems()
         if self.task == "soft-prompt":
             yield from self._label_problems()
 
+    def _custom_problems(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
+        for name, target in (("model", self.model), ("data", self.data), ("public", self.public)):
+            if target is not None and ":" not in target:
+                yield (name,), "module:function for a custom task", shown(target)
+        if self.loss is None:
+            yield ("loss",), "module:function for a custom task", "none"
+        if self.public is not None and self.metric is None:
+            yield ("public",), "no such key without metric, which alone reads it", shown(self.public)
+
     def _language_problems(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
         if self.model in ("logistic", "mlp", "cnn"):
             yield ("model",), "a path or name of a language model, or module:function", self.model
-        if self.lora is not None and self.soft_prompt is not None:
+        if self.task == "causal-lm" and self.lora is not None and self.soft_prompt is not None:
             yield ("soft_prompt",), "lora or soft_prompt", "both"
 
     def _label_problems(self) -> Iterator[tuple[tuple[str, ...], str, str]]:

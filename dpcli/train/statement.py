@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpcli.rounding import up
+from dpcli.train.facts import stated
 
 if TYPE_CHECKING:
     from dpcli.train.outcome import Outcome
@@ -22,7 +23,7 @@ def statement(outcome: Outcome) -> str:
     heading = "" if outcome.private else "**NOT PRIVATE: the noise was drawn from a seed that somebody knows.**\n\n"
     done = f"{heading}{_done(outcome)}\n\n"
     pipeline = plan.costs([(0, plan.steps), *outcome.repeated]) if outcome.repeated else plan.pipeline
-    facts = gather(replace(pipeline, path=plan.path), None, ())
+    facts = gather(replace(pipeline, path=plan.path, disclosure=stated(outcome)), None, ())
     return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
 
 
@@ -32,8 +33,13 @@ def _done(outcome: Outcome) -> str:
     lines = [
         f"This run took {plan.steps:,} steps with noise multiplier {noises} and clipping norm {plan.train.clipping.norm:g} "
         f"({plan.train.clipping.style}): epsilon <= {up(outcome.epsilon)} at delta = {plan.account.delta!r}.",
-        f"Clipped sums: {outcome.method}. Noise: from {outcome.noise}; sums and noise are added in single precision.",
+        f"Clipped sums: {outcome.method}. Noise: from {outcome.noise}.",
     ]
+    if plan.train.records_per_unit is not None:
+        lines.append(
+            f"At most {plan.train.records_per_unit} records of each {plan.pipeline.privacy.unit} were used; they are drawn together and "
+            "clipped as one, and are one record in what follows."
+        )
     if outcome.repeated:
         lines.append(f"{outcome.repeated_steps:,} steps may have been done twice after a crash, and are counted twice.")
     if outcome.metrics:

@@ -31,6 +31,16 @@ learning_rate = 1.0
 clipping = { norm = 1.0 }
 public = "held-out"
 """
+CUSTOM = """[train]
+task = "custom"
+data = "own:data"
+model = "own:model"
+loss = "own:loss"
+metric = "own:metric"
+learning_rate = 1.0
+clipping = { norm = 1.0 }
+public = "own:public"
+"""
 SWEEP = """[sweep]
 epsilon = [1.0, 8.0]
 tuning = "public"

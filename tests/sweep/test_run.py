@@ -23,14 +23,15 @@ from dpcli.ledger.terms import Terms
 from dpcli.report import chart_csv, chart_svg, chart_terminal, chart_vega
 from dpcli.report.chart_scene import scene
 from dpcli.sweep import run
+from dpcli.sweep.better import Better, worth
 from dpcli.sweep.documents import measured
-from dpcli.sweep.files import exclusive
 from dpcli.sweep.frontier import chart
 from dpcli.sweep.plan import SweepPlan, plan_sweep
 from dpcli.sweep.pool import Pool
-from dpcli.sweep.result import Cell, Measured, worth
+from dpcli.sweep.result import Cell, Measured
 from dpcli.sweep.run import measure
 from dpcli.sweep.worker import RESULT, Answer, Job, kept
+from dpcli.train.folder import exclusive
 from tests.command import ROOT, dpcli
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import GRID, PUBLIC
@@ -230,8 +231,8 @@ def _children(parent: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
-def values_of(plan: SweepPlan, *values: tuple[float, ...], metric: str = "accuracy") -> Measured:
-    return Measured(plan, metric, tuple(map(Cell, plan.variants, values)))
+def values_of(plan: SweepPlan, *values: tuple[float, ...], metric: str = "accuracy", better: Better = "higher") -> Measured:
+    return Measured(replace(plan, better=better), metric, tuple(map(Cell, plan.variants, values)))
 
 
 def test_the_best_setting_of_each_epsilon(tmp_path: Path) -> None:
@@ -239,8 +240,8 @@ def test_the_best_setting_of_each_epsilon(tmp_path: Path) -> None:
     values = ((0.5, 0.9, 0.1), (0.6, 0.6, 0.6), (0.9, 0.8, 0.95), (0.7, 0.99, 0.8))
     found = values_of(plan, *values)
     assert [cell.values for cell in found.best] == [values[1], values[2]]
-    assert [cell.values for cell in values_of(plan, *values, metric="perplexity").best] == [values[0], values[3]]
-    assert worth("accuracy", float("nan")) == worth("perplexity", float("inf")) == -float("inf")
+    assert [cell.values for cell in values_of(plan, *values, metric="nll", better="lower").best] == [values[0], values[3]]
+    assert worth("higher", float("nan")) == worth("lower", float("nan")) == worth("lower", float("inf")) == -float("inf")
 
 
 def test_the_table_and_the_frontier(tmp_path: Path) -> None:
@@ -292,5 +293,6 @@ def test_a_sweep_in_which_nothing_ended_has_no_picture(tmp_path: Path, pool: typ
 
 
 def test_a_picture_holds_no_infinite_point(tmp_path: Path) -> None:
-    found = values_of(planned(tmp_path), (9.0, float("inf")), (30.0, float("inf")), (8.0, 9.0), (7.0, 7.5), metric="perplexity")
+    values = ((9.0, float("inf")), (30.0, float("inf")), (8.0, 9.0), (7.0, 7.5))
+    found = values_of(planned(tmp_path), *values, metric="perplexity", better="lower")
     assert [span.x for span in chart(found).spans] == [8.0]

@@ -30,7 +30,7 @@ from dpcli.sweep.select import BEST, SEARCH, TRIALS, search
 from dpcli.sweep.worker import RESULT, RUN, Answer, Job
 from tests.command import dpcli
 from tests.sweep.pretended import InOneProcess, pretended
-from tests.sweep.samples import PRIVATE
+from tests.sweep.samples import CUSTOM, PRIVATE, TRAIN
 
 DISTRIBUTIONS = [
     NegativeBinomial(1.0, 0.3),
@@ -148,7 +148,7 @@ def test_the_best_alone_is_left(tmp_path: Path, pool: type[InOneProcess]) -> Non
     assert found.value == 0.8
     assert found.variant is plan.variants[0]
     assert left(plan) == {
-        "lock",
+        ".lock",
         SEARCH,
         f"{BEST}/{RESULT}",
         f"{BEST}/pipeline.toml",
@@ -158,6 +158,28 @@ def test_the_best_alone_is_left(tmp_path: Path, pool: type[InOneProcess]) -> Non
     state = json.loads((Path(plan.folder) / SEARCH).read_text())
     assert set(state) == {"schema", "fingerprint", "charge", "chosen"}
     assert state["chosen"] == {"metric": "accuracy", "value": 0.8, "variant": 0}
+
+
+LOWER = PRIVATE.replace(TRAIN, CUSTOM).replace("[sweep]", '[sweep]\nbetter = "lower"')
+
+
+def test_the_lowest_is_the_best_where_the_file_says_so(tmp_path: Path, pool: type[InOneProcess]) -> None:
+    """A name that nobody has a list with: the file decides, and its decision is a part of the search that was begun."""
+    values = {"1": 0.3, "2": 0.8, "3": 0.6}
+    pool.work = staticmethod(pretended(lambda job: values[Path(job.folder).name], lambda job: "nll"))  # type: ignore[assignment]
+    plan = planned(tmp_path, LOWER)
+    found = search(plan, 1, None)
+    assert (found.metric, found.value, found.variant) == ("nll", 0.3, plan.variants[1])
+    with pytest.raises(InputError, match="expected the file that this search was begun with"):
+        search(planned(tmp_path, LOWER.replace('"lower"', '"higher"')), 1, None)
+
+
+def test_trials_with_different_metrics_are_not_compared(tmp_path: Path, pool: type[InOneProcess]) -> None:
+    names = {"1": "nll", "2": "nll", "3": "accuracy"}
+    pool.work = staticmethod(pretended(lambda job: 0.5, lambda job: names[Path(job.folder).name]))  # type: ignore[assignment]
+    found = search(planned(tmp_path, LOWER), 1, None)
+    assert found.failures == ("expected trials with one and the same metric first, found several",)
+    assert (found.value, found.variant) == (None, None)
 
 
 def test_a_search_is_made_once(tmp_path: Path, pool: type[InOneProcess]) -> None:

@@ -19,7 +19,7 @@ from dpcli.pipeline.read import parse
 from dpcli.sweep.plan import SweepPlan, plan_sweep
 from dpcli.sweep.toml_text import toml_text
 from tests.command import ROOT, dpcli
-from tests.sweep.samples import GRID, HEAD, PRIVATE, PUBLIC, SAMPLED, SEARCH, TRAIN, TUNE
+from tests.sweep.samples import CUSTOM, GRID, HEAD, PRIVATE, PUBLIC, SAMPLED, SEARCH, TRAIN, TUNE
 
 
 def planned(folder: Path, text: str) -> SweepPlan:
@@ -104,6 +104,24 @@ def test_without_a_grid_the_file_is_its_own_setting(tmp_path: Path) -> None:
     assert plan.folder == os.path.join(os.getcwd(), "runs", "tiny-sweep")
 
 
+OWN = PUBLIC.replace(TRAIN, CUSTOM)
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_a_custom_task_says_which_value_is_better(tmp_path: Path, better: str) -> None:
+    assert planned(tmp_path, f'{OWN}better = "{better}"\n').better == better
+    assert planned(tmp_path, PUBLIC).better == planned(tmp_path, PUBLIC + 'better = "higher"\n').better == "higher"
+
+
+def test_of_perplexity_the_lower_value_is_better(tmp_path: Path) -> None:
+    text = PUBLIC.replace('"classification"', '"causal-lm"').replace('"digits"', '"d.txt"').replace('"logistic"', '"own:model"')
+    assert planned(tmp_path, text).better == planned(tmp_path, text + 'better = "lower"\n').better == "lower"
+    with pytest.raises(
+        InvalidFile, match=r'sweep\.better: expected "lower", as perplexity is what the task measures, found "higher"'
+    ):
+        planned(tmp_path, text + 'better = "higher"\n')
+
+
 def test_names_of_mechanisms_may_hold_dots(tmp_path: Path) -> None:
     text = PUBLIC.replace('name = "sgd"', 'name = "sgd.steps"') + '[sweep.grid]\n"mechanism.sgd.steps.steps" = [5]\n'
     assert planned(tmp_path, text).variants[0].plan.steps == 5
@@ -115,6 +133,13 @@ def test_names_of_mechanisms_may_hold_dots(tmp_path: Path) -> None:
         (HEAD + TRAIN, ":1:1: error DP005: sweep: expected a [sweep] table"),
         (PUBLIC.replace('tuning = "public"\n', ""), ':22:2: error DP005: sweep.tuning: expected "public" ('),
         (PUBLIC.replace("repeats", "repeat"), "sweep.repeat: expected a known key, found 'repeat'; did you mean 'repeats'"),
+        (OWN, ':24:2: error DP005: sweep.better: expected "higher" or "lower" beside task = "custom"'),
+        (OWN + 'better = "best"\n', "sweep.better: expected one of 'higher', 'lower', found \"best\""),
+        (PUBLIC + 'better = "lower"\n', 'sweep.better: expected "higher", as accuracy is what the task measures, found "lower"'),
+        (
+            PUBLIC + '[sweep.grid]\n"train.hidden" = [64, 32]\n',
+            "sweep.grid.'train.hidden'[2]: expected no such key without model = \"mlp\", which alone reads it, found 32",
+        ),
         (PUBLIC.replace("[1.0, 8.0]", "[]"), "sweep.epsilon: expected one or more different numbers, found an empty list"),
         (
             PUBLIC.replace("[1.0, 8.0]", "[1, 1.0]"),

@@ -18,6 +18,7 @@ from dpcli.train.noise import Independent  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 from tests.train.test_features import (  # noqa: E402
     BALLS,
+    BANDED,
     BUFFERED,
     FULL,
     MAIN,
@@ -29,6 +30,7 @@ from tests.train.test_features import (  # noqa: E402
     TREE,
     UNITS,
     USERS,
+    WARM,
 )
 
 SEED, REPLAYS = 5, 6  # seeded, so that the statistical checks always pass or never
@@ -41,12 +43,12 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("users.py").write_text(USERS)
 
 
-def failed(*parts: str) -> list[str]:
+def failed(*parts: str, seed: int = SEED) -> list[str]:
     """The checks that fail."""
     Path("audited.toml").write_text("".join(parts))
-    declared, replay = replayed.replays("audited.toml")
-    pairs = [Pair(*replay(index, np.random.default_rng([SEED, index]))) for index in range(REPLAYS)]
-    return [check.name for check in checks(pairs, declared) if not check.passed]
+    found = replayed.replays("audited.toml")
+    pairs = [Pair(*found.replay(index, np.random.default_rng([seed, index]))) for index in range(REPLAYS)]
+    return [check.name for check in checks(pairs, found.declared) if not check.passed]
 
 
 RARE = MAIN.replace("batch_size = 50", "rate = 0.001").replace("steps = 20", "steps = 40")
@@ -78,6 +80,36 @@ def test_what_is_right_passes(parts: tuple[str, ...]) -> None:
 def test_adaptive_clipping_passes_too() -> None:
     """Its noise on the gradients is larger than the entry's, which pays for the count."""
     assert failed(SIZE, MAIN, ADAPTIVE) == []
+
+
+def test_a_schedule_is_replayed_entry_by_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = (SIZE, WARM, MAIN, TRAIN, 'mechanism = ["warm", "main"]\n')
+    assert failed(*parts, seed=7) == []
+    real = prepare.noise_of
+    monkeypatch.setattr(
+        prepare, "noise_of", lambda spec, bound, stream: real(spec, bound * (0.5 if spec.noise_multiplier == 2.0 else 1.0), stream)
+    )
+    assert "size of the noise" in failed(*parts)
+
+
+def test_adaptive_clipping_whose_gradients_do_not_pay_for_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "relative", lambda spec, count_noise: spec)
+    assert "size of the noise" in failed(SIZE, MAIN, ADAPTIVE.replace("quantile_noise = 10.0", "quantile_noise = 1.2"))
+
+
+def test_a_scaled_encoder_has_less_noise_in_each_step() -> None:
+    banded = BANDED.replace("bands = 4", "coefficients = [2.0, 1.0]")
+    assert failed(SIZE, banded, TRAIN) == []
+
+
+def test_many_alike_records_move_the_sum_no_further() -> None:
+    """In single precision throughout, the sum of 20,000 alike gradients moves by 1.0001 C."""
+    Path("alike.py").write_text(
+        "import numpy as np\ndef load():\n    chance = np.random.default_rng(0)\n"
+        "    return 1.0 + 1e-3 * chance.random((20_000, 20)), np.zeros(20_000, int)\n"
+    )
+    text = TRAIN.replace('"digits"', '"alike:load"\nclasses = 3').replace('public = "held-out"\n', "")
+    assert failed(SIZE.replace("1_437", "20_000"), FULL.replace("steps = 20", "steps = 2"), text) == []
 
 
 def no_noise(patch: pytest.MonkeyPatch) -> None:

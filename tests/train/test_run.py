@@ -16,6 +16,7 @@ from dpcli.errors import Denied, InputError, LedgerError  # noqa: E402
 from dpcli.ledger.places import init  # noqa: E402
 from dpcli.ledger.terms import Terms  # noqa: E402
 from dpcli.train.average import Average  # noqa: E402
+from dpcli.train.folder import exclusive  # noqa: E402
 from dpcli.train.plan import plan_of  # noqa: E402
 from dpcli.train.run import train  # noqa: E402
 from dpcli.train.stopping import stoppable  # noqa: E402
@@ -68,7 +69,7 @@ def ledger(folder: Path, epsilon: float = 3.0):
 def test_a_run_leaves_a_model_its_metrics_and_a_statement(file: Path) -> None:
     outcome = train(plan_of(str(file)))
     folder = Path(outcome.folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["metrics.jsonl", "model.safetensors", "statement.md"]
+    assert sorted(path.name for path in folder.glob("[!.]*")) == ["metrics.jsonl", "model.safetensors", "statement.md"]
     last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["step"] == 30
     assert last["private"] == "yes"
@@ -159,7 +160,7 @@ def test_a_seed_is_not_private_and_says_so(file: Path, tmp_path: Path) -> None:
         ("steps = 30", 'steps = 30\npartition = "region"', "partition"),
         ("dataset_size = 1_437", "dataset_size = 1_000", "at least the number of private records"),
         ('model = "logistic"', 'model = "transformer"', "train.model"),
-        ('data = "digits"', 'data = "not-here.npz"', "found none at not-here.npz"),
+        ('data = "digits"', 'data = "not-here.npz"\nclasses = 10', "found none at not-here.npz"),
         ('unit = "example"', 'unit = "user"\nmax_contributions = 3', "max_contributions"),
     ],
 )
@@ -337,3 +338,89 @@ def test_a_dry_run_says_how_long_it_would_take(file: Path) -> None:
     assert estimate["method"].startswith("book-keeping")
     assert estimate["seconds"] > 0
     assert estimate["bytes"] > 10**7
+
+
+def test_a_copy_of_the_state_cannot_go_on_after_the_end(file: Path, tmp_path: Path) -> None:
+    plan, books = plan_of(str(file)), ledger(tmp_path)
+    with pytest.raises(Stopped):
+        train(plan, books, report=stop_at(12))
+    state = file.parent / "runs" / "tiny" / "state.pt"
+    copy = state.read_bytes()
+    train(plan, books, resume=True)
+    state.write_bytes(copy)
+    with pytest.raises(InputError, match="the ledger says has ended"):
+        train(plan, books, resume=True)
+
+
+def test_every_resumption_after_a_crash_is_charged(file: Path, tmp_path: Path) -> None:
+    """Also the second one from the same state, as where it was copied."""
+    plan, books = plan_of(str(file)), ledger(tmp_path)
+    with pytest.raises(Stopped):
+        train(plan, books, report=stop_at(12))
+    state = file.parent / "runs" / "tiny" / "state.pt"
+    copy = state.read_bytes()
+    for _ in range(2):
+        state.write_bytes(copy)
+        with pytest.raises(Stopped):
+            train(plan, books, resume=True, report=stop_at(13))
+    assert len(books.state().runs) == 3
+
+
+def test_one_process_at_a_time(file: Path) -> None:
+    with exclusive(str(file.parent / "runs" / "tiny")), pytest.raises(InputError, match="no other process"):
+        train(plan_of(str(file)))
+
+
+def test_a_run_over_its_own_budget_is_denied(file: Path) -> None:
+    file.write_text(FILE.replace("[[mechanism]]", "[budget]\nepsilon = 0.1\n[[mechanism]]"))
+    result = dpcli("train", str(file), folder=file.parent)
+    assert result.code == 1
+    assert "expected at most epsilon 0.1" in result.err
+
+
+def test_what_is_refused_is_refused_before_it_is_charged(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "mixing.py").write_text(
+        "from torch import nn\nclass Mixing(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.head = nn.Linear(64, 10)\n    def forward(self, x):\n        x = x.flatten(1)\n"
+        "        return self.head(x - x.mean(0))\ndef build():\n    return Mixing()\n"
+    )
+    file.write_text(FILE.replace('"logistic"', '"mixing:build"'))
+    books = ledger(tmp_path)
+    with pytest.raises(InputError, match="depends on"):
+        train(plan_of(str(file)), books)
+    assert books.state().runs == {}
+    assert not (file.parent / "runs" / "tiny" / "state.pt").exists()
+
+
+def test_a_buffer_that_training_moves_is_refused(file: Path, tmp_path: Path) -> None:
+    """It would be left beside the weights, without noise."""
+    (tmp_path / "counting.py").write_text(
+        "import torch\nfrom torch import nn\nclass Counting(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.head = nn.Linear(64, 10)\n        self.register_buffer('seen', torch.zeros(64))\n        self.calls = 0\n"
+        "    def forward(self, x):\n        x = x.flatten(1)\n        self.calls += 1\n        if self.calls > 60:\n"
+        "            self.seen += x.detach().mean(0)\n        return self.head(x)\ndef build():\n    return Counting()\n"
+    )
+    file.write_text(FILE.replace('"logistic"', '"counting:build"'))
+    with pytest.raises(InputError, match="seen: expected a buffer that training leaves alone"):
+        train(plan_of(str(file)))
+    assert not (file.parent / "runs" / "tiny" / "model.safetensors").exists()
+
+
+def test_canaries_that_are_gone_are_not_replaced(file: Path) -> None:
+    file.write_text(FILE.replace("1_437", "1_537") + '\n[audit]\nkind = "one-run"\ncanaries = 100\nguesses = 40\n')
+    with pytest.raises(Stopped):
+        train(plan_of(str(file)), report=stop_at(12))
+    (file.parent / "runs" / "tiny" / "canaries.pt").unlink()
+    with pytest.raises(InputError, match="expected the canaries of the run"):
+        train(plan_of(str(file)), resume=True)
+
+
+def test_a_denied_run_leaves_what_was_there(file: Path, tmp_path: Path) -> None:
+    train(plan_of(str(file)))
+    metrics = (file.parent / "runs" / "tiny" / "metrics.jsonl").read_text()
+    poor = init(
+        str(tmp_path / "poor.db"), "digits", Terms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
+    )
+    with pytest.raises(Denied):
+        train(plan_of(str(file)), poor)
+    assert (file.parent / "runs" / "tiny" / "metrics.jsonl").read_text() == metrics

@@ -12,6 +12,7 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import Unsuitable
 from dpcli.train.engine.method import Loss, Method
 from dpcli.train.engine.precision import full_precision
+from dpcli.train.engine.probe import check_whole
 from dpcli.train.engine.refusals import refuse
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
@@ -48,6 +49,7 @@ class ClippedGradients:
     clip: Clip
     choice: Choice | None = field(default=None, init=False)
     mode: bool = field(default=True, init=False)
+    largest: int = field(default=1, init=False)  # batch in which examples were seen to be kept apart
 
     def __post_init__(self) -> None:
         refuse(self.model)
@@ -65,10 +67,14 @@ class ClippedGradients:
             return clipped(self.method.parts(batch), self.clip, parameters)
 
     def probe(self, batch: Batch) -> None:
-        """Chooses a method where none is chosen for the mode, training or evaluation, that the model is in."""
+        """Chooses a method where none is chosen for the model's mode, training or evaluation; looks at larger batches anew."""
         if self.choice is None or self.mode != self.model.training:
             with full_precision(next(self.model.parameters()).device):  # else rounding hides what the probe compares
                 self.choice, self.mode = choose(self.model, self.loss, batch), self.model.training
+        if size(batch) >= 2 * self.largest:
+            with full_precision(next(self.model.parameters()).device):
+                check_whole(self.model, self.loss, batch)
+            self.largest = size(batch)
 
     @property
     def method(self) -> Method:

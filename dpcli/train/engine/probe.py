@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from dpcli.errors import InputError
-from dpcli.train.engine.batches import Batch, size, take
+from dpcli.train.engine.batches import Batch, distinct, size, take
 from dpcli.train.engine.method import Loss, per_example_losses
 
 SEED = 20221
@@ -98,6 +98,26 @@ def check(model: nn.Module, loss: Loss, batch: Batch) -> None:
             raise mixing(model, lambda a, b: close(a[others], b[others], exact), trace, changed_trace)  # noqa: B023
     with reproducible(model, loss, batch):
         check_alone(model, loss, batch)
+
+
+def check_whole(model: nn.Module, loss: Loss, batch: Batch) -> None:
+    """That no example's loss moves when one other example is exchanged, in a batch of the size that training has.
+
+    Args:
+        batch: any; of which the first two different examples are exchanged.
+
+    Raises:
+        InputError: with the name of the module where examples meet.
+    """
+    rows = distinct(batch, 2)
+    if len(rows) < 2:
+        return
+    others = torch.tensor([row for row in range(size(batch)) if row != rows[0]])
+    together, trace = traced(model, loss, batch)
+    changed, changed_trace = traced(model, loss, replaced(batch, rows[0], rows[1]))
+    tolerance = 64.0 * torch.finfo(together.dtype).eps
+    if not close(changed[others], together[others], tolerance):
+        raise mixing(model, lambda a, b: close(a[others], b[others], tolerance), trace, changed_trace)
 
 
 def check_buffers(model: nn.Module, loss: Loss, batch: Batch) -> None:

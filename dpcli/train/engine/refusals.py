@@ -65,6 +65,8 @@ def refuse(model: nn.Module) -> None:
             raise InputError(
                 f"model: {name}: expected a parameter with a shape, found a lazy one; run public data through the model once"
             )
+        if parameter.is_complex():
+            raise InputError(f"model: {name}: expected real parameters, found complex ones, which noise would reach in part only")
     for name, module in model.named_modules():
         for refusal in REFUSALS:
             if isinstance(module, refusal.module) and refusal.applies(module):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcli.errors import InputError
+from dpcli.errors import InputError, Unavailable
 from dpcli.train.settings import Train
-from dpcli.train.tasks.user_code import beside, result
+from dpcli.train.tasks.array_files import READERS, Parts
+from dpcli.train.tasks.user_code import beside, private_result
+from dpcli.train.tasks.whose import whose
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """inputs: (n, ...). labels: (n,). units: (n,) whose each record is, where asked for."""
+    """inputs: (n, ...) float32. labels: (n,) int64. units: (n,) whose each record is, where asked for."""
 
     inputs: Array
     labels: Array
@@ -49,13 +49,14 @@ def arrays(train: Train, path: str) -> Arrays:
 
     Raises InputError where they cannot be read, hold something that is not finite, or no split was declared public.
     """
-    table, classes = _loaded(train.data, train, path), _classes(train, path)
-    _require_labels(table, classes, path)
+    classes = _classes(train, path)
+    table = _loaded(train.data, "data", train, classes, path)
     if train.public is None:
         return Arrays(table.inputs, table.labels, None, None, classes, table.units)
     if train.public != "held-out":
-        public = _loaded(train.public, train, path)
-        _require_labels(public, classes, path)
+        public = _loaded(train.public, "public", train, classes, path)
+        if public.inputs.shape[1:] != table.inputs.shape[1:]:
+            raise InputError(f"{path}: train.public: expected records of the shape of the private ones, found another")
         return Arrays(table.inputs, table.labels, public.inputs, public.labels, classes, table.units)
     if table.units is not None:
         raise InputError(f"{path}: train.public: expected a file beside units, found held-out: it would split a unit's records")
@@ -74,90 +75,89 @@ def _classes(train: Train, path: str) -> int:
     return train.classes or 10
 
 
-def _require_labels(table: Table, classes: int, path: str) -> None:
-    if len(table.inputs) != len(table.labels) or table.labels.ndim != 1 or not len(table.labels):
-        raise InputError(
-            f"{path}: train.data: expected as many labels as inputs, found {len(table.labels)} and {len(table.inputs)}"
-        )
-    if table.labels.min() < 0 or table.labels.max() >= classes:
+def _loaded(source: str, key: str, train: Train, classes: int, path: str) -> Table:
+    found, place = _read(source, key, train, path), f"{path}: train.{key}"
+    inputs, labels = _inputs(found.inputs, train.shift, place), _labels(found.labels, classes, place, path)
+    if len(inputs) != len(labels):
+        raise InputError(f"{place}: expected one label for each record, found another number of them")
+    if not len(labels):
+        raise InputError(f"{place}: expected records, found none")
+    units = whose(found.units, path) if found.units is not None and key == "data" else None
+    if units is not None and units.shape != labels.shape:
+        raise InputError(f"{path}: train.units: expected whose each record is, found another number of them")
+    return Table(inputs, labels, units)
+
+
+def _inputs(values: Any, shift: float, place: str) -> Array:
+    """(n, ...) float32, finite, less the declared shift."""
+    numbers = _numbers(values, "inputs", place)
+    if numbers.ndim < 2 or 0 in numbers.shape[1:]:
+        raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record, found shape {_shape(numbers)}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        found: Array = numbers.astype(np.float32) - np.float32(shift)
+    if not np.isfinite(found).all():
+        raise InputError(f"{place}: expected finite inputs, found some that are not: replace them by a declared constant first")
+    return found
+
+
+def _labels(values: Any, classes: int, place: str, path: str) -> Array:
+    """(n,) int64, below `classes`."""
+    numbers = _numbers(values, "labels", place)
+    if numbers.ndim != 1:
+        raise InputError(f"{place}: expected one label for each record, found labels of shape {_shape(numbers)}")
+    if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
+        raise InputError(f"{place}: expected whole numbers as labels, found others")
+    if len(numbers) and (numbers.min() < 0 or numbers.max() >= classes):
         raise InputError(f"{path}: train.classes: expected labels from 0 to {classes - 1}, found another")
-    if table.units is not None and table.units.shape != table.labels.shape:
-        raise InputError(f"{path}: train.units: expected one for each record, found shape {table.units.shape}")
+    return numbers.astype(np.int64)
 
 
-def _loaded(source: str, train: Train, path: str) -> Table:
-    found = _read(source, train, path)
-    inputs = np.asarray(found.inputs, dtype=np.float32)
-    if not np.isfinite(inputs).all():
-        raise InputError(
-            f"{path}: train.data: expected finite inputs, found some that are not: replace them by a declared constant first"
-        )
-    return Table(inputs - np.float32(train.shift), np.asarray(found.labels, dtype=np.int64), found.units)
+def _numbers(values: Any, what: str, place: str) -> Array:
+    """As an array. The messages of what makes one quote values."""
+    try:
+        found = np.asarray(values)
+    except Exception:  # lists of different lengths, tensors of another device, whatever calls itself an array
+        raise InputError(f"{place}: expected {what} as an array of numbers, found something else") from None
+    if found.dtype.kind not in "biuf":
+        raise InputError(f"{place}: expected {what} as an array of numbers, found one of {found.dtype.type.__name__}")
+    return found.astype(np.int64) if found.dtype.kind == "b" else found
 
 
-def _read(source: str, train: Train, path: str) -> Table:
+def _shape(found: Array) -> str:
+    """Without the number of records, which is private."""
+    return f"({', '.join(['n', *map(str, found.shape[1:])])})" if found.ndim else "()"
+
+
+def _read(source: str, key: str, train: Train, path: str) -> Parts:
     ending = os.path.splitext(source)[1]
     if source == "digits":
         return _digits(path)
     if ending in READERS:
         place = beside(source, path)
         if not os.path.isfile(place):
-            raise InputError(f"{path}: train.data: expected a file, found none at {source}")
+            raise InputError(f"{path}: train.{key}: expected a file, found none at {source}")
         return READERS[ending](place, train)
     if ":" in source:
-        return Table(*(np.asarray(part) for part in result(source, path)))
-    raise InputError(f"{path}: train.data: expected digits, a {', '.join(READERS)} file, or module:function, found {source!r}")
+        return _returned(private_result(source, path), key, train, f"{path}: {source}")
+    raise InputError(f"{path}: train.{key}: expected digits, a {', '.join(READERS)} file, or module:function, found {source!r}")
 
 
-def _digits(path: str) -> Table:
+def _returned(found: Any, key: str, train: Train, place: str) -> Parts:
+    """What a function returns; public records need no owners."""
+    owned = train.units is not None
+    counts = {2 + owned} if key == "data" else {2, 2 + owned}
+    if not isinstance(found, tuple | list) or len(found) not in counts:
+        said = "another number of parts" if isinstance(found, tuple | list) else type(found).__name__
+        raise InputError(f"{place}: expected (inputs, labels{', units' if owned and key == 'data' else ''}), found {said}")
+    return Parts(found[0], found[1], found[2] if owned and key == "data" else None)
+
+
+def _digits(path: str) -> Parts:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise InputError(
+        raise Unavailable(
             f"{path}: train.data: expected scikit-learn for its digits, found none: pip install 'dpcli[train]'"
         ) from None
     found = load_digits()
-    return Table(found.images[:, None] / 16.0, found.target)
-
-
-def _npz(place: str, train: Train) -> Table:
-    with np.load(place, allow_pickle=False) as found:
-        if not {"inputs", "labels", *([train.units] if train.units else [])} <= set(found):
-            raise InputError(
-                f"{place}: expected arrays named inputs and labels{' and ' + train.units if train.units else ''}, found {', '.join(found)}"
-            )
-        return Table(found["inputs"], found["labels"], found[train.units] if train.units else None)
-
-
-def _csv(place: str, train: Train) -> Table:
-    with open(place, newline="", encoding="utf-8") as file:
-        header, *rows = list(csv.reader(file)) or [[]]
-    if any(len(row) != len(header) for row in rows):
-        raise InputError(f"{place}: expected as many values in each line as in the first, found another number")
-    return _columns(place, train, {name: [row[at] for row in rows] for at, name in enumerate(header)})
-
-
-def _parquet(place: str, train: Train) -> Table:
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise InputError(f"{place}: expected pyarrow, which reads .parquet files, found none: pip install pyarrow") from None
-    return _columns(place, train, pyarrow.parquet.read_table(place).to_pydict())
-
-
-def _columns(place: str, train: Train, columns: dict[str, list[Any]]) -> Table:
-    """The label in a named column or the last, whose each record is in another, numbers in all others."""
-    label = train.label or next((name for name in reversed(columns) if name != train.units), "label")
-    for name in (label, *([train.units] if train.units else [])):
-        if name not in columns:
-            raise InputError(f"{place}: expected a column {name!r}, found {', '.join(columns)}")
-    units = np.asarray(columns.pop(train.units)) if train.units else None
-    try:
-        labels = np.asarray(columns.pop(label), dtype=np.float64)
-        inputs = np.asarray(list(columns.values()), dtype=np.float64).T
-    except ValueError as problem:
-        raise InputError(f"{place}: expected numbers but for units, found something else: {problem}") from None
-    return Table(inputs, labels, units)
-
-
-READERS: dict[str, Callable[[str, Train], Table]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+    return Parts(found.images[:, None] / 16.0, found.target)

@@ -18,10 +18,11 @@ from torch.nn import functional
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.settings import Train
-from dpcli.train.tasks.learning import Learning, Metrics
+from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model, logits, vocabulary
 from dpcli.train.tasks.lm_records import PADDING, drawn, held_out, records
 from dpcli.train.tasks.lm_tokens import tokens_of
+from dpcli.train.tasks.whose import whose
 
 
 def build(train: Train, path: str) -> Learning:
@@ -39,8 +40,8 @@ def build(train: Train, path: str) -> Learning:
         raise InputError(f"{path}: train.data: expected a record of two tokens or more, found none")
     draw = partial(drawn, found.shape[1], words)
     measure = dict if public is None else partial(perplexity, model, public, train.physical_batch_size)
-    whose = None if units is None else np.asarray(units)
-    return Learning(model, LOSSES[train.token_loss], found, measure, whose, draw)
+    owners = None if units is None else whose(units, path)
+    return Learning(model, LOSSES[train.token_loss], found, measure, owners, draw)
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -63,13 +64,13 @@ def sum_loss(model: nn.Module, batch: Batch) -> Tensor:
     return token_losses(model, batch)[0].sum(1)
 
 
-@torch.no_grad()
 def perplexity(model: nn.Module, public: Tensor, part: int) -> Metrics:
     """exp of the mean loss over all tokens of the public records, a part of them in memory at a time."""
-    device, total, count = next(model.parameters()).device, 0.0, 0
-    for rows in torch.split(public, part):
-        losses, counts = token_losses(model, rows.to(device))
-        total, count = total + float(losses.double().sum()), count + int(counts.sum())
+    total, count = 0.0, 0
+    with evaluating(model) as device:
+        for rows in torch.split(public, part):
+            losses, counts = token_losses(model, rows.to(device))
+            total, count = total + float(losses.double().sum()), count + int(counts.sum())
     return {"perplexity": float(np.exp(np.float64(total / max(1, count))))}
 
 

@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpcli.audit.user_code import FAILURES, said
+from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.randomness import Stream
 from dpcli.train.settings import Train
 from dpcli.train.tasks.arrays import Arrays, arrays
-from dpcli.train.tasks.learning import Learning, Metrics
+from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.models import model_of
 
 
@@ -22,8 +24,23 @@ def build(train: Train, path: str) -> Learning:
     data = arrays(train, path)
     shape = data.inputs.shape[1:]
     model = model_of(train, shape, data.classes, path)
+    require_scores(model, shape, data.classes, path)
     records = pair(data.inputs, data.labels)
     return Learning(model, cross_entropy, records, _measure(model, data), data.units, partial(drawn, shape, data.classes))
+
+
+def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path: str) -> None:
+    """Tried on zeros, which belong to nobody: the words of what it raises may be shown."""
+    expected = f"{path}: train.model: expected scores (B, {classes}) from float32 inputs (B, {', '.join(map(str, shape))})"
+    try:
+        with evaluating(model) as device:
+            found = model(torch.zeros(2, *shape, device=device))
+    except FAILURES as problem:
+        raise InputError(f"{expected}: {said(problem)}") from None
+    if not torch.is_tensor(found) or found.shape != (2, classes):
+        raise InputError(f"{expected}, found {tuple(found.shape) if torch.is_tensor(found) else type(found).__name__}")
+    if found.dtype != torch.float32:
+        raise InputError(f"{expected} in float32, found {found.dtype}")
 
 
 def pair(inputs: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -49,10 +66,9 @@ def _measure(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
         return dict
     inputs, labels = pair(data.public_inputs, data.public_labels)
 
-    @torch.no_grad()
     def measure() -> Metrics:
-        device = next(model.parameters()).device
-        scores = torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, 1024)])
+        with evaluating(model) as device:
+            scores = torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, 1024)])
         return {"accuracy": float((scores.argmax(1) == labels).double().mean())}
 
     return measure

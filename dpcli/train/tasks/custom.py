@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
 
 from dpcli.audit.user_code import called
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch, size
+from dpcli.train.engine.method import Loss
 from dpcli.train.randomness import Stream
 from dpcli.train.settings import Train
-from dpcli.train.tasks.learning import Learning, Metrics, tensors
-from dpcli.train.tasks.user_code import result, user
+from dpcli.train.tasks.learning import Learning, Metrics, evaluating, moved, tensors
+from dpcli.train.tasks.user_code import called_on_records, private_result, result, user
+from dpcli.train.tasks.whose import whose
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def build(train: Train, path: str) -> Learning:
@@ -26,15 +32,29 @@ def build(train: Train, path: str) -> Learning:
     model = result(train.model, path)
     if not isinstance(model, nn.Module):
         raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(model).__name__}")
-    found = result(train.data, path)
-    records, units = found if train.units is not None else (found, None)
-    function = user(train.loss or "", path)
+    records, units = _data(train, path)
+    return Learning(model, _loss(train.loss or "", path), records, _measure(train, path, model), units, _draw(train, records, path))
+
+
+def _data(train: Train, path: str) -> tuple[Batch, NDArray[np.generic] | None]:
+    found = private_result(train.data, path)
+    if train.units is None:
+        return checked(found, train.data, path), None
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise InputError(f"{path}: {train.data}: expected (records, units), found something else")
+    return checked(found[0], train.data, path), whose(found[1], path)
+
+
+def _loss(source: str, path: str) -> Loss:
+    function = user(source, path)
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
-        losses: Tensor = function(model, batch)
+        losses = called_on_records(source, function, model, batch)
+        if not isinstance(losses, Tensor):
+            raise InputError(f"{source}: expected a tensor, one loss for each record, found {type(losses).__name__}")
         return losses
 
-    return Learning(model, loss, checked(records, train.data, path), _measure(train, path, model), units, _draw(train, path))
+    return loss
 
 
 def checked(records: Any, source: str, path: str) -> Batch:
@@ -42,25 +62,49 @@ def checked(records: Any, source: str, path: str) -> Batch:
     try:
         batch = tensors(records)
         size(batch)
-    except (InputError, TypeError, ValueError, RuntimeError) as problem:
-        raise InputError(f"{path}: {source}: expected arrays or tensors whose first dimension counts records ({problem})") from None
+    except Exception:  # of whatever is no array; the message may quote a value
+        raise InputError(
+            f"{path}: {source}: expected arrays or tensors whose first dimension counts records, found others"
+        ) from None
     return batch
 
 
-def _draw(train: Train, path: str) -> Callable[[int, Stream], Batch] | None:
+def _draw(train: Train, records: Batch, path: str) -> Callable[[int, Stream], Batch] | None:
     if train.canary is None:
         return None
     source, function = train.canary, user(train.canary, path)
-    return lambda count, stream: checked(called(source, function, count, stream.bulk()), source, path)
+
+    def draw(count: int, stream: Stream) -> Batch:
+        found = checked(called(source, function, count, stream.bulk()), source, path)
+        if size(found) != count or _form(found) != _form(records):
+            raise InputError(f"{path}: {source}: expected {count} records of the form of the data's, found something else")
+        return found
+
+    return draw
+
+
+def _form(records: Batch) -> object:
+    """How tensors are arranged, and what shape and type each has."""
+    leaves, arranged = tree_flatten(records)
+    return arranged, [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
 
 
 def _measure(train: Train, path: str, model: nn.Module) -> Any:
     if train.metric is None or train.public is None:
         return dict
-    function, public = user(train.metric, path), checked(result(train.public, path), train.public, path)
+    source, function = train.metric, user(train.metric, path)
+    public = checked(result(train.public, path), train.public, path)
 
-    @torch.no_grad()
     def measure() -> Metrics:
-        return {str(name): float(value) for name, value in function(model, public).items()}
+        with evaluating(model) as device:
+            return metrics(called(source, function, model, moved(public, device)), source)
 
     return measure
+
+
+def metrics(found: Any, source: str) -> Metrics:
+    """What a metric function returned. Raises InputError where it is no mapping to numbers."""
+    try:
+        return {str(name): float(value) for name, value in found.items()}
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        raise InputError(f"{source}: expected metrics, numbers by name, found {type(found).__name__}") from None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,19 @@ class Learning:
     def on(self, device: str) -> Learning:
         """With model and records there."""
         return replace(self, model=self.model.to(device), records=moved(self.records, device))
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[torch.device]:
+    """The model as it is used, without dropout or gradients, and where it is; each of its modules is in its own mode again afterwards."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield next((value.device for value in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 def moved(batch: Batch, device: str | torch.device) -> Batch:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.errors import InputError, Unavailable
 from dpcli.train.tasks.user_code import beside
 
 CACHED_ONLY = ContextVar("CACHED_ONLY", default=False)
@@ -23,7 +23,7 @@ def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise InputError(f"language models: expected {name}, found none: pip install 'dpcli[lm]'") from None
+        raise Unavailable(f"language models: expected {name}, found none: pip install 'dpcli[lm]'") from None
 
 
 def pretrained(source: str, key: str, path: str, load: Callable[..., Any]) -> Any:
@@ -46,7 +46,7 @@ def pretrained(source: str, key: str, path: str, load: Callable[..., Any]) -> An
         if local:
             raise _unread(source, key, path, "a folder that cannot be read as one", problem) from None
         if CACHED_ONLY.get():
-            raise _unread(source, key, path, "a name that is not cached here", problem) from None
+            raise Unavailable(str(_unread(source, key, path, "a name that is not cached here", problem))) from None
     try:
         with quiet():
             return load(source, trust_remote_code=False)  # code that came with weights is never run

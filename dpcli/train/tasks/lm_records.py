@@ -50,7 +50,12 @@ def cut(text: Text, train: Train, tokens: Tokens | None, path: str) -> Sequence[
 
 def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
     """Token ids, of a text or as given."""
-    found = np.asarray(needed(tokens, path).ids(text) if isinstance(text, str) else text)
+    try:
+        found = np.asarray(needed(tokens, path).ids(text) if isinstance(text, str) else text)
+    except (ValueError, TypeError, OverflowError):  # lone surrogates, lists in lists; the message would quote them
+        raise InputError(
+            f"{path}: train.data: expected texts or one-dimensional arrays of token ids, found something else"
+        ) from None
     if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
         raise InputError(f"{path}: train.data: expected texts or one-dimensional arrays of token ids, found something else")
     return found.astype(np.int64)

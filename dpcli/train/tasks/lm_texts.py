@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -14,7 +12,8 @@ import numpy as np
 
 from dpcli.errors import InputError
 from dpcli.train.settings import Train
-from dpcli.train.tasks.user_code import beside, result
+from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
+from dpcli.train.tasks.user_code import beside, private_result
 
 Text = str | Sequence[int]  # or its token ids
 
@@ -42,13 +41,13 @@ def texts_of(source: str, train: Train, path: str) -> Texts:
         return _checked(READERS[ending](place, train), source, path)
     if ":" not in source:
         raise InputError(f"{path}: train.data: expected a {', '.join(READERS)} file, or module:function, found {source!r}")
-    return _checked(_returned(result(source, path), train, source, path), source, path)
+    return _checked(_returned(private_result(source, path), train, source, path), source, path)
 
 
 def _checked(found: Texts, source: str, path: str) -> Texts:
     for name, values in (("labels", found.labels), ("units", found.units)):
         if values is not None and len(values) != len(found.texts):
-            raise InputError(f"{path}: {source}: expected as many {name} as texts, found {len(values)} and {len(found.texts)}")
+            raise InputError(f"{path}: {source}: expected as many {name} as texts, found another number of them")
     if not found.texts:
         raise InputError(f"{path}: {source}: expected texts, found none")
     return found
@@ -58,11 +57,21 @@ def _returned(found: Any, train: Train, source: str, path: str) -> Texts:
     """What a function returns: texts, then labels for a soft-prompt task, then units with train.units."""
     labelled = train.task == "soft-prompt"
     count = 1 + labelled + (train.units is not None)
-    parts = (found,) if count == 1 else tuple(found)
+    parts = (found,) if count == 1 else found if isinstance(found, tuple | list) else ()
     if len(parts) != count:
-        raise InputError(f"{path}: {source}: expected {count} lists, texts first, found {len(parts)}")
-    texts, *rest = (np.asarray(part).tolist() if hasattr(part, "dtype") else list(part) for part in parts)
+        raise InputError(f"{path}: {source}: expected {count} lists, texts first, found something else")
+    texts, *rest = (_listed(part, f"{path}: {source}") for part in parts)
     return Texts(texts, rest[0] if labelled else None, rest[-1] if train.units is not None else None)
+
+
+def _listed(part: Any, place: str) -> list[Any]:
+    try:
+        found = np.asarray(part).tolist() if hasattr(part, "dtype") else part
+    except Exception:  # a tensor of another device, whatever calls itself an array
+        found = None
+    if not isinstance(found, tuple | list):
+        raise InputError(f"{place}: expected lists or arrays, found {type(part).__name__}")
+    return list(found)
 
 
 def _txt(place: str, train: Train) -> Texts:
@@ -72,33 +81,24 @@ def _txt(place: str, train: Train) -> Texts:
         raise InputError(f"{place}: expected a file with labels, .csv, .jsonl or .parquet, found plain text")
     if train.units is not None and (train.record != "window" or train.units not in cuts):
         raise InputError(f'{place}: train.units: expected line or paragraph beside record = "window", found {train.units!r}')
-    with open(place, encoding="utf-8") as file:
-        whole = file.read()
+    whole = text_of(place)
     cut = cuts.get(train.units or train.record)
     texts = [part for part in re.split(cut, whole) if part.strip()] if cut else [whole]
     return Texts(list(texts), None, list(range(len(texts))) if train.units is not None else None)
 
 
 def _jsonl(place: str, train: Train) -> Texts:
-    with open(place, encoding="utf-8") as file:
-        try:
-            rows = [json.loads(line) for line in file if line.strip()]
-        except json.JSONDecodeError as problem:
-            raise InputError(f"{place}: expected a JSON object on each line, found something else: {problem}") from None
-    return _rows(place, train, rows)
+    return _rows(place, train, json_lines(place))
 
 
 def _csv(place: str, train: Train) -> Texts:
-    with open(place, newline="", encoding="utf-8") as file:
-        return _rows(place, train, list(csv.DictReader(file)))
+    names, rows = csv_table(place)
+    return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows])
 
 
 def _parquet(place: str, train: Train) -> Texts:
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise InputError(f"{place}: expected pyarrow, which reads .parquet files, found none: pip install pyarrow") from None
-    return _rows(place, train, pyarrow.parquet.read_table(place).to_pylist())
+    names, rows = parquet_table(place)
+    return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows])
 
 
 def _rows(place: str, train: Train, rows: list[Any]) -> Texts:

@@ -17,11 +17,12 @@ from torch.nn import functional
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.settings import Train
-from dpcli.train.tasks.learning import Learning, Metrics
+from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model, logits, vocabulary
 from dpcli.train.tasks.lm_records import drawn, encoded, held_out, padded
 from dpcli.train.tasks.lm_texts import Texts, texts_of
 from dpcli.train.tasks.lm_tokens import Tokens, needed, tokens_of
+from dpcli.train.tasks.whose import whose
 
 if TYPE_CHECKING:
     from dpcli.train.randomness import Stream
@@ -41,7 +42,7 @@ def build(train: Train, path: str) -> Learning:
     elif train.public is not None:
         public = labelled(texts_of(train.public, replace(train, units=None), path), train, tokens, words, path)
     measure = dict if public is None else partial(accuracy, model, spoken, public, train.physical_batch_size)
-    units = None if private.units is None else np.asarray(private.units)
+    units = None if private.units is None else whose(private.units, path)
     draw = partial(drawn_labelled, found[0].shape[1], words, len(spoken))
     return Learning(model, partial(loss, spoken), found, measure, units, draw)
 
@@ -98,14 +99,13 @@ def loss(spoken: Tensor, model: nn.Module, batch: Batch) -> Tensor:
     return functional.cross_entropy(scores(model, spoken, ids), labels, reduction="none")
 
 
-@torch.no_grad()
 def accuracy(model: nn.Module, spoken: Tensor, public: tuple[Tensor, Tensor], part: int) -> Metrics:
     """Share of public texts whose label's word is the likeliest of them."""
-    device = next(model.parameters()).device
-    right = [
-        (scores(model, spoken, ids.to(device)).argmax(1).cpu() == labels).sum()
-        for ids, labels in zip(*(torch.split(leaf, part) for leaf in public), strict=True)
-    ]
+    with evaluating(model) as device:
+        right = [
+            (scores(model, spoken, ids.to(device)).argmax(1).cpu() == labels).sum()
+            for ids, labels in zip(*(torch.split(leaf, part) for leaf in public), strict=True)
+        ]
     return {"accuracy": float(torch.stack(right).sum()) / len(public[1])}
 
 

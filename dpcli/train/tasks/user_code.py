@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import os
+import sysconfig
+import traceback
 from collections.abc import Callable
 from typing import Any
 
-from dpcli.audit.user_code import called, user_function
+from dpcli.audit.user_code import FAILURES, called, user_function
+from dpcli.errors import DpcliError, InputError
+from dpcli.train.engine.layers import Unsuitable
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+INSTALLED = tuple(folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib"))))
+
+
+class Raised(DpcliError, RuntimeError):
+    """A loss raised. Not an InputError: a method of the engine may be why, and the engine then takes another."""
 
 
 def user(target: str, path: str) -> Callable[..., Any]:
@@ -15,8 +26,41 @@ def user(target: str, path: str) -> Callable[..., Any]:
 
 
 def result(target: str, path: str) -> Any:
-    """What it returns, called with nothing. Raises InputError for what it raises."""
+    """What it returns, called with nothing. Raises InputError for what it raises, whose words are shown: not for private data."""
     return called(target, user(target, path))
+
+
+def private_result(target: str, path: str) -> Any:
+    """What it returns, called with nothing. Raises InputError for what it raises, without its words, which may quote a record."""
+    function = user(target, path)
+    try:
+        return function()
+    except DpcliError:
+        raise
+    except FAILURES as error:
+        raise InputError(f"{target}: raised {raised_at(error)}") from error
+
+
+def called_on_records(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What it returns.
+
+    Raises:
+        Raised: for what it raises, without its words, which may quote a record.
+        Unsuitable: as the engine's hooks in it raise it.
+    """
+    try:
+        return function(*arguments)
+    except (DpcliError, Unsuitable):
+        raise
+    except FAILURES as error:
+        raise Raised(f"{target}: raised {raised_at(error)}") from error
+
+
+def raised_at(error: BaseException) -> str:
+    """Of which type it is, and where in the user's code: the last line that is neither installed nor ours."""
+    own = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(("<", *INSTALLED))]
+    place = f" at {os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}{place} (its message may quote a private record, and is not shown)"
 
 
 def beside(source: str, path: str) -> str:

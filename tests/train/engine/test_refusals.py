@@ -189,3 +189,28 @@ def test_batches_that_cannot_be_taken_apart(batch: Any, message: str) -> None:
     with pytest.raises(InputError) as problem:
         ClippedGradients(mlp(), classification, Flat(1.0))(batch)
     assert str(problem.value) == message
+
+
+class MixesManyOnly(nn.Module):
+    """Keeps a few examples apart, and many not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(11, LABELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x - x.max(0).values if len(x) >= 8 else x)
+
+
+def test_examples_that_meet_in_larger_batches_alone_are_refused() -> None:
+    engine = ClippedGradients(MixesManyOnly().double(), classification, Flat(1.0))
+    engine(vectors(6))
+    with pytest.raises(InputError, match="depends on"):
+        engine(vectors(12))
+
+
+def test_complex_parameters_are_refused() -> None:
+    """Noise is real: the imaginary part of a sum would be released as it is."""
+    model = nn.Linear(3, 2, dtype=torch.cfloat)
+    with pytest.raises(InputError, match="expected real parameters"):
+        ClippedGradients(model, classification, Flat(1.0))

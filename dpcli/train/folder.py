@@ -1,4 +1,4 @@
-"""Files of a sweep: there whole or not at all, in a folder that one process works in at a time."""
+"""Files of a run's folder: there whole or not at all, in a folder that one process works in at a time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 from dpcli.errors import InputError
 
-LOCK = "lock"
+LOCK = ".lock"
 
 
-def replaced(path: str, content: bytes) -> None:
-    """A file with this content, durable, in one piece, for its owner alone."""
+def replaced(path: str, content: bytes, mode: int = 0o666) -> None:
+    """A file with this content, durable, in one piece."""
     draft = f"{path}.new"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -29,7 +29,10 @@ def replaced(path: str, content: bytes) -> None:
 
 @contextlib.contextmanager
 def exclusive(folder: str) -> Iterator[None]:
-    """The folder, made where it is not there, for this process alone. Raises InputError where another one has it."""
+    """The folder, made where it is not there, for this process alone.
+
+    Raises InputError where another one has it, or it cannot be written.
+    """
     try:
         os.makedirs(folder, exist_ok=True)
         lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT, 0o600)
@@ -39,7 +42,7 @@ def exclusive(folder: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{folder}: expected a folder that no other sweep works in, found one at work") from None
+            raise InputError(f"{folder}: expected a folder that no other process works in, found one at work") from None
         yield
     finally:
         os.close(lock)  # which gives it back; so does the end of the process, however it comes

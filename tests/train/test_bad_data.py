@@ -1,0 +1,524 @@
+"""Data and functions of the user's own that are not what they should be: refused with exit code 2, in words that show no record."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from torch import nn  # noqa: E402
+
+from dpcli.errors import DpcliError, InputError  # noqa: E402
+from dpcli.train.settings import Clipping, Train  # noqa: E402
+from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt  # noqa: E402
+from dpcli.train.tasks.learning import evaluating  # noqa: E402
+from dpcli.train.tasks.user_code import user  # noqa: E402
+from dpcli.train.tasks.whose import whose  # noqa: E402
+from tests.command import dpcli  # noqa: E402
+
+HEAD = """
+format = 1
+name = "bad"
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = 100
+delta = 1e-5
+releases = "final-model"
+[[mechanism]]
+name = "sgd"
+type = "gaussian"
+noise_multiplier = 2.0
+steps = 2
+sampling = { scheme = "poisson", rate = 0.2 }
+"""
+TABLE = """
+[train]
+task = "classification"
+data = "DATA"
+classes = 2
+learning_rate = 1.0
+clipping = { norm = 1.0 }
+"""
+CUSTOM = """
+[train]
+task = "custom"
+model = "bad_user:model"
+data = "bad_user:records"
+loss = "bad_user:LOSS"
+metric = "bad_user:METRIC"
+public = "bad_user:records"
+learning_rate = 1.0
+clipping = { norm = 1.0 }
+"""
+OWN = """
+import json, sys
+import numpy as np
+import torch
+from torch import nn
+
+def model():
+    return nn.Linear(3, 2)
+def records():
+    return torch.rand(40, 3), torch.arange(40) % 2
+def loss(model, batch):
+    return nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+def metric(model, batch):
+    return {"loss": float(loss(model, batch).mean())}
+
+def leaves(*arguments):
+    sys.exit()
+def quotes(*arguments):
+    raise ValueError("Alice Smith")
+@torch.no_grad()
+def decodes(*arguments):
+    json.loads("Alice Smith")
+def number(*arguments):
+    return 0.5
+def words(*arguments):
+    return {"name": "Alice Smith"}
+"""
+SECRET = "Alice"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    torch.set_num_threads(1)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "bad_user", raising=False)
+    return tmp_path
+
+
+def train(**settings: Any) -> Train:
+    known = {"task": "classification", "data": "bad.csv", "classes": 2, "learning_rate": 1.0, "clipping": Clipping(norm=1.0)}
+    return Train(**{**known, **settings})
+
+
+def refusal(settings: Train, build: Callable[[Train, str], Any] = classification.build) -> str:
+    with pytest.raises(InputError) as problem:
+        build(settings, "bad.toml")
+    assert SECRET not in str(problem.value)
+    return str(problem.value).removeprefix("bad.toml: ").removeprefix(str(Path.cwd()) + "/")
+
+
+def returning(values: Any, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Train:
+    """Data that a function returns."""
+    module = type(sys)("bad_user")
+    module.load = lambda: values  # type: ignore[attr-defined]
+    module.model, module.loss = lambda: nn.Linear(2, 2), lambda model, batch: batch  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "bad_user", module)
+    return train(data="bad_user:load", **settings)
+
+
+TEXTS = {
+    "latin-1": ("a,name,label\n1,J\xf6rg,0\n".encode("latin-1"), "expected text in UTF-8, found another encoding"),
+    "utf-16": ("a,label\n1,0\n".encode("utf-16"), "expected text in UTF-8, found another encoding"),
+    "long": (b"a,label\n" + b"1" * 131073 + b",0\n", "expected comma-separated values of at most 131072 characters"),
+    "no header": (b"0.5,0\n0.25,1\n", "expected the names of the columns in the first line, found numbers only"),
+    "twice": (b"a,a,label\n1,2,0\n", "expected columns of different names, found two of the same"),
+    "empty": (b"", "expected the names of the columns in the first line, found an empty file"),
+    "blank": (b"\n\n\n", "expected the names of the columns in the first line, found an empty file"),
+    "no rows": (b"a,label\n", "train.data: expected records, found none"),
+    "label alone": (b"label\n0\n1\n", "expected a column of numbers beside the label, found none"),
+    "a name": (b"a,who,label\n1,Alice Smith,0\n", "expected numbers in column 'who', found a value that is not a number"),
+    "named label": (b"a,label\n1,Alice\n", "expected numbers in column 'label', found a value that is not a number"),
+    "ragged": (b"a,label\n1,0,Alice\n", "expected as many values in each line as in the first"),
+    "nan": (b"a,label\nnan,0\n", "train.data: expected finite inputs"),
+    "inf": (b"a,label\n-inf,0\n", "train.data: expected finite inputs"),
+    "beyond single precision": (b"a,label\n1e300,0\n", "train.data: expected finite inputs"),
+    "half a label": (b"a,label\n1,0.7\n", "train.data: expected whole numbers as labels, found others"),
+    "no label": (b"a,label\n1,nan\n", "train.data: expected whole numbers as labels, found others"),
+    "a third label": (b"a,label\n1,2\n", "train.classes: expected labels from 0 to 1, found another"),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_a_csv_that_is_none(case: str) -> None:
+    content, words = TEXTS[case]
+    Path("bad.csv").write_bytes(content)
+    assert refusal(train()).removeprefix("bad.csv: ").startswith(words)
+
+
+def test_a_column_that_is_not_there() -> None:
+    Path("bad.csv").write_text("Alice,label\n1,0\n")
+    assert refusal(train(label="labl")) == "bad.csv: expected a column 'labl', found 2 of other names"
+
+
+def test_a_mark_before_the_first_name_and_empty_lines_are_read_over() -> None:
+    Path("bad.csv").write_bytes(b"\xef\xbb\xbflabel,a\n1,0.5\n\n0,0.25\n\n")
+    found = classification.build(train(label="label"), "bad.toml")
+    assert [leaf.tolist() for leaf in found.records] == [[[0.5], [0.25]], [1, 0]]
+
+
+def zipped(**parts: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **parts)
+    return buffer.getvalue()
+
+
+INPUTS, LABELS = np.ones((4, 2)), np.array([0, 1, 0, 1])
+UNREADABLE = "bad.npz: expected a .npz file of plain arrays, without objects, found one that cannot be read so"
+ARCHIVES = {
+    "text": (b"Alice Smith", UNREADABLE),
+    "cut short": (zipped(inputs=INPUTS, labels=LABELS)[:-40], UNREADABLE),
+    "damaged": (b"PK\x03\x04" + b"\0" * 100, UNREADABLE),
+    "empty": (b"", UNREADABLE),
+    "objects": (zipped(inputs=np.array([["Alice", None]] * 4, object), labels=LABELS), UNREADABLE),
+    "other names": (zipped(x=INPUTS, y=LABELS), "bad.npz: expected arrays named inputs and labels, found none of some name"),
+    "a scalar": (zipped(inputs=np.float64(1), labels=LABELS), "train.data: expected inputs of shape (n, ...)"),
+    "a scalar label": (zipped(inputs=INPUTS, labels=np.int64(1)), "train.data: expected one label for each record, found labels"),
+    "two-dimensional labels": (
+        zipped(inputs=INPUTS, labels=LABELS[:, None]),
+        "train.data: expected one label for each record, found labels of shape (n, 1)",
+    ),
+    "texts": (zipped(inputs=INPUTS, labels=np.array(["Alice"] * 4)), "train.data: expected labels as an array of numbers, found"),
+    "numbers without shape": (zipped(inputs=INPUTS[:, 0], labels=LABELS), "train.data: expected inputs of shape (n, ...)"),
+    "no numbers": (zipped(inputs=INPUTS[:, :0], labels=LABELS), "train.data: expected inputs of shape (n, ...)"),
+    "too few labels": (zipped(inputs=INPUTS, labels=LABELS[:3]), "train.data: expected one label for each record, found another"),
+}
+
+
+@pytest.mark.parametrize("case", ARCHIVES)
+def test_a_npz_that_is_none(case: str) -> None:
+    content, words = ARCHIVES[case]
+    Path("bad.npz").write_bytes(content)
+    assert refusal(train(data="bad.npz")).startswith(words)
+
+
+def test_an_array_in_place_of_an_archive() -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, INPUTS)
+    Path("bad.npz").write_bytes(buffer.getvalue())
+    assert refusal(train(data="bad.npz")) == UNREADABLE
+
+
+RETURNED = {
+    "nothing": (None, "bad_user:load: expected (inputs, labels), found NoneType"),
+    "a number": (3.0, "bad_user:load: expected (inputs, labels), found float"),
+    "one array": (INPUTS[:2], "bad_user:load: expected (inputs, labels), found ndarray"),
+    "three parts": ((INPUTS, LABELS, LABELS), "bad_user:load: expected (inputs, labels), found another number of parts"),
+    "ragged": (([[1.0], [1.0, 2.0]], [0, 1]), "train.data: expected inputs as an array of numbers, found something else"),
+    "names": (([["Alice"]], [0]), "train.data: expected inputs as an array of numbers, found one of str_"),
+    "named labels": (([[1.0]], ["Alice"]), "train.data: expected labels as an array of numbers, found one of str_"),
+    "half labels": (([[1.0]], [0.7]), "train.data: expected whole numbers as labels, found others"),
+    "unequal": ((INPUTS, LABELS[:2]), "train.data: expected one label for each record, found another number of them"),
+    "on a graph": ((torch.ones(2, 2, requires_grad=True), [0, 1]), "train.data: expected inputs as an array of numbers, found"),
+}
+
+
+@pytest.mark.parametrize("case", RETURNED)
+def test_a_function_that_returns_no_arrays(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, words = RETURNED[case]
+    assert refusal(returning(values, monkeypatch)).startswith(words)
+
+
+NO_RECORDS = "bad_user:load: expected arrays or tensors whose first dimension counts records, found others"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [None, 3.0, [[1.0], [1.0, 2.0]], (INPUTS, LABELS[:2]), {"x": np.array(["Alice"])}, np.array([SECRET], object), ()],
+    ids=["nothing", "a number", "ragged", "unequal", "texts", "objects", "empty"],
+)
+def test_records_of_a_custom_task_that_are_none(values: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = {"task": "custom", "model": "bad_user:model", "loss": "bad_user:loss"}
+    assert refusal(returning(values, monkeypatch, **chosen), custom.build) == NO_RECORDS
+    # Beside units the records are the first of two parts.
+    owned = returning((values, [1]), monkeypatch, units="user", **chosen)
+    assert refusal(owned, custom.build) == NO_RECORDS
+
+
+@pytest.mark.parametrize("values", [None, 3.0, INPUTS[:2], (INPUTS,), (INPUTS, LABELS, LABELS)])
+def test_records_of_a_custom_task_without_owners(values: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    owned = returning(values, monkeypatch, units="user", task="custom", model="bad_user:model", loss="bad_user:loss")
+    assert refusal(owned, custom.build) == "bad_user:load: expected (records, units), found something else"
+
+
+UNITS = {
+    "none": ([1, None, 2], "some that are missing"),
+    "nan": ([1.0, float("nan")], "some that are missing"),
+    "nan in an array": (np.array([1.0, np.nan]), "some that are missing"),
+    "not a time": (np.array(["NaT"], "datetime64[D]"), "some that are missing"),
+    "no name": (["Alice", ""], "some that are missing"),
+    "infinite": ([1.0, float("inf")], "some that are not finite"),
+    "mixed": ([1, "1", 1.0], "values of type float and int and str"),
+    "objects": (np.array([1, "Alice"], object), "values of type int and str"),
+    "pairs": (np.ones((2, 2)), "values of type list"),
+    "flags": ([True, False], "values of type bool"),
+    "nothing": (None, "a value of type NoneType"),
+    "a number": (3, "a value of type int"),
+}
+
+
+@pytest.mark.parametrize("case", UNITS)
+def test_owners_that_are_missing_or_ambiguous(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, words = UNITS[case]
+    with pytest.raises(InputError) as problem:
+        whose(values, "bad.toml")
+    assert str(problem.value) == f"bad.toml: train.units: expected whose each record is, found {words}"
+    if case in ("nan", "none"):
+        count = len(values)
+        chosen = returning((INPUTS[:count], LABELS[:count], values), monkeypatch, units="user")
+        assert refusal(chosen) == f"train.units: expected whose each record is, found {words}"
+        chosen = returning(
+            (INPUTS[:count], values), monkeypatch, units="user", task="custom", model="bad_user:model", loss="bad_user:loss"
+        )
+        assert refusal(chosen, custom.build) == f"train.units: expected whose each record is, found {words}"
+
+
+def test_owners_keep_apart_what_numpy_would_round() -> None:
+    assert len(set(whose([2**63 + 1, 2**63 + 2, -1], "").tolist())) == 3
+    assert whose(np.array([3, 1, 3]), "").tolist() == [3, 1, 3]
+    assert whose([np.int64(3), torch.tensor(1)], "").tolist() == [3, 1]
+    assert whose(("b", "a"), "").tolist() == ["b", "a"]
+
+
+class Tiny(nn.Module):
+    """Ids in, logits out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(256, 4)
+        self.dropout = nn.Dropout(0.9)
+        self.last = nn.Linear(4, 256)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.table
+
+    def forward(self, ids: Any = None, inputs_embeds: Any = None, use_cache: bool = False) -> Any:
+        return self.last(self.dropout(self.table(ids) if inputs_embeds is None else inputs_embeds))
+
+
+SPOKEN = {"task": "soft-prompt", "labels": ("no", "yes"), "verbalizers": ("n", "y"), "soft_prompt": 2}
+
+
+def language(monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, **settings: Any) -> Train:
+    Path(name).write_bytes(content)
+    module = type(sys)("bad_user")
+    module.model = Tiny  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "bad_user", module)
+    return train(**{"task": "causal-lm", "model": "bad_user:model", "tokenizer": "bytes", "data": name, **settings})
+
+
+LANGUAGE: dict[str, tuple[str, bytes, str]] = {
+    "no json": (
+        "bad.jsonl",
+        b'{"text": "a"}\nAlice Smith\n',
+        "bad.jsonl:2: expected a JSON object on each line, found something else",
+    ),
+    "nested": ("bad.jsonl", b"[" * 100_000, "bad.jsonl:1: expected a JSON object on each line, found something else"),
+    "json latin-1": ("bad.jsonl", b'{"text": "J\xf6rg Alice"}\n', "bad.jsonl: expected text in UTF-8, found another encoding"),
+    "a list": ("bad.jsonl", b'["Alice"]\n', "bad.jsonl: expected 'text' in every row, found a row without it"),
+    "a surrogate": (
+        "bad.jsonl",
+        b'{"text": "Alice \\ud800"}\n',
+        "train.data: expected texts or one-dimensional arrays of token ids",
+    ),
+    "lists in lists": (
+        "bad.jsonl",
+        b'{"text": [[1], [1, 2]]}\n',
+        "train.data: expected texts or one-dimensional arrays of token ids",
+    ),
+    "csv latin-1": ("bad.csv", b"text\nJ\xf6rg\n", "bad.csv: expected text in UTF-8, found another encoding"),
+    "csv twice": ("bad.csv", b"text,text\nAlice,b\n", "bad.csv: expected columns of different names, found two of the same"),
+    "text latin-1": ("bad.txt", b"J\xf6rg Alice\n", "bad.txt: expected text in UTF-8, found another encoding"),
+}
+
+
+@pytest.mark.parametrize("case", LANGUAGE)
+def test_texts_that_cannot_be_read(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, content, words = LANGUAGE[case]
+    assert refusal(language(monkeypatch, name, content), causal_lm.build).startswith(words)
+
+
+def test_owners_of_texts_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    owned = language(monkeypatch, "bad.csv", b"text,label,user\nab,no,Alice\ncd,yes,\n", units="user")
+    missing = "train.units: expected whose each record is, found some that are missing"
+    assert refusal(owned, causal_lm.build) == missing
+    spoken = language(monkeypatch, "bad.csv", b"text,label,user\nab,no,Alice\ncd,yes,\n", units="user", **SPOKEN)
+    assert refusal(spoken, soft_prompt.build) == missing
+
+
+@pytest.mark.parametrize("values", [None, "Alice", 3, {"Alice": 1}, np.array(1)])
+def test_a_function_that_returns_no_texts(values: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = language(monkeypatch, "bad.txt", b"", data="bad_user:load")
+    sys.modules["bad_user"].load = lambda: values  # type: ignore[attr-defined]
+    assert refusal(settings, causal_lm.build).startswith("bad_user:load: expected lists or arrays, found ")
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "double precision": (lambda: nn.Linear(2, 2).double(), "scores (B, 2) from float32 inputs (B, 2): RuntimeError"),
+    "too many scores": (lambda: nn.Linear(2, 3), "scores (B, 2) from float32 inputs (B, 2), found (2, 3)"),
+    "other inputs": (lambda: nn.Linear(3, 2), "scores (B, 2) from float32 inputs (B, 2): RuntimeError"),
+    "double scores": (lambda: nn.Sequential(Doubled(), nn.Linear(2, 2).double()), "(B, 2) in float32, found torch.float64"),
+}
+
+
+class Doubled(nn.Module):
+    def forward(self, values: Any) -> Any:
+        return values.double()
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_a_model_that_does_not_fit(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, words = MODELS[case]
+    settings = returning((INPUTS, LABELS), monkeypatch, model="bad_user:model")
+    monkeypatch.setattr(sys.modules["bad_user"], "model", build)
+    assert words in refusal(settings)
+
+
+def test_public_records_of_another_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = returning((INPUTS, LABELS), monkeypatch, public="bad_user:public")
+    monkeypatch.setattr(sys.modules["bad_user"], "public", lambda: (INPUTS[:, :1], LABELS), raising=False)
+    assert refusal(settings) == "train.public: expected records of the shape of the private ones, found another"
+
+
+def test_metrics_are_taken_without_dropout_and_leave_the_modes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.9), nn.BatchNorm1d(2))
+    model[2].eval()
+    seen: list[list[bool]] = []
+
+    def metric(model: nn.Module, batch: Any) -> dict[str, float]:
+        seen.append([module.training for module in model.modules()] + [torch.is_grad_enabled()])
+        return {"mean": float(model(batch[0]).mean())}
+
+    chosen = {"task": "custom", "model": "bad_user:model", "loss": "bad_user:loss", "metric": "bad_user:metric"}
+    settings = returning((INPUTS, LABELS), monkeypatch, public="bad_user:load", **chosen)
+    monkeypatch.setattr(sys.modules["bad_user"], "model", lambda: model)
+    monkeypatch.setattr(sys.modules["bad_user"], "metric", metric, raising=False)
+    found = custom.build(settings, "bad.toml").measure()
+    with torch.no_grad():
+        assert found["mean"] == pytest.approx(float(nn.Sequential(model[0], model[2])(torch.ones(4, 2)).mean()))
+    assert seen == [[False] * 5]
+    assert [module.training for module in model.modules()] == [True, True, True, False]
+
+
+def test_every_bundled_metric_is_taken_without_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = b"text,label\n" + b"".join(b"%c%c%c,%s\n" % (i + 65, i + 97, i + 70, (b"no", b"yes")[i % 2]) for i in range(20))
+    problems = [
+        causal_lm.build(language(monkeypatch, "some.csv", rows, public="some.csv"), "bad.toml"),
+        soft_prompt.build(language(monkeypatch, "some.csv", rows, public="some.csv", **SPOKEN), "bad.toml"),
+    ]
+    wide = torch.randn(200, 2)
+    settings = returning((wide, (wide[:, 0] > 0).long()), monkeypatch, model="bad_user:model", public="bad_user:load")
+    monkeypatch.setattr(sys.modules["bad_user"], "model", lambda: nn.Sequential(nn.Dropout(0.9), nn.Linear(2, 2)))
+    problems.append(classification.build(settings, "bad.toml"))
+    for problem in problems:
+        problem.model.train()
+        assert len({tuple(problem.measure().items()) for _ in range(5)}) == 1
+        assert all(module.training for module in problem.model.modules())
+
+
+def test_modes_are_restored_after_an_error() -> None:
+    model = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5))
+    model[1].eval()
+    with pytest.raises(ZeroDivisionError), evaluating(model):
+        raise ZeroDivisionError
+    assert [module.training for module in model.modules()] == [True, True, False]
+
+
+def test_a_users_module_does_not_stand_in_for_pythons_own(folder: Path) -> None:
+    (folder / "colorsys.py").write_text("def load():\n    return 1\n")
+    sys.modules.pop("colorsys", None)
+    with pytest.raises(InputError, match=r"^colorsys:load: expected a function, found nothing in .*colorsys\.py$") as problem:
+        user("colorsys:load", "bad.toml")
+    assert str(folder) not in str(problem.value)
+    (folder / "only_here.py").write_text("def load():\n    return 1\n")
+    assert user("only_here:load", "bad.toml")() == 1
+    assert sys.path[0] != str(folder)
+
+
+def run_custom(
+    loss: str = "loss", metric: str = "metric", data: str = "records", model: str = "model", more: str = ""
+) -> tuple[int, str]:
+    Path("bad_user.py").write_text(OWN + more)
+    text = CUSTOM.replace("LOSS", loss).replace("METRIC", metric)
+    text = text.replace('data = "bad_user:records"', f'data = "bad_user:{data}"').replace("bad_user:model", f"bad_user:{model}")
+    Path("bad.toml").write_text(HEAD + text)
+    found = dpcli("train", "bad.toml", folder=Path.cwd())
+    return found.code, found.err.removeprefix("dpcli: ").removeprefix("bad.toml: ").strip()
+
+
+def test_functions_that_do_what_they_should() -> None:
+    assert run_custom()[0] == 0
+
+
+HIDDEN = "(its message may quote a private record, and is not shown)"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"loss": "leaves"}, f"bad_user:leaves: raised SystemExit at bad_user.py, line 17 {HIDDEN}"),
+        ({"metric": "leaves"}, "bad_user:leaves: raised SystemExit"),
+        ({"data": "leaves"}, f"bad_user:leaves: raised SystemExit at bad_user.py, line 17 {HIDDEN}"),
+        ({"model": "leaves"}, "bad_user:leaves: raised SystemExit"),
+        ({"loss": "quotes"}, f"bad_user:quotes: raised ValueError at bad_user.py, line 19 {HIDDEN}"),
+        ({"data": "quotes"}, f"bad_user:quotes: raised ValueError at bad_user.py, line 19 {HIDDEN}"),
+        ({"data": "decodes"}, f"bad_user:decodes: raised JSONDecodeError at bad_user.py, line 22 {HIDDEN}"),
+        ({"loss": "number"}, "bad_user:number: expected a tensor, one loss for each record, found float"),
+        ({"metric": "number"}, "bad_user:number: expected metrics, numbers by name, found float"),
+        ({"metric": "words"}, "bad_user:words: expected metrics, numbers by name, found dict"),
+    ],
+)
+def test_functions_that_fail(given: dict[str, str], words: str) -> None:
+    assert run_custom(**given) == (2, words)
+
+
+def test_a_loss_that_only_a_loop_can_compute_still_trains() -> None:
+    """What it raises under vmap is no refusal: the engine takes another method."""
+    shifting = "def shifting(model, batch):\n    return loss(model, batch) * (1.0 if batch[0].sum().item() > -1e9 else 2.0)\n"
+    assert run_custom(loss="shifting", more=shifting) == (0, "")
+    given = {"task": "custom", "model": "bad_user:model", "data": "bad_user:records", "loss": "bad_user:shifting"}
+    found = custom.build(train(**given), "bad.toml")
+    with pytest.raises(DpcliError, match=r"raised RuntimeError at bad_user\.py") as problem:
+        torch.func.vmap(lambda x, y: found.loss(found.model, (x[None], y[None])))(*found.records)
+    assert not isinstance(problem.value, InputError)
+
+
+def test_an_import_that_leaves() -> None:
+    Path("bad_import.py").write_text("raise SystemExit\n")
+    Path("bad.toml").write_text(HEAD + TABLE.replace("DATA", "bad_import:load"))
+    found = dpcli("train", "bad.toml", folder=Path.cwd())
+    assert (found.code, found.err) == (2, "dpcli: bad_import:load: cannot be imported: SystemExit\n")
+
+
+PROGRAM = """
+import sys
+import numpy as np
+def pair(rng):
+    return [1.0, 2.0], [1.0]
+def leaves(data, rng):
+    sys.exit(0)
+def later(data, rng):
+    yield from ()
+    sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize(("kind", "function"), [("two-run", "leaves"), ("replay", "leaves"), ("replay", "later")])
+def test_an_audited_program_that_leaves(kind: str, function: str) -> None:
+    Path("bad_program.py").write_text(PROGRAM)
+    Path("audited.toml").write_text(HEAD)
+    given = ("--kind", kind, "--function", f"bad_program:{function}", "--data", "bad_program:pair", "--trials", "20")
+    sys.modules.pop("bad_program", None)
+    found = dpcli(
+        "audit", "audited.toml", *given, "--jobs", "1", *(("--sensitivity", "1") if kind == "replay" else ()), folder=Path.cwd()
+    )
+    assert (found.code, found.err) == (2, f"dpcli: bad_program:{function}: raised SystemExit: 0\n")
+
+
+def test_a_seed_is_not_negative() -> None:
+    Path("bad.toml").write_text(HEAD + TABLE.replace("DATA", "digits"))
+    found = dpcli("train", "bad.toml", "--insecure-seed", "-1", folder=Path.cwd())
+    assert found.code == 2
+    assert "-1 is not in the range x>=0" in found.err

@@ -1,0 +1,52 @@
+"""The statement of a run answers what the run knows, and leaves the file's own answers as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from dpcli.train.plan import plan_of  # noqa: E402
+from dpcli.train.run import train  # noqa: E402
+from tests.train.test_features import MAIN, PER_UNIT, UNITS, USERS  # noqa: E402
+from tests.train.test_run import FILE  # noqa: E402
+
+
+def statement(folder: Path, text: str) -> str:
+    (folder / "tiny.toml").write_text(text)
+    (folder / "users.py").write_text(USERS)
+    outcome = train(plan_of(str(folder / "tiny.toml")))
+    return (Path(outcome.folder) / "statement.md").read_text()
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_what_the_run_knows_is_not_asked_again(tmp_path: Path) -> None:
+    found = statement(tmp_path, FILE)
+    assert "clipped sums by book-keeping" in found
+    assert "OpenSSL" in found
+    for question in (
+        "disclosure.implementation",
+        "disclosure.randomness",
+        "disclosure.clipping",
+        "disclosure.sampler",
+        "disclosure.utility",
+    ):
+        assert question not in found
+    assert "disclosure.controller" in found.replace("\\", "")  # this nobody but the user knows
+
+
+def test_the_files_own_answers_stay(tmp_path: Path) -> None:
+    assert "dice, thrown by hand" in statement(tmp_path, FILE + '[disclosure]\nrandomness = "dice, thrown by hand"\n')
+
+
+def test_a_unit_that_is_clipped_as_one_is_said_to_be(tmp_path: Path) -> None:
+    rare = MAIN.replace("batch_size = 50", "rate = 0.2")
+    found = statement(tmp_path, PER_UNIT + rare + UNITS + "records_per_unit = 2\n")
+    assert "At most 2 records of each user were used; they are drawn together and clipped as one" in found
