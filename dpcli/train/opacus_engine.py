@@ -168,7 +168,9 @@ def installed() -> str:
     try:
         return version("opacus")
     except PackageNotFoundError:
-        raise Unavailable("train.engine: expected Opacus for engine = \"opacus\", found none: pip install 'dpcli[opacus]'") from None
+        raise Unavailable(
+            "train.engine: expected Opacus for engine = \"opacus\", found none: pip install 'dpcli[opacus]'"
+        ) from None
 
 
 def refusal(model: nn.Module, problem: Exception) -> InputError:
