@@ -27,6 +27,7 @@ EXPECTED = {
     "tuning.toml": (0.627, 1.3828),  # another library: 1.3829 on a fixed set of orders
     "disclosure.toml": (1.6713, 1.6714),  # a grid of another library, with a mixture of Gaussians for the user: 1.67138
     "digits-sweep.toml": (2.99, 3.0),  # one Gaussian, mu = sqrt(100) / 15
+    "digits-ftrl.toml": (2.9, 3.0),  # two Gaussians: mu = hypot(sensitivity of 10 participations / 6.7, sqrt(40) / 20)
     "digits.toml": (2.9, 3.0),
     "dp-ftrl.toml": (1.8424, 1.8426),  # one Gaussian, mu = sqrt(5 sum of f_k^2) / 9
 }

@@ -29,6 +29,9 @@ else:
     np = lazy("numpy")
 
 
+PLACES = 2**31  # of an order, which is held in memory
+
+
 @dataclass(frozen=True, slots=True)
 class Population:
     """records: how many there are. declared: privacy.dataset_size, a public number, where the file has one."""
@@ -150,6 +153,8 @@ def _places(population: Population, beside: str) -> int:
             f"expected privacy.dataset_size, and at most as many records, beside {beside}: each record has a place in the order, which "
             "stays empty where it is absent"
         )
+    if population.declared > PLACES:
+        raise InputError(f"expected privacy.dataset_size of at most {PLACES:,} beside {beside}, found {population.declared:,}")
     return population.declared
 
 

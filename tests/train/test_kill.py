@@ -85,7 +85,8 @@ def require_kept(life: Life, folder: Path) -> None:
     assert STEPS <= len(life.drawn) <= STEPS + found["repeated"]  # and none that was not charged
     whole, *again = open_ledger(str(folder / "l.db")).state().runs.values()
     assert (whole.key, whole.status) == (found["run"], "committed")
-    assert sum(run.pipeline["mechanism"][0].get("steps", 1) for run in again) == found["repeated"]
+    # A kill between a charge and the state that knows of it is charged once more.
+    assert sum(run.pipeline["mechanism"][0].get("steps", 1) for run in again) >= found["repeated"]
     assert not (folder / "runs" / "tiny" / "state.pt").exists()
 
 

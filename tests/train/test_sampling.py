@@ -153,6 +153,12 @@ def test_once_per_pass(name: str, size: int, batch: int, absent: int, seed: int)
 
 
 @pytest.mark.parametrize("name", ["shuffle", "cyclic"])
+def test_an_order_of_more_places_than_memory_holds_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="at most 2,147,483,648"):
+        sampler(OncePerEpoch(name, batch_size=8), 10**12, SeededStream(1), 40)
+
+
+@pytest.mark.parametrize("name", ["shuffle", "cyclic"])
 def test_an_absent_record_leaves_its_place_empty(name: str) -> None:
     scheme = OncePerEpoch(name, batch_size=8)
     everyone, without = taken(scheme, 40, 50, 21), taken(scheme, 40, 50, 21, records=39)
