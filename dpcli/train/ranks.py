@@ -40,6 +40,9 @@ class Ranks(Protocol):
     def number(self, value: float) -> float:
         """The sum of a number over all processes."""
 
+    def part_ways(self) -> None:
+        """At the end: nobody leaves before everybody is done."""
+
 
 class Alone:
     """One process."""
@@ -61,6 +64,9 @@ class Alone:
 
     def number(self, value: float) -> float:
         return value
+
+    def part_ways(self) -> None:
+        """Nobody waits."""
 
 
 class Several:
@@ -98,6 +104,10 @@ class Several:
         held: list[Any] = [None] * self.world
         dist.all_gather_object(held, value)
         return float(sum(held))
+
+    def part_ways(self) -> None:
+        dist.barrier()
+        dist.destroy_process_group()  # its threads must not outlive it
 
 
 def _split(flat: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:

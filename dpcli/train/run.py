@@ -46,7 +46,9 @@ def train(
         raise InputError("--insecure-seed: expected no ledger beside it, found one: noise that can be repeated protects nobody")
     ranks, folder = ranks_of(plan.train.device), folder_of(plan)
     with exclusive(folder) if ranks.first else nullcontext():
-        return _run(plan, ledger, resume, insecure_seed, report, ranks, folder)
+        outcome = _run(plan, ledger, resume, insecure_seed, report, ranks, folder)
+    ranks.part_ways()
+    return outcome
 
 
 def _run(
@@ -81,6 +83,7 @@ def _run(
                 prepared.stage(stage, after, asked)
         except Stopped:
             state.save(clean=True)
+            ranks.part_ways()
             raise KeyboardInterrupt from None
     with prepared.final():
         return ended(prepared, folder, before, ledger)

@@ -108,6 +108,7 @@ trainer = Trainer(model, gradients, torch.optim.SGD(model.parameters(), lr=1.0),
 batches = iter([torch.arange(0, 40, 3).numpy(), torch.arange(0).numpy(), torch.arange(1).numpy(), torch.arange(7, 31).numpy()])
 trainer.advance(4, batches, Known(), 10.0, lambda step: None)
 torch.save(model.state_dict(), sys.argv[1] + str(getattr(ranks, "rank", "alone")))
+ranks.part_ways()
 """
 
 
