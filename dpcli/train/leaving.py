@@ -73,13 +73,14 @@ def _leave(outcome: Outcome, prepared: Prepared) -> None:
     for name in (STATEMENT, MODEL):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(outcome.folder, name))
-    shutil.rmtree(os.path.join(outcome.folder, ADAPTER), ignore_errors=True)
     replaced(os.path.join(outcome.folder, STATEMENT), said)
     replaced(os.path.join(outcome.folder, MODEL), weights)
     if outcome.plan.train.task in ("causal-lm", "soft-prompt"):
         from dpcli.train.tasks.lm_adapter import save_adapter
 
-        save_adapter(prepared.problem.model, outcome.plan.train.model, os.path.join(outcome.folder, ADAPTER))
+        adapter = os.path.join(outcome.folder, ADAPTER)
+        shutil.rmtree(adapter, ignore_errors=True)
+        save_adapter(prepared.problem.model, outcome.plan.train.model, adapter)
     log(
         outcome.folder,
         {"step": prepared.trainer.step, **outcome.metrics, "epsilon": outcome.epsilon, **private},
