@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpcli.errors import Denied, InputError
+from dpcli.rounding import up
 from dpcli.train.outcome import METRICS, STATE
 from dpcli.train.plan import Plan
 
 if TYPE_CHECKING:
+    from dpcli.accounting import BudgetVerdict
     from dpcli.ledger.ledger import Ledger
     from dpcli.train.checkpoint import Checkpoint
 
@@ -22,13 +24,11 @@ def begun(plan: Plan, ledger: Ledger | None, resume: bool, private: bool, folder
     Raises:
         Denied: the file's own budget does not allow the run. InputError: there is no such state, or it is not this run's.
     """
+    from dpcli.accounting import account
     from dpcli.train.checkpoint import Checkpoint, restored
 
-    budget, state = plan.account.budget, os.path.join(folder, STATE)
-    if budget is not None and budget.verdict == "fail":
-        raise Denied(
-            f"{plan.path}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {budget.spent:.5g}"
-        )
+    state = os.path.join(folder, STATE)
+    _require_budget(plan.account.budget, plan.path)
     if not resume and os.path.lexists(state):
         raise InputError(
             f"{folder}: expected a new folder, found the state of a run that did not end: --resume goes on with it; removing {STATE} "
@@ -43,7 +43,18 @@ def begun(plan: Plan, ledger: Ledger | None, resume: bool, private: bool, folder
     stage = plan.stage_at(before.step)
     if not before.clean or (stage.whole and before.step > stage.start):
         before.resumed.append(before.step)
+    if before.resumed:
+        again = [(step, plan.milestone(step)) for step in before.resumed]
+        _require_budget(account(plan.costs([(0, plan.steps), *again])).budget, f"--resume: {plan.path}")
     return replace(before, private=before.private and private)
+
+
+def _require_budget(budget: BudgetVerdict | None, place: str) -> None:
+    """The file's own cap: what cannot be certified is over it, and so are steps that may have been done twice."""
+    if budget is not None and budget.verdict in ("fail", "unknown"):
+        raise Denied(
+            f"{place}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)}"
+        )
 
 
 def _refuse_other_books(before: Checkpoint, ledger: Ledger | None) -> None:

@@ -424,3 +424,13 @@ def test_a_denied_run_leaves_what_was_there(file: Path, tmp_path: Path) -> None:
     with pytest.raises(Denied):
         train(plan_of(str(file)), poor)
     assert (file.parent / "runs" / "tiny" / "metrics.jsonl").read_text() == metrics
+
+
+def test_steps_that_are_counted_twice_stay_within_the_budget_too(file: Path) -> None:
+    once = plan_of(str(file)).account.upper
+    file.write_text(FILE.replace("[[mechanism]]", f"[budget]\nepsilon = {once * 1.01}\n[[mechanism]]"))
+    plan = plan_of(str(file))
+    with pytest.raises(Stopped):
+        train(plan, report=stop_at(12))
+    with pytest.raises(Denied, match=r"--resume: .* budget: expected at most"):
+        train(plan, resume=True)
