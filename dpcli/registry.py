@@ -36,7 +36,7 @@ SAMPLING: dict[str, str] = {
     "fixed-size": "dpcli.mechanisms.sampling:FixedSize",
     "balls-in-bins": "dpcli.mechanisms.sampling:BallsInBins",
     "shuffle": "dpcli.mechanisms.sampling:OncePerEpoch",
-    "cyclic": "dpcli.mechanisms.sampling:OncePerEpoch",
+    "cyclic": "dpcli.mechanisms.sampling:Cyclic",
     "none": "dpcli.mechanisms.sampling:Unsampled",
 }
 

@@ -104,11 +104,22 @@ class Mechanism:
         return (TwoPointLoss(pure),)
 
     def attained(self) -> bool:
-        """Whether its dominating pairs are the worst case itself: then lower bounds on them are lower bounds on the mechanism.
+        """Whether lower bounds on its dominating pairs are lower bounds on the mechanism itself; not claimed unless a class proves it.
 
-        Not where `losses` stands in with randomised response for a mechanism of which a pure epsilon is known.
+        The claim: let D and D' differ as much as neighbours may, so that every record of the unit or group comes or goes, or all change
+        from one version to one other. Some mechanism that the keys allow has exactly losses()[0] between D and D' and exactly losses()[-1]
+        between D' and D. A class that claims says in its docstring which mechanism that is.
+
+        Claims compose. Every entry may ask a query of its own, so all that claim attain their pairs on the same D and D', each direction
+        together; their noise is independent, so there the losses add up, which is the composition that the accountants bound.
         """
-        return type(self).losses is not Mechanism.losses
+        return False
+
+    def unclaimed(self) -> Mechanism:
+        """The same upper bounds without the claim: for a use in which the pair bounds more than can happen."""
+        from dpcli.mechanisms.dominated import Dominated
+
+        return Dominated(self) if self.attained() else self
 
     def rdp(self, orders: Array) -> Array:
         """Renyi divergence (nats) at real orders > 1, the larger of the two directions: an upper bound, inf where it diverges.
@@ -169,7 +180,14 @@ class Spec:
         group_rate = any_sampled(rate, neighbours.records)
         inner = self.resolve(neighbours)
         self.require_contribution_form(neighbours)
-        return PoissonReplaced(inner, group_rate) if neighbours.replaces else PoissonSampled(inner, group_rate)
+        sampled = PoissonReplaced(inner, group_rate) if neighbours.replaces else PoissonSampled(inner, group_rate)
+        return sampled if rate == 1.0 or self.moved_by_any(neighbours) else sampled.unclaimed()
+
+    def moved_by_any(self, neighbours: Neighbours) -> bool:
+        """Whether any one of the changing records in a sample may move the release as far as all of them: one record, or a unit's
+        records where what is stated covers the unit. Otherwise a sample that holds some of them only moves it less."""
+        covers_unit = not self.contribution_form and getattr(self, "stated_for", None) != "record"
+        return neighbours.records == 1 or (neighbours.group == 1 and covers_unit)
 
     def require_contribution_form(self, neighbours: Neighbours) -> None:
         """Refuse Poisson sampling where the statement does not cover a record's absence beside its two versions."""

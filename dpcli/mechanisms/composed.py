@@ -103,7 +103,12 @@ class Composed(Mechanism):
         return math.sqrt(math.fsum(count * mechanism.gdp() ** 2 for mechanism, count in self.parts))
 
     def attained(self) -> bool:
+        """Where all parts are: on the same two datasets, as `Mechanism.attained` promises."""
         return all(mechanism.attained() for mechanism, _ in self.parts)
+
+    def unclaimed(self) -> Mechanism:
+        """Part by part, since accountants take a group apart."""
+        return Composed(tuple((mechanism.unclaimed(), count) for mechanism, count in self.parts))
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
         sides = [(mechanism.losses(), count) for mechanism, count in self.parts]

@@ -83,6 +83,7 @@ class DiscreteGaussian(Mechanism):
     """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on the integers; s = integer sensitivity.
 
     rho = s^2/(2 sigma^2), as for the continuous one: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 4.
+    Attained: by an integer that moves by s.
     """
 
     sigma: float
@@ -110,6 +111,9 @@ class DiscreteGaussian(Mechanism):
 
     def zcdp(self) -> float:
         return 0.5 * (self.sensitivity / self.sigma) ** 2
+
+    def attained(self) -> bool:
+        return True
 
     def losses(self) -> tuple[DiscreteGaussianLoss]:
         return (DiscreteGaussianLoss(self.sigma, self.sensitivity),)

@@ -26,6 +26,7 @@ class DiscreteLaplace(Mechanism):
     The loss is (2x - s) a for 0 <= x <= s with all mass beyond at the ends: s + 1 outcomes. For s = 1 that is binary randomised
     response of epsilon a; for s > MAX_ATOMS only pure epsilon is used. rho: the two-point pair's, which dominates.
     Source: Ghosh, Roughgarden, Sundararajan 2009, arXiv:0811.2841.
+    Attained up to MAX_ATOMS, by an integer that moves by s.
     """
 
     scale: float
@@ -53,6 +54,9 @@ class DiscreteLaplace(Mechanism):
 
     def zcdp(self) -> float:
         return Pure(self.epsilon).zcdp()
+
+    def attained(self) -> bool:
+        return self.sensitivity <= MAX_ATOMS
 
     def losses(self) -> tuple[PrivacyLoss]:
         a, s = 1.0 / self.scale, self.sensitivity

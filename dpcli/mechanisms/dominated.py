@@ -29,9 +29,6 @@ class Dominated(Mechanism):
     def gdp(self) -> float:
         return self.by.gdp()
 
-    def attained(self) -> bool:
-        return False
-
     def losses(self) -> tuple[PrivacyLoss, ...]:
         return self.by.losses()
 

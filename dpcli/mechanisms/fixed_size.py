@@ -14,4 +14,6 @@ def fixed_size(inner: Mechanism, rate: float, records: int) -> Mechanism:
     its records is drawn with probability at most `records * rate`.
     """
     group_rate = min(1.0, records * rate)
-    return PoissonReplaced(inner, group_rate) if group_rate < 1.0 else inner
+    if group_rate < 1.0:
+        return PoissonReplaced(inner, group_rate)
+    return inner if rate >= 1.0 else inner.unclaimed()  # some sample may hold fewer than all of the group

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +41,8 @@ class Gaussian(Mechanism):
 
     Source: analytic form Balle & Wang 2018, arXiv:1805.06530, Theorem 8; Renyi divergence Mironov 2017, arXiv:1702.07476,
     Proposition 7; zCDP Bun & Steinke 2016, arXiv:1605.02065, Proposition 6.
+    Attained: by a sum to which every record that comes or goes adds its whole bound in one direction (and to which a replaced one adds
+    it in that direction before, and in the opposite one after): it moves by the sensitivity.
     """
 
     mu: float
@@ -55,6 +57,9 @@ class Gaussian(Mechanism):
 
     def gdp(self) -> float:
         return self.mu
+
+    def attained(self) -> bool:
+        return True
 
     def losses(self) -> tuple[GaussianLoss]:
         return (GaussianLoss(self.mu),)
@@ -84,8 +89,7 @@ class GaussianSpec(Spec):
         return self.noise_multiplier is not None
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        ratio = noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours)
-        return Gaussian(ratio) if ratio <= LARGEST_RATIO else NoPrivacy(ratio)
+        return with_noise(Gaussian, noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours))
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """Exact pairs; very large groups are bounded by one record of their total size."""
@@ -99,7 +103,15 @@ class GaussianSpec(Spec):
             return sampled_gaussian_replaced(0.5 * whole / neighbours.records, rate, neighbours.records)
         if self.contribution_form:
             return sampled_gaussian(whole / neighbours.records, rate, neighbours.records)
-        return sampled_gaussian(whole, any_sampled(rate, neighbours.records), 1)
+        sampled = sampled_gaussian(whole, any_sampled(rate, neighbours.records), 1)
+        return sampled if self.moved_by_any(neighbours) else sampled.unclaimed()
+
+
+def with_noise(kind: Callable[[float], Mechanism], ratio: float) -> Mechanism:
+    """Additive noise at this sensitivity over noise; at the ends of what floating point holds, a bound on it."""
+    if ratio > LARGEST_RATIO:
+        return NoPrivacy(ratio)
+    return kind(ratio) if ratio > SMALLEST_RATIO else kind(SMALLEST_RATIO).unclaimed()
 
 
 def noise_problems(

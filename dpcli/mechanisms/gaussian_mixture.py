@@ -53,7 +53,10 @@ def _log_delta(loss: PrivacyLoss, epsilon: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class GaussianMixture(Mechanism):
-    """(sum_i p_i N(s_i, 1), N(0, 1)) and its reverse: exact for one record, add-remove or zero-out (theorem in normal_mixture.py)."""
+    """(sum_i p_i N(s_i, 1), N(0, 1)) and its reverse, add-remove or zero-out (theorem in normal_mixture.py).
+
+    Attained: by contributions of full norm in one direction.
+    """
 
     mixture: Mixture
 
@@ -65,6 +68,9 @@ class GaussianMixture(Mechanism):
         """That of the largest contribution: moments are convex, so no mixture of contributions costs more."""
         return Gaussian(self.mixture.reach).zcdp()
 
+    def attained(self) -> bool:
+        return True
+
     def losses(self) -> tuple[PrivacyLoss, ...]:
         from dpcli.mechanisms.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
 
@@ -73,7 +79,7 @@ class GaussianMixture(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class GaussianMixtureReplaced(Mechanism):
-    """(sum_i p_i N(s_i, 1), sum_i p_i N(-s_i, 1)): the two versions of a record push in opposite directions."""
+    """(sum_i p_i N(s_i, 1), sum_i p_i N(-s_i, 1)): the two versions of a record push in opposite directions, which attains it."""
 
     mixture: Mixture
 
@@ -84,6 +90,9 @@ class GaussianMixtureReplaced(Mechanism):
     def zcdp(self) -> float:
         """That of the largest contribution, replaced."""
         return Gaussian(2.0 * self.mixture.reach).zcdp()
+
+    def attained(self) -> bool:
+        return True
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
         from dpcli.mechanisms.normal_mixture import MixtureReplaceLoss
@@ -131,16 +140,32 @@ class GaussianMixtureSpec(Spec):
         if max(total) > LARGEST_RATIO:
             return NoPrivacy(max(total))
         if len(total) == 1 and math.fsum(total.values()) == 1.0:
-            return Gaussian(max(total) * (2.0 if neighbours.replaces else 1.0))
-        mixture = mixture_of(total)
-        return GaussianMixtureReplaced(mixture) if neighbours.replaces else GaussianMixture(mixture)
+            found: Mechanism = Gaussian(max(total) * (2.0 if neighbours.replaces else 1.0))
+        else:
+            mixture = mixture_of(total)
+            found = GaussianMixtureReplaced(mixture) if neighbours.replaces else GaussianMixture(mixture)
+        return found.unclaimed() if self._rounds_up(len(one), neighbours.records) else found
+
+    def _rounds_up(self, shifts: int, records: int) -> bool:
+        """Whether the mixture may be more than what is stated: a missing probability counted for the largest contribution, a small
+        contribution raised, many sums coarsened, a large group in one piece."""
+        least = min((s for s, p in zip(self.sensitivities, self.probabilities, strict=True) if s > 0.0 < p), default=math.inf)
+        return (
+            abs(math.fsum(self.probabilities) - 1.0) > 4e-16
+            or least / self.sigma < self._least_shift()
+            or records > MAX_RECORDS
+            or math.comb(shifts + records, records) > MAX_SHIFTS
+        )
+
+    def _least_shift(self) -> float:
+        return max(SMALLEST_RATIO, 1e-6 * max(self.sensitivities) / self.sigma)
 
     def _weights(self) -> Weights:
         """Shifts in noise standard deviations with their probabilities; what these lack of 1 counts for the largest.
 
         A shift far below the largest one is raised to a millionth of it, which is an upper bound and keeps the inverse of m in range.
         """
-        least = max(SMALLEST_RATIO, 1e-6 * max(self.sensitivities) / self.sigma)
+        least = self._least_shift()
         found: Weights = {}
         for sensitivity, probability in zip(self.sensitivities, self.probabilities, strict=True):
             if sensitivity > 0.0 and probability > 0.0:

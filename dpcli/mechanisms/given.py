@@ -55,10 +55,23 @@ class ApproxLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedPure(Pure):
+    """epsilon-DP by statement. Attained: the statement allows randomised response of one bit, whether the data are D or D'.
+
+    So a lower bound says what can be proven from the statement, for whoever knows no more; not for several changes at once, since
+    no mechanism that is epsilon-DP for each has the two-point pair of k epsilon for k.
+    """
+
+    def attained(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
 class Approx(Mechanism):
     """(epsilon, delta)-DP and nothing more is known: with probability delta everything is revealed, else randomised response.
 
     Source: Kairouz, Oh, Viswanath 2015, arXiv:1311.0776. No Renyi or zCDP form exists: the divergence is infinite.
+    Attained, in the sense of `StatedPure`: the statement allows just that.
     """
 
     epsilon: float
@@ -76,6 +89,9 @@ class Approx(Mechanism):
     def zcdp(self) -> float:
         raise NotRepresentable(_REVEALS)
 
+    def attained(self) -> bool:
+        return True
+
     def losses(self) -> tuple[ApproxLoss]:
         return (ApproxLoss(self.epsilon, self.delta),)
 
@@ -87,10 +103,13 @@ class PureSpec(GivenSpec):
     epsilon: Annotated[float, Key("stated pure epsilon, in nats", NON_NEGATIVE)]
 
     def stated(self) -> Mechanism:
-        return Pure(self.epsilon) if self.epsilon > 0.0 else Free()
+        return StatedPure(self.epsilon) if self.epsilon > 0.0 else Free()
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return Pure(self.epsilon * self.changes(neighbours)) if self.epsilon > 0.0 else Free()
+        if self.epsilon == 0.0:
+            return Free()
+        changes = self.changes(neighbours)
+        return self.stated() if changes == 1 else Pure(self.epsilon * changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

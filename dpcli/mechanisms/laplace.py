@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
-from dpcli.mechanisms.gaussian import noise_problems, noise_ratio
-from dpcli.mechanisms.no_privacy import LARGEST_RATIO, NoPrivacy
+from dpcli.mechanisms.gaussian import noise_problems, noise_ratio, with_noise
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.tilted_closed import TiltedCgf
 from dpcli.registry import lazy
@@ -64,6 +63,7 @@ class Laplace(Mechanism):
     the worst case. rho = e0 - 1 + e^-e0 (the mean loss) is tight: in s = (z+1/2)^2, K is the logarithm of an entire function of order
     1/2 with negative zeros, hence concave, so K(z) <= K'(s=1/4) z (z+1), whose slope is the mean loss.
     Source: Mironov 2017, arXiv:1702.07476, Proposition 6 (Renyi divergence).
+    Attained: by one number to which every record that comes or goes adds its whole bound, or a replaced one first adds and then takes it.
     """
 
     epsilon: float
@@ -76,6 +76,9 @@ class Laplace(Mechanism):
         e0 = self.epsilon
         exact = e0 + math.expm1(-e0) if e0 > 1e-3 else 0.5 * e0 * e0  # the quadratic is above by a factor 1 + e0/3 at most
         return exact * (1.0 + 1e-12)
+
+    def attained(self) -> bool:
+        return True
 
     def losses(self) -> tuple[LaplaceLoss]:
         return (LaplaceLoss(self.epsilon),)
@@ -102,5 +105,4 @@ class LaplaceSpec(Spec):
         return self.noise_multiplier is not None
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        ratio = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours)
-        return Laplace(ratio) if ratio <= LARGEST_RATIO else NoPrivacy(ratio)
+        return with_noise(Laplace, noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours))

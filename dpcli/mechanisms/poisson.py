@@ -108,7 +108,8 @@ class PoissonSampled(Mechanism):
         return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
 
     def attained(self) -> bool:
-        """Where the inner pairs are, and are not those of a group, which are put on a grid from above."""
+        """Where the inner pairs are, on one record that is or is not there: with it in the sample the release is as without sampling,
+        else as without it. Not those of a group of mechanisms, which are put on a grid from above."""
         from dpcli.mechanisms.composed import Composed
 
         return self.inner.attained() and (self.rate == 1.0 or not isinstance(self.inner, Composed))

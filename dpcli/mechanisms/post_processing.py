@@ -37,7 +37,7 @@ class FreeLoss:
 
 @dataclass(frozen=True, slots=True)
 class Free(Mechanism):
-    """A release that does not depend on the record: every divergence is exactly 0."""
+    """A release that does not depend on the record: every divergence is exactly 0, for all data (so it is attained)."""
 
     def approx_dp(self, delta: float) -> float:
         return 0.0
@@ -47,6 +47,9 @@ class Free(Mechanism):
 
     def gdp(self) -> float:
         return 0.0
+
+    def attained(self) -> bool:
+        return True
 
     def losses(self) -> tuple[FreeLoss]:
         return (FreeLoss(),)

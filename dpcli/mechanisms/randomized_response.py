@@ -22,6 +22,7 @@ class RandomizedResponse(Mechanism):
 
     Two versions of a record differ in two outcomes (loss +eps and -eps) and agree in the other k - 2. Its Renyi curve is that of
     Mironov 2017, arXiv:1702.07476, Proposition 5, for k = 2. rho: that of the two-point pair, which dominates.
+    Attained: by a record that changes its category.
     """
 
     epsilon: float
@@ -42,6 +43,9 @@ class RandomizedResponse(Mechanism):
 
     def zcdp(self) -> float:
         return Pure(self.epsilon).zcdp()
+
+    def attained(self) -> bool:
+        return True
 
     def losses(self) -> tuple[AtomicLoss]:
         log_kept, log_other = self._log_probabilities()
@@ -76,4 +80,6 @@ class RandomizedResponseSpec(StatedSpec):
                 "randomized-response hides a record's category, not its presence: it needs adjacency = replace-one or zero-out"
             )
         changes = self.changes(neighbours)
-        return self.stated() if changes == 1 else Composed(((self.stated(), changes),))
+        response = self.stated() if changes == 1 else Composed(((self.stated(), changes),))
+        # What is reported of a record that is zeroed out is not stated: it need not be another category, kept as often.
+        return response if neighbours.replaces else response.unclaimed()

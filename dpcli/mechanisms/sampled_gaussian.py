@@ -305,7 +305,8 @@ class SampledGaussian(Mechanism):
 
     mu: one record's contribution over the noise standard deviation. rate: sampling rate in (0, 1). Each of the group's records is
     sampled on its own, so the sum moves by j mu with Binomial probability; collinear contributions of full norm are the worst case
-    (Choquette-Choo et al. 2023, arXiv:2310.15526: mixture-of-Gaussians mechanisms are dominated by their scalar norms).
+    (Choquette-Choo et al. 2023, arXiv:2310.15526: mixture-of-Gaussians mechanisms are dominated by their scalar norms). Attained: by
+    such contributions.
     """
 
     mu: float
@@ -323,6 +324,9 @@ class SampledGaussian(Mechanism):
 
     def gdp(self) -> float:
         raise NotRepresentable(NOT_PLAIN)
+
+    def attained(self) -> bool:
+        return True
 
     def losses(self) -> tuple[RemoveLoss, AddLoss]:
         return RemoveLoss(self.mu, self.rate, self.records), AddLoss(self.mu, self.rate, self.records)
@@ -351,8 +355,8 @@ class SampledGaussianReplaced(Mechanism):
 
     mu: one record's contribution over the noise standard deviation. rate: sampling rate in (0, 1). Each of the group's records is sampled
     on its own, so the sum moves by at most j mu with Binomial probability, towards one version under P and the other under Q; that
-    collinear, opposite contributions of full norm are the worst case is the theorem of normal_mixture.py. The pair is its own mirror
-    image: one direction is both.
+    collinear, opposite contributions of full norm are the worst case is the theorem of normal_mixture.py. Attained: by those. The pair is
+    its own mirror image: one direction is both.
     """
 
     mu: float
@@ -370,6 +374,9 @@ class SampledGaussianReplaced(Mechanism):
 
     def gdp(self) -> float:
         raise NotRepresentable(NOT_PLAIN)
+
+    def attained(self) -> bool:
+        return True
 
     def losses(self) -> tuple[PrivacyLoss]:
         if self.records == 1:

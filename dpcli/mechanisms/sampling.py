@@ -88,6 +88,11 @@ class Batched(Scheme):
             return rate
         return min(Fraction(self.rate), Fraction(self.batch_size, dataset_size))
 
+    def rounded(self, dataset_size: int | None) -> bool:
+        """Whether two rates are stated that differ, so that the larger one is an upper bound."""
+        larger, smaller = self.exact_rate(dataset_size), self.lower_rate(dataset_size)
+        return larger is not None and smaller is not None and float(larger) != float(smaller)
+
 
 @dataclass(frozen=True, slots=True)
 class Poisson(Batched):
@@ -111,10 +116,12 @@ class Poisson(Batched):
         assert rate is not None
         steps = runs.steps_at(self.lower_rate(runs.dataset_size))
         if self.max_batch_size is None or runs.dataset_size is None:
-            return spec.poisson(float(rate), neighbours), steps
-        from dpcli.mechanisms.truncated import truncated
+            sampled = spec.poisson(float(rate), neighbours)
+        else:
+            from dpcli.mechanisms.truncated import truncated
 
-        return truncated(spec, rate, neighbours, runs.dataset_size, self.max_batch_size), steps
+            sampled = truncated(spec, rate, neighbours, runs.dataset_size, self.max_batch_size)
+        return sampled.unclaimed() if self.rounded(runs.dataset_size) else sampled, steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +154,8 @@ class FixedSize(Batched):
 class OncePerEpoch(Batched):
     """Schemes in which a record takes part once per pass, in an order that is not its own (shuffle, cyclic): no amplification.
 
-    Each pass is counted as one unsampled run, on the assumption that an absent record leaves its place in the order empty.
+    Each pass is counted as one unsampled run, on the assumption that an absent record leaves its place in the order empty. For a
+    shuffle that is an upper bound: where in a pass a record takes part is hidden, in a way of which no amplification is proven.
     """
 
     rate: Annotated[float | None, Key("share of the records in one batch", RATE)] = None
@@ -166,7 +174,12 @@ class OncePerEpoch(Batched):
         if not spec.contribution_form:
             # A bare sensitivity bounds one release; a unit's records may fall into as many batches of a pass.
             count *= neighbours.contributions
-        return spec.resolve(neighbours), count
+        mechanism = spec.resolve(neighbours)
+        return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count
+
+    def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
+        """Whether some record takes part as often as is charged, and it is known when; claimed by those schemes that prove it."""
+        return False
 
     def _passes(self, runs: Runs) -> int:
         """How often one record takes part, at most."""
@@ -178,6 +191,21 @@ class OncePerEpoch(Batched):
             return runs.steps
         # Where a short last batch is dropped, a pass takes floor(1/rate) steps: the shortest pass makes the most participations.
         return min(runs.steps, ceil(Fraction(runs.steps) / (1 / rate // 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Cyclic(OncePerEpoch):
+    """scheme = "cyclic": in every pass a record takes part once, always at the same place: no amplification.
+
+    Each pass is counted as one unsampled run, on the assumption that an absent record leaves its place in the order empty.
+    """
+
+    def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
+        """By a record of the first batch, in every pass that begins, where passes are of whole batches; several records need not share
+        a batch."""
+        rate = self.exact_rate(runs.dataset_size)
+        whole = runs.epochs is not None or (rate is not None and (1 / rate).denominator == 1)
+        return whole and neighbours.records == 1 and not self.rounded(runs.dataset_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,4 +234,6 @@ class BallsInBins(OncePerEpoch):
         steps = int(self.participations / rate)  # rounded down: the fewer steps there are to hide in, the more a pass costs
         passes = runs.steps_at(None) if runs.steps is None else ceil(Fraction(runs.steps, steps))
         mechanism, count = allocated(spec, steps, self.participations, neighbours)
+        if steps * rate != self.participations or self.rounded(runs.dataset_size):  # a pass has more steps to hide in than are counted
+            mechanism = mechanism.unclaimed()
         return mechanism, count * passes

@@ -66,9 +66,11 @@ def _run(entry: Entry, entries: dict[str, Entry], pipeline: Pipeline, neighbours
     parts = _parts_touched(entry, spec, neighbours)
     runs = _runs(entry, pipeline.privacy.dataset_size)
     if entry.sampling is None:
-        return spec.resolve(neighbours), parts * runs.steps_at(None)
-    mechanism, count = entry.sampling.resolve(spec, runs, neighbours)
-    return mechanism, parts * count
+        mechanism, count = spec.resolve(neighbours), runs.steps_at(None)
+    else:
+        mechanism, count = entry.sampling.resolve(spec, runs, neighbours)
+    # A unit's records need not lie in as many parts: there may be fewer, and each then sees fewer of them in a sample.
+    return mechanism if parts == 1 else mechanism.unclaimed(), parts * count
 
 
 def _parts_touched(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:

@@ -9,12 +9,14 @@ import pytest
 
 from dpcli.accounting import account
 from dpcli.errors import InputError
+from dpcli.mechanisms.dominated import Dominated
 from dpcli.mechanisms.gaussian import Gaussian
 from dpcli.mechanisms.poisson import PoissonReplaced
 from dpcli.mechanisms.post_processing import Free
 from dpcli.mechanisms.sampled_gaussian import SampledGaussian
-from dpcli.mechanisms.sampling import FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
+from dpcli.mechanisms.sampling import FixedSize, Poisson, Scheme, Unsampled
 from dpcli.pipeline.resolve import resolve
+from dpcli.registry import SAMPLING, load
 from tests.strategies import entry, pipeline
 
 
@@ -44,13 +46,13 @@ def test_epochs_become_whole_steps(epochs: float, rate: float, steps: int) -> No
 
 def test_the_larger_of_two_stated_rates_is_used() -> None:
     mechanism, _ = charge(Poisson("poisson", 0.2504, 250), dataset_size=1000)
-    assert isinstance(mechanism, SampledGaussian) and mechanism.rate == 0.2504
+    assert mechanism == Dominated(SampledGaussian(0.5, 0.2504))
 
 
 def test_two_stated_rates_never_lower_the_count() -> None:
     """60 epochs of 1 in 100, stated as 0.0149 as well, are 6,000 steps of either; the higher rate would make them 4,027."""
     mechanism, count = charge(Poisson("poisson", 0.0149, 1), epochs=60.0, dataset_size=100)
-    assert isinstance(mechanism, SampledGaussian) and mechanism.rate >= 0.0149 and count >= 6000
+    assert mechanism == Dominated(SampledGaussian(0.5, 0.0149)) and count >= 6000
 
 
 def test_fixed_size() -> None:
@@ -59,17 +61,21 @@ def test_fixed_size() -> None:
         PoissonReplaced(Gaussian(4.0), pytest.approx(0.4)),
         1,
     )
-    assert charge(FixedSize("fixed-size", 0.5), adjacency="replace-one", max_contributions=3) == (Gaussian(3.0), 1)
+    assert charge(FixedSize("fixed-size", 0.5), adjacency="replace-one", max_contributions=3) == (Dominated(Gaussian(3.0)), 1)
     with pytest.raises(InputError, match="needs adjacency = replace-one"):
         charge(FixedSize("fixed-size", 0.1))
 
 
-@pytest.mark.parametrize("name", ["shuffle", "cyclic", "balls-in-bins"])
-def test_once_per_epoch_is_unsampled(name: str) -> None:
-    assert charge(OncePerEpoch(name, 0.1), 25) == (Gaussian(0.5), 3)
-    assert charge(OncePerEpoch(name, 0.3), 10) == (Gaussian(0.5), 4)  # three full batches to a pass
-    assert charge(OncePerEpoch(name), 25) == (Gaussian(0.5), 25)
-    assert charge(OncePerEpoch(name, 0.1), epochs=2.5) == (Gaussian(0.5), 3)
+@pytest.mark.parametrize("scheme", ["shuffle", "cyclic"])
+def test_once_per_epoch_is_unsampled(scheme: str) -> None:
+    """A lower bound is claimed where a record takes part as often as is charged and its place in the order is known."""
+    kind = load(SAMPLING[scheme])
+    known = Gaussian(0.5) if scheme == "cyclic" else Dominated(Gaussian(0.5))
+    assert charge(kind(scheme, 0.1), 25) == (known, 3)
+    assert charge(kind(scheme, 0.3), 10) == (Dominated(Gaussian(0.5)), 4)  # three full batches to a pass
+    assert charge(kind(scheme), 25) == (Dominated(Gaussian(0.5)), 25)
+    assert charge(kind(scheme, 0.1), epochs=2.5) == (known, 3)
+    assert charge(kind(scheme, 0.1), 25, max_contributions=2) == (Dominated(Gaussian(1.0)), 3)
 
 
 def test_unsampled() -> None:

@@ -18,7 +18,7 @@ from dpcli.mechanisms.discrete_laplace import DiscreteLaplace, DiscreteLaplaceSp
 from dpcli.mechanisms.dominated import Dominated
 from dpcli.mechanisms.exponential import BoundedRange, ExponentialSpec
 from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
-from dpcli.mechanisms.given import Approx, ApproxSpec, PureSpec
+from dpcli.mechanisms.given import Approx, ApproxSpec, PureSpec, StatedPure
 from dpcli.mechanisms.given_renyi import RdpSpec, Renyi, Zcdp, ZcdpSpec
 from dpcli.mechanisms.group import Group, grouped
 from dpcli.mechanisms.laplace import Laplace, LaplaceSpec
@@ -54,7 +54,7 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (
         RandomizedResponseSpec(epsilon=1.0, stated_for="record"),
         Neighbours(Adjacency.ZERO_OUT, 2, 3),
-        Composed(((RandomizedResponse(1.0, 2), 6),)),
+        Composed(((Dominated(RandomizedResponse(1.0, 2)), 6),)),
     ),
     (ExponentialSpec(epsilon=0.5, stated_for="unit"), CROWD, BoundedRange(1.5)),
     (ExponentialSpec(epsilon=0.5, stated_for="record"), CROWD, BoundedRange(7.5)),
@@ -66,7 +66,7 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (PureSpec(epsilon=0.5, stated_for="record"), CROWD, Pure(7.5)),
     (PureSpec(epsilon=0.5, adjacency=Adjacency.ADD_REMOVE), REPLACE, Pure(1.0)),
     (PureSpec(epsilon=0.5, adjacency=Adjacency.ZERO_OUT), REPLACE, Pure(1.0)),
-    (PureSpec(epsilon=0.5, adjacency=Adjacency.REPLACE_ONE), REPLACE, Pure(0.5)),
+    (PureSpec(epsilon=0.5, adjacency=Adjacency.REPLACE_ONE), REPLACE, StatedPure(0.5)),
     (PureSpec(epsilon=0.0), CROWD, Free()),
     (ApproxSpec(epsilon=0.5, delta=1e-6), ADD, Approx(0.5, 1e-6)),
     (ApproxSpec(epsilon=0.5, delta=1e-6, adjacency=Adjacency.ADD_REMOVE), REPLACE, Group(Approx(0.5, 1e-6), 2)),
@@ -93,7 +93,8 @@ SAMPLED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (GaussianSpec(noise_multiplier=2.0), REPLACE, SampledGaussianReplaced(0.5, 0.1)),
     (GaussianSpec(noise_multiplier=2.0), CROWD, SampledGaussian(0.5, 0.1, 15)),
     (GaussianSpec(sigma=4.0, sensitivity=2.0), ADD, SampledGaussian(0.5, 0.1)),
-    (GaussianSpec(sigma=4.0, sensitivity=2.0), CROWD, SampledGaussian(1.5, any_sampled(0.1, 15))),
+    (GaussianSpec(sigma=4.0, sensitivity=2.0), CROWD, Dominated(SampledGaussian(1.5, any_sampled(0.1, 15)))),
+    (GaussianSpec(sigma=4.0, sensitivity=2.0), USER, SampledGaussian(0.5, any_sampled(0.1, 5))),
     (
         GaussianSpec(noise_multiplier=2.0),
         Neighbours(Adjacency.REPLACE_ONE, 3),
@@ -104,7 +105,8 @@ SAMPLED: list[tuple[Spec, Neighbours, Mechanism]] = [
         Neighbours(Adjacency.REPLACE_ONE, 100),
         Dominated(SampledGaussianReplaced(5.0, any_sampled(0.1, 100))),
     ),
-    (LaplaceSpec(noise_multiplier=2.0), CROWD, PoissonSampled(Laplace(7.5), any_sampled(0.1, 15))),
+    (LaplaceSpec(noise_multiplier=2.0), CROWD, Dominated(PoissonSampled(Laplace(7.5), any_sampled(0.1, 15)))),
+    (LaplaceSpec(scale=4.0, sensitivity=2.0), USER, PoissonSampled(Laplace(0.5), any_sampled(0.1, 5))),
     (PureSpec(epsilon=0.5, stated_for="unit"), CROWD, PoissonSampled(Pure(1.5), any_sampled(0.1, 15))),
     (PostProcessingSpec(), REPLACE, Free()),
     (

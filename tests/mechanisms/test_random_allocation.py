@@ -17,6 +17,7 @@ from dpcli.errors import InputError
 from dpcli.mechanisms.atoms import AtomicLoss
 from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, Spec
 from dpcli.mechanisms.composed import Composed
+from dpcli.mechanisms.dominated import Dominated
 from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
 from dpcli.mechanisms.given import Approx
 from dpcli.mechanisms.laplace import Laplace, LaplaceSpec
@@ -300,7 +301,7 @@ def test_charges() -> None:
         Composed(((SymmetricAllocation(Gaussian(0.5), 2), 1), (SymmetricAllocation(Gaussian(0.5), 3), 1))),
         1,
     )
-    assert charge(spec, 0.6, steps=5) == (Gaussian(0.5), 5)
+    assert charge(spec, 0.6, steps=5) == (Dominated(Gaussian(0.5)), 5)
     assert charge(LaplaceSpec(noise_multiplier=2.0), 0.1, steps=10) == (RandomAllocation(Laplace(0.5), 10), 1)
     for privacy in ({"adjacency": "replace-one"}, {"adjacency": "zero-out"}, {"max_contributions": 2}):
         with pytest.raises(InputError, match="amplification by balls in bins is proven for Gaussian noise"):

@@ -1,0 +1,42 @@
+"""Brute force beside the bounds, mechanism x adjacency x sampling: python -m tests.benchmarks.bracketing [TYPE ...]
+
+delta at an epsilon: the certified lower bound where one is claimed, the worst release that enumeration found, the upper bound, and the
+upper bound over the enumeration.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from dpcli.registry import MECHANISMS
+from tests.brute.bracket import Row, rows
+
+WIDTH = 118
+
+
+def lines(row: Row) -> list[str]:
+    """One line for each epsilon."""
+    if row.refused is not None:
+        return [f"{row.label[:WIDTH]:{WIDTH}}  refused"]
+    return [
+        f"{row.label[:WIDTH]:{WIDTH}} {b.epsilon:8.4f} {'-' if b.lower is None else f'{b.lower:.6f}':>10} {b.exact:10.6f} {b.upper:10.6f}"
+        f" {b.upper / b.exact if b.exact > 0.0 else float('inf'):8.3f}{'' if b.holds(row.reference.loss) else '  FALSE'}"
+        for b in row.brackets
+    ]
+
+
+def main() -> None:
+    print(f"{'':{WIDTH}}  epsilon      lower      exact      upper    ratio")  # noqa: T201
+    held, claimed, refused, false = 0, 0, 0, 0
+    for name in sys.argv[1:] or MECHANISMS:
+        for row in rows(name):
+            print("\n".join(lines(row)), flush=True)  # noqa: T201
+            refused += row.refused is not None
+            held += len(row.brackets) - len(row.faults())
+            claimed += sum(bracket.lower is not None for bracket in row.brackets)
+            false += len(row.faults())
+    print(f"{held} intervals hold, {claimed} of them with a lower bound; {false} are false; {refused} files are refused")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Releases that choose: the exponential mechanism, permute-and-flip, noisy maxima, above threshold, and selection among random trials."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy import stats
+
+from tests.brute.schemes import Array, Records, Release
+
+Scores = Callable[[Records], Array]
+BASES = ((0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 1.0), (3.0, 3.0, 0.0))
+POINTS = 1 << 13
+
+
+def scores(adjacency: str) -> Iterator[Scores]:
+    """Three scores that one change of the file's kind moves by at most 1 each, up or down."""
+    for base, move in itertools.product(BASES, itertools.product((-1.0, 1.0), repeat=3)):
+        share = 0.5 if adjacency == "replace-one" else 1.0
+        value = {"x": share, "y": -share, "z": 0.0, "o": -share}
+
+        def moved(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:
+            return np.array(base) + math.fsum(value[r] for r in records) * np.array(move)  # noqa: B023
+
+        yield moved
+
+
+def exponential(epsilon: float, score: Scores) -> Release:
+    def release(records: Records) -> Array:
+        weights = np.exp(0.5 * epsilon * (score(records) - score(records).max()))
+        return np.asarray(weights / weights.sum())
+
+    return release
+
+
+def permute_and_flip(epsilon: float, score: Scores) -> Release:
+    """Every order of visiting; the best candidate always accepts."""
+
+    def release(records: Records) -> Array:
+        found = score(records)
+        accepts = np.exp(0.5 * epsilon * (found - found.max()))
+        law = np.zeros(len(found))
+        for order in itertools.permutations(range(len(found))):
+            left = 1.0 / math.factorial(len(found))
+            for candidate in order:
+                law[candidate] += left * accepts[candidate]
+                left *= 1.0 - accepts[candidate]
+        return law
+
+    return release
+
+
+NOISES = {"gumbel": stats.gumbel_r, "laplace": stats.laplace, "exponential": stats.expon}
+
+
+def noisy_max(epsilon: float, noise: str, score: Scores) -> Release:
+    """P(i) = integral over the winning noise of its density times the others' distribution functions, by cells of the winner's noise."""
+    law = NOISES[noise](scale=2.0 / epsilon)
+    grid = law.ppf((np.arange(POINTS) + 0.5) / POINTS)
+
+    def release(records: Records) -> Array:
+        found = score(records)
+        wins = [
+            np.mean([np.prod(law.cdf(grid[None, :] + found[i] - np.delete(found, i)[:, None]), axis=0)]) for i in range(len(found))
+        ]
+        return np.asarray(np.array(wins) / np.sum(wins))
+
+    return release
+
+
+def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -> Release:
+    """Which of three queries exceed 0 (Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 7): integral over the threshold's noise."""
+    threshold = stats.laplace(scale=1.0 / (share * epsilon))
+    query = stats.laplace(scale=2.0 * answers / ((1.0 - share) * epsilon))
+    grid = threshold.ppf((np.arange(POINTS) + 0.5) / POINTS)
+
+    def release(records: Records) -> Array:
+        over = query.sf(grid[None, :] - score(records)[:, None])
+        law = []
+        for said in itertools.product((False, True), repeat=len(over)):
+            ends = [i for i in range(len(said)) if sum(said[: i + 1]) == answers]
+            length = ends[0] + 1 if ends else len(said)
+            if any(said[length:]):  # after the run ended nothing is said
+                continue
+            law.append(np.prod([over[i] if said[i] else 1.0 - over[i] for i in range(length)], axis=0).mean())
+        return np.array(law)
+
+    return release
+
+
+def selected(inner: Release, generating: Callable[[Array], Array], order: Callable[[int], Array]) -> Release:
+    """The best of K outputs, K with this probability generating function; the first outcome: none at all."""
+
+    def release(records: Records) -> Array:
+        law = inner(records)
+        ranked = law[order(len(law))]
+        below = np.minimum(np.concatenate(([0.0], np.cumsum(ranked))) / ranked.sum(), 1.0)
+        at = generating(below)
+        return np.concatenate((at[:1], np.diff(at)))
+
+    return release

@@ -1,0 +1,40 @@
+"""Encoders of matrix mechanisms as matrices, and how far a record can move the encoded stream, over all patterns."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from tests.brute.schemes import Array
+
+
+def tree(steps: int) -> Array:
+    """One row for each complete node of a binary tree over the steps."""
+    rows = []
+    size = 1
+    while size <= steps:
+        rows += [[float(start <= step < start + size) for step in range(steps)] for start in range(0, steps - size + 1, size)]
+        size *= 2
+    return np.array(rows)
+
+
+def toeplitz(column: tuple[float, ...], steps: int) -> Array:
+    """C[i, j] = c_{i-j}."""
+    return np.array([[column[i - j] if 0 <= i - j < len(column) else 0.0 for j in range(steps)] for i in range(steps)])
+
+
+def blt(decays: tuple[float, ...], scales: tuple[float, ...], steps: int) -> Array:
+    """c_0 = 1, c_k = sum_i scale_i decay_i^{k-1}."""
+    later = (sum(s * d ** (k - 1) for d, s in zip(decays, scales, strict=True)) for k in range(1, steps))
+    return toeplitz((1.0, *later), steps)
+
+
+def longest(encoder: Array, separation: int, most: int) -> float:
+    """The largest norm over contributions of full size, at most `most` of them, `separation` steps apart."""
+    found = 0.0
+    for pattern in itertools.product((0.0, 1.0), repeat=encoder.shape[1]):
+        at = np.flatnonzero(pattern)
+        if len(at) <= most and (np.diff(at) >= separation).all():
+            found = max(found, float(np.linalg.norm(encoder @ np.array(pattern))))
+    return found

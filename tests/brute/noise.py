@@ -1,0 +1,98 @@
+"""Releases that add noise to a sum, and those that answer for each record."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy import stats
+
+from tests.brute.schemes import Array, Records, Release
+
+Sum = Callable[[Records], float]
+
+
+def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator[Sum]:
+    """Sums to which one record contributes at most `size`, or ("bare") that one change of the file's kind moves by at most `size`.
+
+    unit: the change is of all of a unit's records, and the sum says only whether any is there.
+    """
+    replaces = adjacency == "replace-one"
+    low = -size if replaces and form == "contribution" else 0.0
+    others = (0.0, size) if replaces and form == "bare" else (-size, 0.0, size)
+    for other in others:
+        value = {"x": size, "y": low, "z": 0.0, "o": other}
+
+        def moved(records: Records, value: dict[str, float] = value) -> float:
+            if unit:
+                return max([0.0, *(value[r] for r in records)])
+            return math.fsum(value[r] for r in records)
+
+        yield moved
+        if unit:
+            return
+
+
+def cells(cdf: Callable[[Array], Array], centre: float, low: float, high: float, count: int) -> Array:
+    """Masses of equal cells and of the two ends, for noise about `centre`."""
+    edges = np.linspace(low, high, count + 1)
+    below = cdf(edges - centre)
+    above = cdf(centre - edges)  # the noise is symmetric: no mass is lost to 1 - cdf
+    inner = np.where(edges[:-1] > centre, above[:-1] - above[1:], below[1:] - below[:-1])
+    return np.concatenate((below[:1], inner, above[-1:]))
+
+
+def additive(cdf: Callable[[Array], Array], total: Sum, reach: float, count: int) -> Release:
+    """Noise of this distribution on the sum."""
+    return lambda records: cells(cdf, total(records), -reach, reach, count)
+
+
+def normal(sigma: float) -> Callable[[Array], Array]:
+    return lambda x: np.asarray(stats.norm.cdf(x, scale=sigma))
+
+
+def laplace(scale: float) -> Callable[[Array], Array]:
+    return lambda x: np.asarray(stats.laplace.cdf(x, scale=scale))
+
+
+def lattice(log_weight: Callable[[Array], Array], total: Sum, reach: int) -> Release:
+    """Noise on the integers with these weights."""
+    support = np.arange(-reach, reach + 1.0)
+    norm = np.logaddexp.reduce(log_weight(np.arange(-4.0 * reach, 4.0 * reach + 1.0)))
+    return lambda records: np.exp(log_weight(support - total(records)) - norm)
+
+
+def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float, count: int, other: float) -> Release:
+    """Each record draws how much it contributes."""
+    sign = {"x": 1.0, "y": -1.0, "z": 0.0, "o": other}
+
+    def release(records: Records) -> Array:
+        total: Array | None = None
+        for drawn in itertools.product(range(len(shifts)), repeat=len(records)):
+            weight = math.prod(weights[i] for i in drawn)
+            centre = math.fsum(sign[r] * shifts[i] for r, i in zip(records, drawn, strict=True))
+            law = weight * cells(normal(sigma), centre, -12.0 * sigma, 12.0 * sigma, count)
+            total = law if total is None else total + law
+        assert total is not None
+        return total
+
+    return release
+
+
+def responses(epsilon: float, categories: int, zero: int, other: int) -> Release:
+    """k-ary randomised response of every record of the sample."""
+    true = {"x": 0, "y": 1, "z": zero, "o": other}
+    total = math.exp(epsilon) + categories - 1.0
+
+    def one(category: int) -> Array:
+        return np.array([math.exp(epsilon) if c == category else 1.0 for c in range(categories)]) / total
+
+    def release(records: Records) -> Array:
+        law = np.ones(1)
+        for record in records:
+            law = np.multiply.outer(law, one(true[record])).ravel()
+        return law
+
+    return release

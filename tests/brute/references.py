@@ -1,0 +1,239 @@
+"""For every registered mechanism type: keys, and the releases that these keys allow."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tests.brute import choices, noise
+from tests.brute.matrices import blt, longest, toeplitz, tree
+from tests.brute.schemes import Array, Draws, Records, Release
+
+ONE, MANY, COARSE = 4000, 300, 40  # cells of one noisy outcome: alone, beside another, and beside three
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """How the release is used: an adjacency, a way of sampling, records of a unit, and units that change together."""
+
+    adjacency: str
+    draws: Draws
+    contributions: int = 1
+    group: int = 1
+
+    @property
+    def cells(self) -> int:
+        return ONE if self.draws.steps * self.draws.passes == 1 else MANY
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One statement of a type in a file, and the releases that it allows.
+
+    members: other entries of the file, by name. stated: whether the statement covers a record, so that units of several must say so.
+    loss: what the cells may lose of delta, as a share.
+    """
+
+    type: str
+    keys: dict[str, object]
+    releases: Callable[[Situation], Iterator[Release]]
+    members: dict[str, dict[str, object]] = field(default_factory=dict)
+    stated: bool = False
+    loss: float = 5e-3
+
+
+def contribution(kind: Callable[[float], Callable[[Array], Array]], level: float) -> Callable[[Situation], Iterator[Release]]:
+    """Noise of `level` on sums of contributions up to 1."""
+
+    def releases(situation: Situation) -> Iterator[Release]:
+        for total in noise.sums(situation.adjacency, "contribution", 1.0):
+            yield noise.additive(kind(level), total, 10.0 * level + 4.0, situation.cells)
+
+    return releases
+
+
+def bare(kind: Callable[[float], Callable[[Array], Array]], level: float, size: float) -> Callable[[Situation], Iterator[Release]]:
+    """Noise of `level` on sums that move by at most `size`."""
+
+    def releases(situation: Situation) -> Iterator[Release]:
+        for total in _bare_sums(situation, size):
+            yield noise.additive(kind(level), total, 10.0 * level + 4.0 * size, situation.cells)
+
+    return releases
+
+
+def _bare_sums(situation: Situation, size: float) -> Iterator[noise.Sum]:
+    if situation.contributions == 1:
+        yield from noise.sums(situation.adjacency, "bare", size)
+    else:
+        yield from noise.sums(situation.adjacency, "bare", size, unit=True)
+
+
+def on_integers(log_weight: Callable[[Array], Array], size: int, reach: int) -> Callable[[Situation], Iterator[Release]]:
+    def releases(situation: Situation) -> Iterator[Release]:
+        for total in _bare_sums(situation, float(size)):
+            yield noise.lattice(log_weight, total, reach)
+
+    return releases
+
+
+def chosen(release: Callable[[choices.Scores], Release]) -> Callable[[Situation], Iterator[Release]]:
+    return lambda situation: (release(score) for score in choices.scores(situation.adjacency))
+
+
+def _some(situation: Situation) -> Callable[[Records], float]:
+    """Half a step up or down under replace-one, else 1 for every record."""
+    value = {"x": 0.5, "y": -0.5, "z": 0.0, "o": 0.0} if situation.adjacency == "replace-one" else {"x": 1.0, "z": 0.0, "o": 0.0}
+    return lambda records: math.fsum(value[record] for record in records)
+
+
+def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
+    """Whether any changing record is there, by randomised response; with probability `reveals`, plainly."""
+
+    def release(records: Records) -> Array:
+        there = "x" in records
+        kept = (1.0 - reveals) / (1.0 + math.exp(-epsilon))
+        law = [kept, 1.0 - reveals - kept] if there else [1.0 - reveals - kept, kept]
+        return np.array([*law, reveals * there, reveals * (not there)])
+
+    return release
+
+
+def stated_pure(epsilon: float) -> Callable[[Situation], Iterator[Release]]:
+    def releases(situation: Situation) -> Iterator[Release]:
+        yield _bit(situation, epsilon)
+        total = _some(situation)
+        yield noise.additive(noise.laplace(1.0 / epsilon), total, 10.0 / epsilon, situation.cells)
+
+    return releases
+
+
+def stated_zcdp(rho: float) -> Callable[[Situation], Iterator[Release]]:
+    sigma = 1.0 / math.sqrt(2.0 * rho)
+    return lambda situation: iter([noise.additive(noise.normal(sigma), _some(situation), 10.0 * sigma, situation.cells)])
+
+
+def responses(epsilon: float, categories: int) -> Callable[[Situation], Iterator[Release]]:
+    def releases(situation: Situation) -> Iterator[Release]:
+        for other in range(categories):
+            yield noise.responses(epsilon, categories, 1, other)
+
+    return releases
+
+
+def drawn(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float) -> Callable[[Situation], Iterator[Release]]:
+    def releases(situation: Situation) -> Iterator[Release]:
+        for other in (-1.0, 0.0, 1.0):
+            yield noise.mixture(shifts, weights, sigma, min(situation.cells, MANY), other)
+
+    return releases
+
+
+def correlated(encoder: Array, separation: int, most: int, sigma: float) -> Callable[[Situation], Iterator[Release]]:
+    """The encoded stream moves along one line: its norm is found over all patterns of participation."""
+    norm = longest(encoder, separation, most)
+
+    def releases(situation: Situation) -> Iterator[Release]:
+        for total in itertools.islice(noise.sums(situation.adjacency, "contribution", norm), 1):
+            yield noise.additive(noise.normal(sigma), total, 10.0 * sigma + 4.0 * norm, situation.cells)
+
+    return releases
+
+
+def together(situation: Situation) -> Iterator[Release]:
+    """A Laplace and a Gaussian release of one sample."""
+    for total in noise.sums(situation.adjacency, "contribution", 1.0):
+        one = noise.additive(noise.laplace(2.0), total, 12.0, COARSE)
+        two = noise.additive(noise.normal(1.5), total, 12.0, COARSE)
+        yield lambda records, one=one, two=two: np.multiply.outer(one(records), two(records)).ravel()
+
+
+GENERATING: dict[str, Callable[[Array], Array]] = {
+    "poisson": lambda x: np.exp(2.0 * (x - 1.0)),
+    "geometric": lambda x: 0.5 * x / (1.0 - 0.5 * x),
+    "logarithmic": lambda x: np.log1p(-0.5 * x) / math.log(0.5),
+}
+ORDERS: tuple[Callable[[int], Array], ...] = (np.arange, lambda n: np.arange(n)[::-1], np.random.default_rng(5).permutation)
+
+
+def tuned(trials: str) -> Callable[[Situation], Iterator[Release]]:
+    def releases(situation: Situation) -> Iterator[Release]:
+        for total, order in itertools.product(noise.sums(situation.adjacency, "contribution", 1.0), ORDERS):
+            yield choices.selected(noise.additive(noise.laplace(1.0), total, 14.0, 200), GENERATING[trials], order)
+
+    return releases
+
+
+def nothing(situation: Situation) -> Iterator[Release]:
+    yield lambda records: np.ones(1)
+
+
+TRIALS: dict[str, dict[str, object]] = {
+    "poisson": {"distribution": "poisson", "mean": 2.0},
+    "geometric": {"distribution": "geometric", "gamma": 0.5},
+    "logarithmic": {"distribution": "logarithmic", "gamma": 0.5},
+}
+LAPLACE = {"type": "laplace", "noise_multiplier": 1.0}
+MEMBERS = {"m1": {"type": "laplace", "noise_multiplier": 2.0}, "m2": {"type": "gaussian", "noise_multiplier": 1.5}}
+SHIFTS, WEIGHTS = (0.5, 2.0), (0.75, 0.25)
+
+REFERENCES: tuple[Reference, ...] = (
+    Reference("gaussian", {"noise_multiplier": 0.7}, contribution(noise.normal, 0.7)),
+    Reference("gaussian", {"sigma": 2.0, "sensitivity": 1.0}, bare(noise.normal, 2.0, 1.0)),
+    Reference("gaussian-mixture", {"sensitivities": SHIFTS, "probabilities": WEIGHTS, "sigma": 1.0}, drawn(SHIFTS, WEIGHTS, 1.0)),
+    Reference("laplace", {"noise_multiplier": 1.0}, contribution(noise.laplace, 1.0)),
+    Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, 2.0, 1.0)),
+    Reference("discrete-gaussian", {"sigma": 0.7, "sensitivity": 1}, on_integers(lambda x: -x * x / 0.98, 1, 20)),
+    Reference("discrete-gaussian", {"sigma": 1.5, "sensitivity": 2}, on_integers(lambda x: -x * x / 4.5, 2, 40)),
+    Reference("discrete-laplace", {"scale": 1.5, "sensitivity": 2}, on_integers(lambda x: -np.abs(x) / 1.5, 2, 60)),
+    Reference("randomized-response", {"epsilon": 1.0, "categories": 3}, responses(1.0, 3), stated=True),
+    Reference(
+        "exponential", {"epsilon": 1.0}, chosen(lambda score: choices.exponential(1.0, score)), stated=True
+    ),
+    *(
+        Reference(
+            "report-noisy-max",
+            {"epsilon": 1.0, "noise": name},
+            chosen(lambda score, name=name: choices.noisy_max(1.0, name, score)),  # type: ignore[misc]
+            stated=True,
+        )
+        for name in choices.NOISES
+    ),
+    Reference("permute-and-flip", {"epsilon": 1.0}, chosen(lambda score: choices.permute_and_flip(1.0, score)), stated=True),
+    *(
+        Reference(
+            "sparse-vector",
+            {"epsilon": 1.0, "answers": answers, "threshold_share": share},
+            chosen(lambda score, a=answers, s=share: choices.above_threshold(1.0, a, s, score)),  # type: ignore[misc]
+            stated=True,
+        )
+        for answers, share in ((1, 0.5), (2, 0.3))
+    ),
+    Reference("pure-dp", {"epsilon": 0.8}, stated_pure(0.8), stated=True),
+    Reference("approx-dp", {"epsilon": 0.8, "delta": 0.02}, lambda s: iter([_bit(s, 0.8, 0.02)]), stated=True),
+    Reference("zcdp", {"rho": 0.2}, stated_zcdp(0.2), stated=True),
+    Reference("rdp", {"orders": (1.5, 3.0, 9.0), "values": (0.3, 0.6, 1.8)}, stated_zcdp(0.2), stated=True),
+    Reference("composed", {"mechanisms": ("m1", "m2")}, together, members=MEMBERS, loss=0.03),
+    *(
+        Reference("tree-aggregation", {"noise_multiplier": 3.0, "iterations": 6, "max_participations": k, "min_separation": b},
+                  correlated(tree(6), b, k, 3.0))
+        for k, b in ((1, 1), (2, 3))
+    ),
+    *(
+        Reference("banded-toeplitz", {"noise_multiplier": 3.0, "iterations": 7, "max_participations": k, "min_separation": b,
+                                      "coefficients": (1.0, 0.5, 0.25)}, correlated(toeplitz((1.0, 0.5, 0.25), 7), b, k, 3.0))
+        for k, b in ((1, 1), (2, 3), (9, 2))
+    ),
+    Reference("buffered-toeplitz", {"noise_multiplier": 3.0, "iterations": 6, "max_participations": 2, "min_separation": 2,
+                                    "buf_decay": (0.9, 0.5), "output_scale": (0.4, 0.3)},
+              correlated(blt((0.9, 0.5), (0.4, 0.3), 6), 2, 2, 3.0)),
+    *(
+        Reference("repeat-and-select", {"mechanism": "trial", "trials": TRIALS[name]}, tuned(name), members={"trial": LAPLACE})
+        for name in TRIALS
+    ),
+    Reference("post-processing", {}, nothing),
+)

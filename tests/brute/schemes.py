@@ -1,0 +1,124 @@
+"""What all steps release, by enumeration of the samples that a scheme can draw."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Records = tuple[str, ...]  # "x" the record; "y" its other version; "z" its zeroed version, or the place that it left; "o" any other
+Release = Callable[[Records], Array]  # records of one sample -> probability of each outcome
+Drawn = Callable[[Release, Records], Array]  # of one pass
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """One way of sampling, small enough to enumerate.
+
+    keys: of the sampling table, None for no table. drawn: what one pass over these records releases. steps: of one pass. others: records
+    beside those that change. slots: whether an absent record leaves its place empty; then there are `others` for each that changes.
+    """
+
+    label: str
+    keys: dict[str, object] | None
+    drawn: Drawn
+    steps: int = 1
+    passes: int = 2
+    others: int = 0
+    slots: bool = False
+
+
+def product(laws: Iterable[Array]) -> Array:
+    """Independent releases."""
+    return reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
+
+
+def whole(draws: Draws, release: Release, records: Records) -> Array:
+    """All passes."""
+    return product([draws.drawn(release, records)] * draws.passes)
+
+
+def everybody(release: Release, records: Records) -> Array:
+    return release(records)
+
+
+def poisson(rate: float, most: int | None = None) -> Drawn:
+    """Each record on its own; a larger sample is cut to `most` at random."""
+
+    def drawn(release: Release, records: Records) -> Array:
+        total: Array | None = None
+        for chosen in itertools.product((False, True), repeat=len(records)):
+            sample = tuple(record for record, taken in zip(records, chosen, strict=True) if taken)
+            weight = rate ** len(sample) * (1.0 - rate) ** (len(records) - len(sample))
+            kept = list(itertools.combinations(sample, min(len(sample), most if most is not None else len(sample))))
+            for part in kept:
+                law = weight / len(kept) * release(part)
+                total = law if total is None else total + law
+        assert total is not None
+        return total
+
+    return drawn
+
+
+def fixed(size: int) -> Drawn:
+    """A sample of one size, without replacement."""
+
+    def drawn(release: Release, records: Records) -> Array:
+        samples = list(itertools.combinations(records, size))
+        return np.asarray(sum(release(sample) for sample in samples) / len(samples))
+
+    return drawn
+
+
+def in_order(release: Release, records: Records) -> Array:
+    """Two batches, in the order given."""
+    half = (len(records) + 1) // 2
+    return product([release(records[:half]), release(records[half:])])
+
+
+def shuffled(release: Release, records: Records) -> Array:
+    """Two batches, after a shuffle."""
+    orders = list(itertools.permutations(records))
+    return np.asarray(sum(in_order(release, order) for order in orders) / len(orders))
+
+
+def bins(release: Release, records: Records) -> Array:
+    """Each record in one of two steps."""
+    total: Array | None = None
+    for places in itertools.product((0, 1), repeat=len(records)):
+        steps = [tuple(r for r, place in zip(records, places, strict=True) if place == step) for step in (0, 1)]
+        law = 0.5 ** len(records) * product([release(step) for step in steps])
+        total = law if total is None else total + law
+    assert total is not None
+    return total
+
+
+SCHEMES: dict[str, tuple[Draws, ...]] = {
+    "none": (Draws("no sampling", None, everybody),),
+    "poisson": (
+        Draws("rate .3", {"rate": 0.3}, poisson(0.3)),
+        Draws("rate .5, at most 1 of 2", {"rate": 0.5, "max_batch_size": 1}, poisson(0.5, 1), passes=1, others=1),
+    ),
+    "fixed-size": (Draws("1 of all", {"batch_size": 1}, fixed(1), others=1),),
+    "shuffle": (Draws("2 batches", {"rate": 0.5}, shuffled, steps=2, passes=1, others=1, slots=True),),
+    "cyclic": (Draws("2 batches", {"rate": 0.5}, in_order, steps=2, passes=1, others=1, slots=True),),
+    "balls-in-bins": (Draws("2 steps", {"rate": 0.5}, bins, steps=2, passes=1),),
+}
+
+
+def datasets(adjacency: str, records: int, draws: Draws) -> tuple[Records, Records]:
+    """Two neighbours: `records` change."""
+    other = {"add-remove": "z" if draws.slots else "", "zero-out": "z", "replace-one": "y"}[adjacency]
+    rest = ("o",) * (draws.others * records if draws.slots else draws.others)
+    return ("x",) * records + rest, (other,) * records + rest if other else rest
+
+
+def hockey_stick(p: Array, q: Array, epsilon: float) -> float:
+    """The larger direction of sum (p - e^eps q)+."""
+    grown = np.exp(epsilon)
+    return float(max(np.maximum(p - grown * q, 0.0).sum(), np.maximum(q - grown * p, 0.0).sum()))
