@@ -1,0 +1,346 @@
+"""Files and commands drawn at random from what the registries declare: every type, sampling scheme, adjacency and flag.
+
+Keys, kinds and rules are read from the annotations, so that a new mechanism type is drawn as soon as it is registered. Numbers are
+log-uniform, often moderate and sometimes extreme. Most files are valid; those that are not are refused with a message, as they should.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from dpcli.calibration import parameter_key
+from dpcli.errors import DpcliError
+from dpcli.fields import Rule
+from dpcli.mechanisms.base import Adjacency
+from dpcli.pipeline.annotations import members_of
+from dpcli.pipeline.compound import Listed
+from dpcli.pipeline.kinds import Flag, Kind, Number, Whole
+from dpcli.pipeline.member import Members
+from dpcli.pipeline.read import parse
+from dpcli.pipeline.resolve import resolve
+from dpcli.pipeline.tables import Table
+from dpcli.pipeline.words import Choice
+from dpcli.registry import ACCOUNTANTS, MECHANISMS, PLOTS, SAMPLING, load
+
+TRIES = 60
+SCALES = ((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0), (-12.0, 12.0), (-300.0, 300.0))  # exponents of the numbers of one file
+COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponents of whole numbers
+FORMATS = ("table", "json", "markdown", "csv", "total")
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of the command line: `arguments`, in a folder that holds `files`."""
+
+    name: str
+    files: Mapping[str, str]
+    arguments: tuple[str, ...]
+
+    def written(self, folder: Path) -> None:
+        """Write the files."""
+        for name, text in self.files.items():
+            (folder / name).write_text(text)
+
+    def shown(self) -> str:
+        """What somebody needs to see it again."""
+        files = "\n".join(f"# {name}\n{text}" for name, text in self.files.items())
+        return f"{self.name}: dpcli {' '.join(self.arguments)}\n{files}"
+
+
+def case(name: str) -> Case:
+    """The case of this name, the same one every time."""
+    return _Drawing(Random(name)).case(name)
+
+
+@dataclass
+class _Drawing:
+    random: Random
+
+    def __post_init__(self) -> None:
+        self.scale = self.random.choice(SCALES)
+        self.count = self.random.choice(COUNTS)
+
+    def case(self, name: str) -> Case:
+        document = self.document()
+        files = {"a.toml": text_of(document)}
+        verb = self.random.choice(["account"] * 6 + [*COMMANDS])
+        arguments = COMMANDS[verb](self, document)
+        if verb == "diff":
+            files["b.toml"] = text_of(self.changed(document))
+        return Case(name, files, tuple(map(str, arguments)))
+
+    # what a file says
+
+    def document(self) -> Document:
+        privacy: Document = {"adjacency": self.random.choice([a.value for a in Adjacency])}
+        if self.odds(0.7):
+            privacy["dataset_size"] = self.whole(None, 10)
+        if self.odds(0.97):
+            privacy["delta"] = self.delta()
+        if self.odds(0.3):
+            privacy |= {"unit": "user", "max_contributions": self.random.choice([1, 2, 5, 64, 65, 1000, 10**9])}
+        if self.odds(0.1):
+            privacy["adaptive"] = True
+        document: Document = {"format": 1, "privacy": privacy, "mechanism": []}
+        for _ in range(self.random.choice([1, 1, 1, 2, 2, 3, 4])):
+            document = self.grown(document)
+        if self.odds(0.4):
+            document["budget"] = {"epsilon": self.random.choice([1.0, 3.0, 8.0])}
+        return document
+
+    def grown(self, document: Document) -> Document:
+        """The document with one more entry, seldom one that is refused."""
+        for _ in range(TRIES):
+            longer: Document = json.loads(json.dumps(document))
+            longer["mechanism"].append(self.entry(longer))
+            if resolves(longer) or self.odds(0.02):
+                return longer
+        return longer
+
+    def entry(self, document: Document) -> Document:
+        names = [entry["name"] for entry in document["mechanism"]]
+        for _ in range(TRIES):
+            kind = self.random.choice(list(MECHANISMS))
+            cls = load(MECHANISMS[kind])
+            keys = self.table(members_of(cls), {"adjacency": document["privacy"]["adjacency"]}, names)
+            if keys is not None and not any(True for _ in built(cls, keys).problems()):
+                break
+        entry = {"name": f"m{len(names)}", "type": kind, **keys}
+        if self.odds(0.7):
+            entry["steps"] = self.whole(None, 18)
+        if self.odds(0.5):
+            entry["sampling"] = self.sampling(document["privacy"])
+            if self.odds(0.2) and entry["sampling"]["scheme"] != "none":
+                entry.pop("steps", None)
+                entry["epochs"] = self.random.choice([1, 2.5, 100, 1e6])
+        if self.odds(0.1):
+            entry["partition"] = self.random.choice(["region", {"of": "region", "part": f"p{len(names) % 2}"}])
+        return entry
+
+    def sampling(self, privacy: Document) -> Document:
+        scheme = self.random.choice(list(SAMPLING))
+        own = {name: member for name, member in members_of(load(SAMPLING[scheme])).items() if name != "scheme"}
+        keys = self.table(own, {}, []) or {}
+        if "batch_size" in keys:
+            keys["batch_size"] = min(keys["batch_size"], privacy.setdefault("dataset_size", 60_000))
+            keys.pop("rate", None)
+        elif "rate" in own:
+            keys["rate"] = self.number(own["rate"].rule)
+        if "max_batch_size" in keys:
+            privacy.setdefault("dataset_size", 60_000)
+        return {"scheme": scheme, **keys}
+
+    def table(self, members: Members, fixed: Mapping[str, Any], names: list[str]) -> Document | None:
+        """Values for the required keys and for some of the others; None where it must name entries and there are none."""
+        length = self.random.choice([1, 2, 3, 8])
+        found: Document = {}
+        for name, member in members.items():
+            if not member.required and self.odds(0.5):
+                continue
+            value = fixed[name] if name in fixed else self.value(member.kind, member.rule, names, length)
+            if value is None:
+                return None
+            found[name] = value
+        return found
+
+    def value(self, kind: Kind, rule: Rule | None, names: list[str], length: int) -> Any:
+        match kind:
+            case Number():
+                return self.number(rule)
+            case Whole():
+                return self.whole(rule, 18)
+            case Flag():
+                return self.odds(0.5)
+            case Choice():
+                return self.random.choice(list(kind.values))
+            case Table():
+                return self.table(kind.members, {}, names)
+            case Listed(Number()):
+                numbers = sorted(self.number(rule) for _ in range(length))
+                return [x / length for x in numbers] if rule is not None and not rule.holds(2.0) else numbers
+            case Listed():
+                return self.random.sample(names, min(length, len(names))) or None
+            case _:
+                return self.random.choice(names) if names else None
+
+    def number(self, rule: Rule | None) -> float:
+        for _ in range(TRIES):
+            value = float(f"{10.0 ** self.random.uniform(*self.scale):.{self.random.choice([1, 3, 9])}g}")
+            if rule is None or rule.holds(value):
+                return value
+        return 0.5
+
+    def whole(self, rule: Rule | None, most: float) -> int:
+        for _ in range(TRIES):
+            value = int(10.0 ** self.random.uniform(0.0, min(self.count, most)))
+            if rule is None or rule.holds(value):
+                return value
+        return 2
+
+    def delta(self) -> float:
+        return self.random.choice([0.0, 0.5, 0.9, *(float(f"{10.0 ** self.random.uniform(-14.0, -1.0):.3g}") for _ in range(12)), 1e-300])
+
+    def odds(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def changed(self, document: Document) -> Document:
+        """The file with other numbers in its own keys, or another mechanism."""
+        other: Document = json.loads(json.dumps(document))
+        entry = self.random.choice(other["mechanism"])
+        entry["steps"] = self.whole(None, 18)
+        entry.pop("epochs", None)
+        if self.odds(0.3):
+            other = self.grown(other)
+        return other
+
+    # what is asked of it
+
+    def chosen(self) -> list[Any]:
+        """-a, --delta, --group-size."""
+        found: list[Any] = []
+        if self.odds(0.4):
+            for name in self.random.sample(list(ACCOUNTANTS), self.random.choice([1, 1, 2, 5])):
+                found += ["-a", name]
+        if self.odds(0.3):
+            found += ["--delta", self.delta()]
+        if self.odds(0.2):
+            found += ["--group-size", self.random.choice([1, 2, 3, 64, 1000, 10**6])]
+        return found
+
+    def form(self) -> list[Any]:
+        return ["-f", self.random.choice(FORMATS)] if self.odds(0.5) else []
+
+    def target(self) -> list[Any]:
+        return ["--target-epsilon", self.random.choice([0.01, 0.5, 1.0, 3.0, 8.0, 50.0])]
+
+    def mechanism(self, document: Document, solve: str) -> list[Any]:
+        """-m with an entry that has the parameter, where there is one."""
+        with suppress(DpcliError):
+            entries = parse(text_of(document).encode(), "a.toml").mechanisms
+            return ["-m", self.random.choice([one.name for one in entries if parameter_key(one, solve)] or [entries[0].name])]  # type: ignore[arg-type]
+        return []
+
+    def account(self, document: Document) -> list[Any]:
+        flags = self.chosen()
+        if self.odds(0.3) and "--delta" not in flags:
+            flags += ["--epsilon", self.random.choice([0.0, 0.1, 1, 4, 40, 1e4, self.number(None)])]
+        if self.odds(0.1):
+            flags += ["--tolerance", self.random.choice([1e-9, 1e-6, 1e-4, 0.1])]
+        return ["account", "a.toml", *flags, *self.form()]
+
+    def calibrate(self, document: Document) -> list[Any]:
+        solve = self.random.choice(["steps", "epochs", "batch-size", "rate", "scale", "noise"])
+        return ["calibrate", "a.toml", "--solve", solve, *self.mechanism(document, solve), *self.target(), *self.chosen(), *self.form()]
+
+    def calibrate_sigma(self, document: Document) -> list[Any]:
+        if self.odds(0.5):
+            flags = ["--sampling-rate", self.number(load_rate()), "--steps", self.whole(None, 18), "--delta", self.delta()]
+            return ["calibrate-sigma", *self.target(), *flags, "--adjacency", document["privacy"]["adjacency"]]
+        return ["calibrate-sigma", "a.toml", *self.mechanism(document, "noise"), *self.target(), *self.chosen(), *self.form()]
+
+    def explain(self, document: Document) -> list[Any]:
+        return ["explain", "a.toml", *(["--delta", self.delta()] if self.odds(0.3) else []), *self.form()]
+
+    def diff(self, document: Document) -> list[Any]:
+        return ["diff", "a.toml", "b.toml", *self.form()]
+
+    def plot(self, document: Document) -> list[Any]:
+        kind = self.random.choice(list(PLOTS))
+        name = self.mechanism(document, "noise") if kind == "epsilon-sigma" else []
+        return ["plot", kind, "a.toml", *name, *self.chosen(), "-f", "csv"]
+
+    def report(self, document: Document) -> list[Any]:
+        return ["report", "a.toml"]
+
+    def lint(self, document: Document) -> list[Any]:
+        return ["lint", "a.toml"]
+
+    def gate(self, document: Document) -> list[Any]:
+        flags = ["--max-epsilon", 3.0] if self.odds(0.7) else []
+        if self.odds(0.4):
+            flags += ["--horizon", self.whole(None, 6) + 1, "--horizon-epsilon", 8.0]
+        return ["gate", "a.toml", *flags]
+
+
+COMMANDS = {
+    "account": _Drawing.account,
+    "calibrate": _Drawing.calibrate,
+    "calibrate-sigma": _Drawing.calibrate_sigma,
+    "explain": _Drawing.explain,
+    "diff": _Drawing.diff,
+    "plot": _Drawing.plot,
+    "report": _Drawing.report,
+    "lint": _Drawing.lint,
+    "gate": _Drawing.gate,
+}
+
+
+def resolves(document: Document) -> bool:
+    """Whether the file is valid, or makes trouble in another way than by a refusal."""
+    try:
+        resolve(parse(text_of(document).encode(), "a.toml"))
+    except DpcliError:
+        return False
+    except Exception:  # a fault to be found
+        return True
+    return True
+
+
+def load_rate() -> Rule | None:
+    """The rule of a sampling rate."""
+    return members_of(load(SAMPLING["poisson"]))["rate"].rule
+
+
+def built(cls: type, keys: Document) -> Any:
+    """An instance from plain values, as the reader builds it."""
+    members = members_of(cls)
+
+    def value(kind: Kind, plain: Any) -> Any:
+        match kind:
+            case Table():
+                return built(kind.cls, plain)
+            case Choice():
+                return kind.values[plain]
+            case Listed():
+                return tuple(plain)
+            case _:
+                return plain
+
+    return cls(**{name: value(members[name].kind, plain) for name, plain in keys.items()})
+
+
+def text_of(document: Document) -> str:
+    """The document as TOML: tables of tables inline."""
+    lines = [f"{key} = {inline(value)}" for key, value in document.items() if not isinstance(value, dict | list)]
+    for key, table in document.items():
+        tables = table if isinstance(table, list) else [table] if isinstance(table, dict) else []
+        for one in tables:
+            lines += ["", f"[[{key}]]" if isinstance(table, list) else f"[{key}]"]
+            lines += [f"{name} = {inline(value)}" for name, value in one.items()]
+    return "\n".join(lines) + "\n"
+
+
+def inline(value: Any) -> str:
+    """A value on one line."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return repr(value) if math.isfinite(value) else "inf"
+        case dict():
+            return "{ " + ", ".join(f"{key} = {inline(inner)}" for key, inner in value.items()) + " }"
+        case list():
+            return "[" + ", ".join(map(inline, value)) + "]"
+        case str():
+            return json.dumps(value)
+        case _:
+            return str(value)
