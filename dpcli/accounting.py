@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
+from dpcli.accountants.directions import parts_of
 from dpcli.errors import InputError, InternalError, NotRepresentable
+from dpcli.mechanisms.base import Mechanism
+from dpcli.numerics.work import COMMAND, TooMuchWork, allowance
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import Charge, repeated, resolve
 from dpcli.registry import ACCOUNTANTS, load
 
-GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 40.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
-MANY = 50  # charges up to which a reason names its mechanisms
+GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 4.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
 Quantity = Literal["epsilon", "delta"]
 Verdict = Literal["pass", "warn", "fail", "unknown"]
 
@@ -26,6 +28,8 @@ class Row:
     accountant: Accountant
     bound: Bound | None
     reason: str | None = None
+    lacking: tuple[object, ...] = ()  # the mechanisms that the reason is about
+    too_much: bool = False  # whether the reason is the work that it would take
 
     @property
     def upper(self) -> float:
@@ -86,6 +90,7 @@ def account(
     group_size: int = 1,
     tolerance: float | None = None,
     runs: int = 1,
+    work: float = COMMAND,
 ) -> Account:
     """Compose a pipeline through each accountant.
 
@@ -96,6 +101,7 @@ def account(
         epsilon: ask for delta at this epsilon (nats) instead.
         group_size: units of privacy that change together.
         tolerance: relative width of the interval that the grid accountant aims at; 1e-3 where None.
+        work: cells (numerics/work.py) that may be computed; an accountant that would need more is refused, with that reason.
         runs: how often the whole pipeline runs on the same data, by a schedule fixed in advance; delta is that of all runs together.
 
     Returns:
@@ -115,12 +121,29 @@ def account(
     steps = tuple((charge.mechanism, charge.count) for charge in charges)
     quick = accountants is None and tolerance is None
     seconds = GLANCE if quick else PATIENCE
+    with allowance(work):
+        return _accounted(pipeline, charges, steps, chosen, quantity, at, tolerance, seconds, quick, group_size)
+
+
+def _accounted(
+    pipeline: Pipeline,
+    charges: tuple[Charge, ...],
+    steps: Steps,
+    chosen: list[Accountant],
+    quantity: Quantity,
+    at: float,
+    tolerance: float | None,
+    seconds: float,
+    quick: bool,
+    group_size: int,
+) -> Account:
+    """`account`, of questions that have been checked."""
     profiles = [_tuned(_profile(accountant, steps, pipeline.privacy.adaptive), tolerance, seconds) for accountant in chosen]
-    rows = tuple(_named(_row(a, p, quantity, at), charges, at) for a, p in zip(chosen, profiles, strict=True))
+    rows = tuple(_named(_row(a, p, quantity, at), charges) for a, p in zip(chosen, profiles, strict=True))
     if quick and not any(_certified(row) for row in rows):  # nobody has an interval: let the grid take its time
         profiles = [_tuned(profile, tolerance, MOMENT) for profile in profiles]
         rows = tuple(
-            row if row.bound is not None else _named(_row(row.accountant, profile, quantity, at), charges, at)
+            row if row.bound is not None else _named(_row(row.accountant, profile, quantity, at), charges)
             for row, profile in zip(rows, profiles, strict=True)
         )
     if not all(mechanism.attained() for mechanism, _ in steps):
@@ -229,9 +252,10 @@ def _row(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quanti
     if isinstance(profile, str):
         return Row(accountant, None, profile)
     try:
-        bound = checked(profile.delta(at) if quantity == "delta" else profile.epsilon(at))
+        with accountant.asked():
+            bound = checked(profile.delta(at) if quantity == "delta" else profile.epsilon(at))
     except NotRepresentable as error:
-        return Row(accountant, None, str(error))
+        return Row(accountant, None, str(error), error.lacking, isinstance(error, TooMuchWork))
     if math.isinf(bound.upper) or (quantity == "delta" and bound.upper >= 1.0):
         return Row(
             accountant,
@@ -241,17 +265,17 @@ def _row(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quanti
     return Row(accountant, bound)
 
 
-def _named(row: Row, charges: tuple[Charge, ...], at: float) -> Row:
+def _named(row: Row, charges: tuple[Charge, ...]) -> Row:
     """The row with, beside the reason why an accountant does not apply, the mechanisms that it is about."""
-    if row.reason is None or not 1 < len(charges) <= MANY:
-        return row
-    alone = [
-        (charge.name, _row(row.accountant, row.accountant.compose(((charge.mechanism, 1),)), "epsilon", at)) for charge in charges
-    ]
-    names = [name for name, single in alone if single.reason == row.reason]
+    names = [charge.name for charge in charges if any(part in row.lacking for part in _within(charge.mechanism))]
     if not names or len(names) == len(charges):
         return row
     return replace(row, reason=f"{row.reason} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")
+
+
+def _within(mechanism: Mechanism) -> tuple[Mechanism, ...]:
+    """The mechanism and, of a group, those that run together."""
+    return (mechanism, *(part for part, _ in parts_of(mechanism, 1)))
 
 
 def _cross_check(rows: tuple[Row, ...]) -> None:
@@ -276,7 +300,8 @@ def _shares(
         return (math.nan,) * count
     delta = winner.upper if quantity == "delta" else at
     try:
-        return profile.shares(delta)
+        with winner.accountant.asked():
+            return profile.shares(delta)
     except NotRepresentable:
         return (math.nan,) * count
 

@@ -9,7 +9,9 @@ from typing import Any, Literal, get_args
 
 from dpcli.accounting import Account, account
 from dpcli.errors import CannotCertify, InputError
+from dpcli.numerics.work import exhausted, limited
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.registry import ACCOUNTANTS
 
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale"]
 Scale = tuple[Callable[[int], float], Callable[[float], int]]  # from an index to its value, and back
@@ -24,7 +26,8 @@ class Calibration:
 
     value, upper: the cheapest value on a grid of seven significant digits (whole numbers for steps and batch size) whose certified
     epsilon meets the target, and that epsilon.
-    cheaper, cheaper_upper: the next value on the grid, which fails, and its epsilon; None where the grid ends (a rate of 1, say).
+    cheaper, cheaper_upper: the next value on the grid, which fails, and its epsilon; None where the grid ends (a rate of 1, say). Where
+    every attempt is dear, the nearest value that was seen to fail.
     """
 
     parameter: Parameter
@@ -39,6 +42,7 @@ class Calibration:
     pipeline: Pipeline
 
 
+@limited
 def calibrate(
     pipeline: Pipeline,
     target_epsilon: float,
@@ -72,16 +76,21 @@ def calibrate(
     chosen = tuple(targets) if targets is not None else _find_targets(pipeline, solve)
     best: dict[float, tuple[float, str, float]] = {}
     certified = ["exact"] if accountants is None else []  # an accountant whose interval leaves nothing for the others to gain
+    refused: set[str] = set()  # for the work they would take, which is no less at the values beside
 
     def upper(value: float) -> float:
         if value not in best:
             candidate = substitute(pipeline, chosen, value)
             if any(True for entry in candidate.mechanisms for _ in entry.spec.problems()):
                 return math.inf  # the file's own rules refuse this value
-            result = account(candidate, certified or accountants, delta, group_size=group_size, runs=runs)
+            left = _without(accountants, refused)
+            result = account(candidate, certified or left, delta, group_size=group_size, runs=runs)
             if certified and not _tight(result):
+                refused.update(row.accountant.name for row in result.rows if row.too_much)
                 certified.clear()
-                result = account(candidate, accountants, delta, group_size=group_size, runs=runs)
+                left = _without(accountants, refused)
+                result = account(candidate, left, delta, group_size=group_size, runs=runs)
+            refused.update(row.accountant.name for row in result.rows if row.too_much)
             if result.winner is not None and accountants is None and _tight(result):
                 certified[:] = [result.winner.accountant.name]
             assert result.delta is not None
@@ -102,6 +111,11 @@ def calibrate(
         None if cheaper is None else upper(cheaper),
         substitute(pipeline, chosen, value),
     )
+
+
+def _without(accountants: Sequence[str] | None, refused: set[str]) -> Sequence[str] | None:
+    """The accountants that are left to be asked; all of them where none is."""
+    return [name for name in accountants or ACCOUNTANTS if name not in refused] or accountants if refused else accountants
 
 
 def _tight(result: Account) -> bool:
@@ -136,7 +150,7 @@ def _search(upper: Callable[[float], float], target: float, solve: Parameter, li
         )
     if bad is None:
         return place(good), None
-    while abs(good - bad) > 1:
+    while abs(good - bad) > 1 and not exhausted():  # with fewer digits where each attempt is dear
         middle = _secant(tried, (place, index), target, good, bad)
         good, bad = (middle, bad) if fits(middle) else (good, middle)
     return place(good), place(bad)

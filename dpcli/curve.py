@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpcli.accountants.base import PrivacyProfile, checked
+from dpcli.accountants.base import Accountant, PrivacyProfile, checked
 from dpcli.accountants.many import on_contours, on_grids
 from dpcli.accounting import attained, sound_profiles
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.numerics.trade_off import delta_from_pairs, false_negatives
+from dpcli.numerics.work import QUESTION, allowance
 from dpcli.pipeline.model import Pipeline
 from dpcli.registry import lazy
 
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 else:
     np = lazy("numpy")
 
+Asked = tuple[Accountant, PrivacyProfile]
+
 CLOSE = 5e-2  # relative width of a certificate that needs no other accountant
 NEGLIGIBLE = 1e-4  # of the delta of interest: below that, any upper bound will do
 FAR = 1.25  # accountants whose epsilon is this many times the best one's are not asked for a whole curve
+CURVE = 3.0 * QUESTION  # cells for a whole curve
 DELTAS = (6, 1e-3, 12, 0.9)  # how many from the smallest to what, and from there on more closely to where
 
 
@@ -69,11 +73,13 @@ def profile(pipeline: Pipeline, epsilons: Sequence[float] | Array, group_size: i
     at = np.asarray(epsilons, dtype=float)
     if at.ndim != 1 or not len(at) or not np.all((at >= 0.0) & (at < math.inf)) or np.any(np.diff(at) < 0.0):
         raise InputError("expected finite epsilons >= 0 in increasing order, found others")
-    found = {accountant.name: profile for accountant, profile in sound_profiles(pipeline, group_size=group_size)}
+    chosen = sound_profiles(pipeline, group_size=group_size)
+    found = {accountant.name: (accountant, profile) for accountant, profile in chosen}
     curve, certain = Curve(at, np.ones_like(at), np.zeros_like(at), delta), attained(pipeline, group_size)
     for name, ask in TWO_SIDED.items():
         if name in found and not curve.close:
-            asked = ask(found[name], at, delta)
+            with allowance(CURVE):
+                asked = ask(found[name][1], at, delta)
             curve = _both(curve, asked if certain else replace(asked, lower=np.zeros_like(at)))
     rest = [one for name, one in found.items() if name not in TWO_SIDED]
     found_all = curve if curve.close else _both(curve, _from_pairs(rest, at, delta))
@@ -116,7 +122,7 @@ def _asked(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[
     return curve
 
 
-def _from_pairs(profiles: Sequence[PrivacyProfile], epsilons: Array, delta: float) -> Curve:
+def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float) -> Curve:
     """What the pairs (epsilon, delta) of one-sided accountants imply; those far behind at `delta` are not asked for the others."""
     compared = delta or 1e-6  # at delta = 0 only pure mechanisms would be left
     best = {one: _epsilon(one, compared) for one in profiles}
@@ -129,9 +135,11 @@ def _from_pairs(profiles: Sequence[PrivacyProfile], epsilons: Array, delta: floa
     return Curve(epsilons, delta_from_pairs(finite[:, 0], finite[:, 1], epsilons), np.zeros_like(epsilons))
 
 
-def _epsilon(profile: PrivacyProfile, delta: float) -> float:
+def _epsilon(one: Asked, delta: float) -> float:
+    accountant, profile = one
     try:
-        return checked(profile.epsilon(delta)).upper
+        with accountant.asked():
+            return checked(profile.epsilon(delta)).upper
     except NotRepresentable:
         return math.inf
 

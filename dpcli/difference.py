@@ -10,6 +10,7 @@ from dpcli.accounting import Account, account
 from dpcli.changes import Change, Tables, changes
 from dpcli.comparable import statement_of
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.numerics.work import limited
 from dpcli.pipeline import syntax
 from dpcli.pipeline.consistency import check
 from dpcli.pipeline.document import pipeline_of, read_document
@@ -59,6 +60,7 @@ class Difference:
         return 1 if self.increase > 0.0 else 0
 
 
+@limited
 def difference(a: str, b: str, delta: float | None = None) -> Difference:
     """Compare the pipelines at `a` and `b`: files, "-", or REVISION:PATH.
 

@@ -20,9 +20,16 @@ class Unavailable(InputError):
 
 
 class NotRepresentable(DpcliError):
-    """A mechanism has no sound description in the terms an accountant needs; the message says why."""
+    """A mechanism has no sound description in the terms an accountant needs; the message says why.
+
+    lacking: the mechanisms that it is about, where an accountant has several before it.
+    """
 
     exit_code = 3
+
+    def __init__(self, why: str, lacking: tuple[object, ...] = ()) -> None:
+        super().__init__(why)
+        self.lacking = lacking
 
 
 class CannotCertify(DpcliError):

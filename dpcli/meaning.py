@@ -14,6 +14,7 @@ from dpcli.accounting import Account, account
 from dpcli.curve import Curve, profile, trade_off
 from dpcli.errors import InputError
 from dpcli.numerics.trade_off import gaussian_above, pointwise_epsilon, total_variation
+from dpcli.numerics.work import limited
 from dpcli.pipeline.model import Pipeline
 from dpcli.registry import lazy
 
@@ -77,6 +78,7 @@ class Meaning:
     groups: tuple[Group, ...]
 
 
+@limited
 def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[float] = PRIORS) -> tuple[Account, Meaning | None]:
     """The account of a pipeline and what it means; None for the meaning where no finite epsilon is certified.
 

@@ -187,7 +187,9 @@ class _Drawing:
         return 2
 
     def delta(self) -> float:
-        return self.random.choice([0.0, 0.5, 0.9, *(float(f"{10.0 ** self.random.uniform(-14.0, -1.0):.3g}") for _ in range(12)), 1e-300])
+        return self.random.choice(
+            [0.0, 0.5, 0.9, *(float(f"{10.0 ** self.random.uniform(-14.0, -1.0):.3g}") for _ in range(12)), 1e-300]
+        )
 
     def odds(self, share: float) -> bool:
         return self.random.random() < share
@@ -239,7 +241,16 @@ class _Drawing:
 
     def calibrate(self, document: Document) -> list[Any]:
         solve = self.random.choice(["steps", "epochs", "batch-size", "rate", "scale", "noise"])
-        return ["calibrate", "a.toml", "--solve", solve, *self.mechanism(document, solve), *self.target(), *self.chosen(), *self.form()]
+        return [
+            "calibrate",
+            "a.toml",
+            "--solve",
+            solve,
+            *self.mechanism(document, solve),
+            *self.target(),
+            *self.chosen(),
+            *self.form(),
+        ]
 
     def calibrate_sigma(self, document: Document) -> list[Any]:
         if self.odds(0.5):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
 from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
 
 
@@ -16,7 +16,7 @@ class AnalyticProfile(PrivacyProfile):
     steps: Steps
 
     def mu(self) -> float:
-        return math.sqrt(math.fsum(count * mechanism.gdp() ** 2 for mechanism, count in merged(self.steps)))
+        return math.sqrt(math.fsum(weighed(merged(self.steps), lambda mechanism: mechanism.gdp() ** 2)))
 
     def epsilon(self, delta: float) -> Bound:
         mu = self.mu()
@@ -32,7 +32,7 @@ class AnalyticProfile(PrivacyProfile):
         return Bound(gaussian_delta(mu * (1.0 + 4e-16), epsilon)[1], gaussian_delta(mu * (1.0 - 4e-16), epsilon)[0], {"mu": mu})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        return normalised([count * mechanism.gdp() ** 2 for mechanism, count in self.steps])
+        return normalised(weighed(self.steps, lambda mechanism: mechanism.gdp() ** 2))
 
 
 ACCOUNTANT = Accountant(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from dpcli.errors import CannotCertify, InternalError, NotRepresentable
 from dpcli.mechanisms.base import Mechanism
 from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.work import LEAST, QUESTION, allowance
 
 Steps = tuple[tuple[Mechanism, int], ...]
 
+T = TypeVar("T")
 LOG_TINY = -708.0  # smallest log delta that is searched
+LADDER = (*(LOG_TINY / 2.0**k for k in range(14)), -1e-3, -1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,10 @@ class PrivacyProfile:
         raise InternalError(f"{type(self).__name__} has no epsilon")
 
     def delta(self, epsilon: float) -> Bound:
-        """The smallest delta found at which epsilon(delta) <= `epsilon`, by bisection on log delta; 1 where there is none."""
+        """The smallest delta found at which epsilon(delta) <= `epsilon`: from below until one serves, then by bisection; 1 for none.
+
+        Any delta that serves is an answer: epsilon(delta), as computed, need not fall all the way.
+        """
 
         def excess(log_delta: float) -> float:
             try:
@@ -42,11 +50,12 @@ class PrivacyProfile:
             except NotRepresentable:
                 return math.inf
 
-        if excess(LOG_TINY) <= 0.0:
-            return Bound(math.exp(LOG_TINY))
-        if excess(-1e-9) > 0.0:
-            return Bound(1.0)
-        return Bound(math.exp(bracket_root(excess, LOG_TINY, -1e-9, rtol=1e-12)[1]))
+        fails = LOG_TINY
+        for log_delta in LADDER:
+            if excess(log_delta) <= 0.0:
+                return Bound(math.exp(bracket_root(excess, fails, log_delta, rtol=1e-12)[1] if fails < log_delta else log_delta))
+            fails = log_delta
+        return Bound(1.0)
 
     def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
         """This profile with another relative tolerance, and about so much time for one answer, where it takes any."""
@@ -63,6 +72,7 @@ class Accountant:
 
     sound: its number is an upper bound; others may never pass a gate, spend budget or win the headline.
     adaptive: it stays valid where later mechanisms are chosen from earlier outputs (a privacy filter).
+    heavy: its work grows with the difficulty of the question, and others answer where it is refused.
     """
 
     name: str
@@ -71,6 +81,35 @@ class Accountant:
     compose: Callable[[Steps], PrivacyProfile]
     sound: bool = True
     adaptive: bool = False
+    heavy: bool = False
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """The work that one question to it may cost: what is left, where it is heavy; the others always have enough to answer."""
+        with allowance(QUESTION, 0.0 if self.heavy else LEAST):
+            yield
+
+
+def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
+    """`view` of each mechanism. Raises NotRepresentable with the first one's reason, and names all that lack it for that reason."""
+    found: list[T] = []
+    reason: NotRepresentable | None = None
+    for mechanism, _ in steps:
+        try:
+            found.append(view(mechanism))
+        except NotRepresentable as error:
+            if reason is None:
+                reason = NotRepresentable(str(error))
+            if str(error) == str(reason):
+                reason.lacking += (mechanism, *error.lacking)
+    if reason is not None:
+        raise reason
+    return found
+
+
+def weighed(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:
+    """Count times `view`, for each mechanism. Raises as `views` does."""
+    return [count * value for (_, count), value in zip(steps, views(steps, view), strict=True)]
 
 
 def merged(steps: Steps) -> Steps:
@@ -101,4 +140,16 @@ def require_positive(delta: float, name: str) -> None:
         raise NotRepresentable(f"{name} needs delta > 0")
 
 
-__all__ = ["Accountant", "Bound", "CannotCertify", "PrivacyProfile", "Steps", "checked", "merged", "normalised", "require_positive"]
+__all__ = [
+    "Accountant",
+    "Bound",
+    "CannotCertify",
+    "PrivacyProfile",
+    "Steps",
+    "checked",
+    "merged",
+    "normalised",
+    "require_positive",
+    "views",
+    "weighed",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, views
 from dpcli.mechanisms.composed import Composed, split_delta
 
 
@@ -17,6 +17,7 @@ class BasicProfile(PrivacyProfile):
 
     def epsilon(self, delta: float) -> Bound:
         steps = merged(self.steps)
+        views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # says which ones have no (epsilon, delta)
         split_delta(steps, delta)  # says why, where delta cannot cover the steps' own
         return Bound(Composed(steps).approx_dp(delta))  # an exactly rounded sum of upper bounds
 

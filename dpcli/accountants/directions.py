@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcli.accountants.base import Steps, merged
+from dpcli.accountants.base import Steps, merged, views
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss
 from dpcli.mechanisms.composed import Composed
 from dpcli.mechanisms.post_processing import Free
@@ -21,6 +21,6 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
     """The composition's losses, "remove" first; one direction where both are equal. Steps that cost nothing are left out."""
     parts = merged(tuple(part for mechanism, count in steps for part in parts_of(mechanism, count)))
     parts = tuple(part for part in parts if part[0] != Free()) or parts[:1]
-    sides = [(part.losses(), n) for part, n in parts]
+    sides = [(losses, n) for (_, n), losses in zip(parts, views(parts, lambda part: part.losses()), strict=True)]
     number = max(len(losses) for losses, _ in sides)
     return tuple(tuple((losses[min(side, len(losses) - 1)], n) for losses, n in sides) for side in range(number))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism
 from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
@@ -31,7 +31,7 @@ class GdpProfile(PrivacyProfile):
 
     def mu(self) -> float:
         """Of the limit."""
-        mu = math.sqrt(math.fsum(count * squared_mu(mechanism) for mechanism, count in merged(self.steps)))
+        mu = math.sqrt(math.fsum(weighed(merged(self.steps), squared_mu)))
         if not math.isfinite(mu):
             raise NotRepresentable("its central limit has no finite variance")
         return mu
@@ -48,7 +48,7 @@ class GdpProfile(PrivacyProfile):
         return Bound(gaussian_delta(mu, epsilon)[1] if mu > 0.0 else 0.0, detail={"mu": mu})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        return normalised([count * squared_mu(mechanism) for mechanism, count in self.steps])
+        return normalised(weighed(self.steps, squared_mu))
 
 
 ACCOUNTANT = Accountant(

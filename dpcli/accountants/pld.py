@@ -19,7 +19,7 @@ np = lazy("numpy")
 
 TOLERANCE = 1e-3
 POINTS_PER_SECOND = 5e6
-PATIENCE = 40.0  # seconds for one direction, where nobody says
+PATIENCE = 4.0  # seconds for one direction, where nobody says
 REFINEMENTS = 3
 MAX_SURVEYS = 4096
 _SURVEYS: dict[PrivacyLoss, Survey] = {}
@@ -154,4 +154,5 @@ ACCOUNTANT = Accountant(
     title="privacy-loss distribution",
     source="Doroshenko et al. 2022, arXiv:2207.04380; Ghazi et al. 2022, arXiv:2207.04381; bounds in numerics/lattice.py",
     compose=PldProfile,
+    heavy=True,
 )

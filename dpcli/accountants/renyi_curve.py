@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dpcli.accountants.base import Steps
+from dpcli.accountants.base import Steps, views
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ class RenyiCurve:
         if len(missing):
             total = np.zeros(len(missing))
             with np.errstate(all="ignore"):  # overflow is inf, and a NaN below becomes inf: both on the private side
-                for mechanism, count in self.steps:
-                    total = total + count * np.asarray(mechanism.rdp(missing))
+                curves = views(self.steps, lambda mechanism: np.asarray(mechanism.rdp(missing)))
+                for (_, count), curve in zip(self.steps, curves, strict=True):
+                    total = total + count * curve
                 total = total * (1.0 + 1e-15 * (2 + len(self.steps) ** 0.5))
             self.known.update(zip(missing.tolist(), np.where(np.isnan(total), np.inf, total).tolist(), strict=True))
         return np.array([self.known[float(order)] for order in orders])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpcli.accountants.base import Steps
+from dpcli.accountants.base import Steps, views
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.composed import split_delta
 
@@ -32,6 +32,7 @@ def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool
     product: the theorem's total is 1 - (1 - delta') prod (1 - delta_i) rather than a sum, which leaves a little more slack.
     Raises NotRepresentable where delta cannot cover the steps' own.
     """
+    views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # says which ones have no (epsilon, delta)
     floors = math.fsum(count * mechanism.delta_floor() for mechanism, count in steps)
     spent = delta if not _needs_delta(steps) else delta - share * (delta - _total(floors, steps, product))
     deltas = split_delta(steps, spent, by_step)

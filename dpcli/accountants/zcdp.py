@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
 from dpcli.numerics.conversion import zcdp_epsilon
 
 
@@ -16,7 +16,7 @@ class ZcdpProfile(PrivacyProfile):
     steps: Steps
 
     def rho(self) -> float:
-        return math.fsum(count * mechanism.zcdp() for mechanism, count in merged(self.steps)) * (1.0 + 1e-15)
+        return math.fsum(weighed(merged(self.steps), lambda mechanism: mechanism.zcdp())) * (1.0 + 1e-15)
 
     def epsilon(self, delta: float) -> Bound:
         rho = self.rho()
@@ -24,7 +24,7 @@ class ZcdpProfile(PrivacyProfile):
         return Bound(zcdp_epsilon(rho, delta) * (1.0 + 1e-13), detail={"rho": rho})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        return normalised([count * mechanism.zcdp() for mechanism, count in self.steps])
+        return normalised(weighed(self.steps, lambda mechanism: mechanism.zcdp()))
 
 
 ACCOUNTANT = Accountant(

@@ -6,11 +6,13 @@ from dpcli.disclosure.facts import gather
 from dpcli.disclosure.pictures import pictures
 from dpcli.disclosure.statement import Statement, disclosure, registry_entry
 from dpcli.lint.run import checked_load
+from dpcli.numerics.work import limited
 from dpcli.plots.chart import Chart
 
 FORMS = {False: (disclosure, "report"), True: (registry_entry, "registry")}
 
 
+@limited
 def draft(path: str, delta: float | None, registry: bool, illustrated: bool) -> tuple[Statement, tuple[Chart, ...], str]:
     """The form that is asked for, its pictures, and the name of its machine form. Raises InvalidFile, InputError."""
     pipeline, diagnostics = checked_load(path)

@@ -20,6 +20,7 @@ from dpcli.gate.ledger import ledger_condition
 from dpcli.gate.verdicts import Condition, Gated, Judged
 from dpcli.gate.waivers import check_waivers, unused, waived
 from dpcli.lint.run import judge
+from dpcli.numerics.work import limited
 from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
 from dpcli.pipeline.findings import Findings
 from dpcli.pipeline.gate_keys import Caps
@@ -64,6 +65,7 @@ def _caps(path: str, pipeline: Pipeline, terms: Terms) -> Caps:
     return over(terms.caps, terms.policy.caps(path, pipeline))
 
 
+@limited
 def _judged(path: str, terms: Terms, bases: Bases | None) -> Judged:
     diagnostics: tuple[Diagnostic, ...] = ()
     try:

@@ -29,6 +29,7 @@ from dpcli.numerics.quadrature import TAIL, power_moment, step_size
 from dpcli.numerics.tails import Tails, log_ndtr_array, mixed
 from dpcli.numerics.tilted import TiltedQuadrature
 from dpcli.numerics.turning import log1p_complex
+from dpcli.numerics.work import hold
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -60,11 +61,13 @@ class Mixture:
 
     def terms(self, x: Array) -> Array:
         """log(w_j N(s_j, 1) / N(0, 1)) of the positive shifts, one row each."""
+        hold(float(len(self.shifts) * len(x)))
         shifts = np.array(self.shifts)[:, None]
         return np.asarray(np.array(self.log_weights)[:, None] + shifts * x[None, :] - 0.5 * shifts * shifts)
 
     def log_ratio(self, x: Array) -> Array:
         """log m(x), with all its digits near m = 1."""
+        hold(float(len(self.shifts) * len(x)))
         shifts, weights = np.array(self.shifts)[:, None], np.exp(np.array(self.log_weights))[:, None]
         u = shifts * x[None, :] - 0.5 * shifts * shifts
         excess = (weights * np.expm1(np.minimum(u, 30.0))).sum(axis=0)
@@ -74,6 +77,7 @@ class Mixture:
 
     def log_ratio_complex(self, x: ComplexArray) -> ComplexArray:
         """`log_ratio` at complex x with |Im x| reach <= pi / 2, where the mixture has no zeros."""
+        hold(2.0 * len(self.shifts) * len(x))
         shifts = np.array(self.shifts)[:, None]
         u = shifts * x[None, :] - 0.5 * shifts * shifts
         log_weights = np.array(self.log_weights)[:, None]
@@ -149,7 +153,7 @@ class MixtureRemoveLoss:
 
     def tails(self, at: Array) -> Tails:
         """At the outcome x where log m(x) = l, which increases in x."""
-        return in_blocks([self._tails(at[i : i + BLOCK]) for i in range(0, len(at), BLOCK)])
+        return in_blocks([self._tails(at[i : i + BLOCK]) for i in range(0, max(len(at), 1), BLOCK)])
 
     def _tails(self, at: Array) -> Tails:
         m = self.mixture
@@ -229,7 +233,7 @@ class MixtureReplaceLoss:
 
     def tails(self, at: Array) -> Tails:
         """At the outcome x where log m(x) - log m(-x) = l, which is odd and increases in x."""
-        return in_blocks([self._tails(at[i : i + BLOCK]) for i in range(0, len(at), BLOCK)])
+        return in_blocks([self._tails(at[i : i + BLOCK]) for i in range(0, max(len(at), 1), BLOCK)])
 
     def _tails(self, at: Array) -> Tails:
         m, size = self.mixture, np.abs(at)

@@ -15,6 +15,7 @@ from dpcli.numerics.quadrature import TAIL, power_moment, step_size
 from dpcli.numerics.tails import Tails, log_ndtr_array, mixed
 from dpcli.numerics.tilted import TiltedQuadrature
 from dpcli.numerics.turning import log1p_complex
+from dpcli.numerics.work import hold
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def log_mixture(x: Array, mu: float, rate: float, records: int) -> Array:
         far = (u > 30.0) | ((u < 0.0) & (rate > 0.5))  # where 1 + q expm1(u) would overflow, or cancel
         direct = np.logaddexp(math.log1p(-rate), math.log(rate) + u)
         return np.where(far, direct, np.log1p(rate * np.expm1(np.where(far, 0.0, u))))
+    hold(2.0 * records * len(x))
     weights = log_binomial(records, rate)
     terms = np.array([w + j * mu * x - 0.5 * (j * mu) ** 2 for j, w in enumerate(weights)])
     u = np.array([j * mu * x - 0.5 * (j * mu) ** 2 for j in range(1, records + 1)])
@@ -72,6 +74,7 @@ def log_mixture_complex(x: ComplexArray, mu: float, rate: float, records: int) -
         low, high = np.where(near, u, 0.0), np.where(near, 30.0, u)
         above = math.log(rate) + high + np.log1p((1.0 - rate) / rate * np.exp(-high))
         return np.where(near, log1p_complex(rate * np.expm1(low)), above)
+    hold(2.0 * records * len(x))
     terms = np.array([w + j * mu * x - 0.5 * (j * mu) ** 2 for j, w in enumerate(log_binomial(records, rate))])
     top = terms.real.max(axis=0)
     return np.asarray(top + np.log(np.exp(terms - top).sum(axis=0)))

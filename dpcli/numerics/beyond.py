@@ -14,6 +14,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.turning import log1p_complex, turned_less_one
+from dpcli.numerics.work import hold, spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Split:
         log_density, ratio = self._whole.line(self._step, np.zeros(0))
         log_share: Array = self._log_weight(self._whole.nodes(self._step)).real
         exponent: Array = log_density.real - self._whole.log_norm + log_share
+        hold(len(rise) * exponent.size)
         terms = exponent + rise[:, None] * (ratio.real - self._whole.mean)
         top = terms.max(axis=1)
         return np.asarray(top + np.log(np.exp(terms - top[:, None]).sum(axis=1)))
@@ -95,6 +97,7 @@ class Split:
         """Upper bounds on log |phi(v) - B(v)| for every v >= y, at increasing y, raised by 1 % for the modulus' own quadrature."""
         _, log_density, log_rest, turn = self._growing()
         terms = log_density + log_rest
+        spend(0.5 * terms.size * len(y))
         rows = max(1, BLOCK // terms.size)
         found = [
             np.exp(terms - part[:, None, None] * turn).sum(axis=2).min(axis=1) for part in np.split(y, range(rows, len(y), rows))

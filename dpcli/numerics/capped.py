@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.numerics.quadrature import MAX_NODES, SLACK, TAIL, bernoulli, log_bernoulli, step_size
 from dpcli.numerics.tilted import TiltedQuadrature
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class CappedLoss:
         (low, high), step = self._placed(z)
         if (high - low) / step > MAX_NODES:
             return math.inf
+        spend((high - low) / step)
         x: Array = np.asarray(np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step, dtype=float)
         p, ratio, weight = np.array([[z + 1.0]]), self.log_ratio(x).real, self._weighted(x).real + math.log(step)  # type: ignore[arg-type]
         if (z + 1.0) * float(np.abs(ratio).max()) < 500.0:

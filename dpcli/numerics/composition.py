@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.tails import ROUNDING, Tails, atom_tails
+from dpcli.numerics.work import hold, spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ def _power(one: Outcomes, count: int) -> Outcomes:
 
 def _sum(first: Outcomes, second: Outcomes) -> Outcomes:
     """The composition of two."""
+    hold(float(len(first.weights) + len(second.weights)))
+    spend(0.02 * len(first.weights) * len(second.weights))
     weights = np.convolve(first.weights, second.weights)
     infinite = first.infinite + second.infinite
     return _trimmed(Outcomes(first.spacing, first.first + second.first, weights, infinite))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.lattice import Lattice
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
 
     Mass outside that window is wrapped around into it: the caller bounds it. All parts share tilt and spacing.
     """
+    spend(float(size) * (len(parts) + 1))
     log_modulus: Array = np.zeros(size // 2 + 1)
     angle: Array = np.zeros(size // 2 + 1)
     relative: Array = np.zeros(size // 2 + 1)

@@ -25,9 +25,9 @@ else:
     np = lazy("numpy")
 
 LOG_NEGLIGIBLE = -20.0
-MAX_POINTS = 6 << 20
+MAX_POINTS = 1 << 20
 SMALLEST = 1 << 12
-WIDEST_CELL = 300.0  # exponent of the tilt across one cell
+WIDEST_CELL = 300.0  # exponent of the tilt across one cell, and its width
 
 Parts = Sequence[tuple[HasTails, Survey, int]]
 
@@ -36,7 +36,8 @@ Parts = Sequence[tuple[HasTails, Survey, int]]
 class Plan:
     """The grid of the composition.
 
-    rounds: of four-fold composition and coarsening, per part. work: grid points to be transformed.
+    rounds: of four-fold composition and coarsening, per part. work: grid points to be transformed. longest: points of the longest
+    convolution of one part.
     coarseness: how many times the spacing is what the error asked for. orders: distances from the tilt at
     which Chernoff's bound shows that little lies below, and above, the window.
     """
@@ -48,6 +49,7 @@ class Plan:
     size: int
     rounds: tuple[int, ...]
     work: float
+    longest: float
     coarseness: float
     orders: tuple[float, float]
 
@@ -64,7 +66,7 @@ def planned(parts: Parts, tilt: float, log_delta: float, error: float, unit: flo
     for relaxed in (1.25**k for k in range(40)):
         wanted = [spacing * relaxed for spacing in needed]
         plans = [_plan(parts, tilt, log_delta, unit, window, wanted, limit) for limit in range(1 + most)]
-        cheap = [plan for plan in plans if plan.size <= MAX_POINTS and plan.work <= work]
+        cheap = [plan for plan in plans if plan.size <= MAX_POINTS and plan.longest <= MAX_POINTS and plan.work <= work]
         if cheap:
             return replace(min(cheap, key=lambda plan: plan.work), coarseness=relaxed)
     return None
@@ -103,7 +105,7 @@ def _needed(
 
 def _single(part: tuple[HasTails, Survey, int], tilt: float, log_delta: float, spacing: float) -> tuple[Lattice, Lattice]:
     """(lower, upper) lattices of one step. Raises NotRepresentable where one cell is wider than the tilt can weigh."""
-    if tilt * spacing > WIDEST_CELL:
+    if max(tilt, 1.0) * spacing > WIDEST_CELL:
         raise NotRepresentable("the loss is too far spread for a grid of this size")
     low, high = _reach(part, tilt, log_delta)
     start = math.floor(low / spacing) - 1
@@ -139,10 +141,12 @@ def _plan(
     first = math.floor(low / spacing)
     size = transform_size(math.ceil(high / spacing) - first + 1)
     work = float(size) * (len(parts) + 1)
+    longest = 0.0
     for part, r in zip(parts, rounds, strict=True):
         start, end = _reach(part, tilt, log_delta)
+        longest = max(longest, (end - start) / spacing * 2.0**r * (4.0 if r else 1.0))
         work += (end - start) / spacing * 2.0**r * (3.0 + 20.0 * r)
-    return Plan(tilt, log_delta, spacing, first, size, rounds, work, 1.0, (orders[0], orders[1]))
+    return Plan(tilt, log_delta, spacing, first, size, rounds, work, longest, 1.0, (orders[0], orders[1]))
 
 
 def composed(parts: Parts, plan: Plan) -> tuple[Curve, Curve]:
@@ -231,7 +235,7 @@ def _finished(side: list[tuple[Lattice, int]], plan: Plan) -> tuple[Lattice, flo
     begin, below = _edge(side, -1.0, plan.spacing * plan.first, plan.orders[0])
     end, above = _edge(side, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1])
     # So wide that it would take too long, or not finite: nothing is bounded.
-    if not end - begin <= 8.0 * plan.spacing * plan.size:
+    if not end - begin <= plan.spacing * min(8.0 * plan.size, MAX_POINTS):
         return convolved(side, plan.first, plan.size), math.inf
     first = min(math.floor(begin / plan.spacing), plan.first)
     length = max(math.ceil(end / plan.spacing) - first + 1, plan.size)

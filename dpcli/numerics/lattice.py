@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.tails import ROUNDING, Tails
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ def discretised(tails: Tails, start: int, spacing: float, tilt: float) -> tuple[
     The lower pair's losses are those edges themselves: its shift is what lies between them and the grid. P-mass below the first grid
     point counts there, above the last one as infinite, in the upper pair; the lower pair drops both.
     """
+    spend(4.0 * len(tails.p_above))
     left = spacing * (start + np.arange(len(tails.p_above) - 1))
     with np.errstate(all="ignore"):
         log_p, slip_p = _cell_masses(tails.p_above, tails.p_below)
@@ -231,6 +233,7 @@ def _cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
 
 def coarsened(lattice: Lattice, upper: bool) -> Lattice:
     """The same on twice the spacing, from above or from below."""
+    spend(2.0 * len(lattice.weights))
     weights, start = lattice.weights, lattice.start
     if start % 2:
         weights, start = np.concatenate(([0.0], weights)), start - 1

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from dpcli.numerics.work import hold
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ def _power_moment(
         high = max(spans[i][1] for i in members)
         step = min(spans[i][2] for i in members)
         nodes: Array = np.arange(math.floor(low / step), math.ceil(high / step) + 1, dtype=float) * step
+        hold(float(len(members) * len(nodes)))
         column, ratio, weight = exponents[index][:, None], log_ratio(nodes), log_weight(nodes) + math.log(step)
         if float(np.abs(column).max() * np.abs(ratio).max()) < 500.0 and float(weight.min()) > -650.0:
             result[index] = np.log1p(bernoulli(column, ratio) @ np.exp(weight)) * (1.0 + SLACK)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.tails import Tails
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ def _add_pairs(out: Array, first: int, spacing: float, small: Spread, large: Spr
     """Add every pair whose point of `large` lies `nearest` or more above that of `small`."""
     closest, furthest = large.first - small.first - len(small.mass) + 1, large.first + len(large.mass) - 1 - small.first
     distances = np.arange(max(nearest, closest), max(furthest, nearest - 1) + 1)
+    spend(len(distances) * (100.0 + 0.05 * len(small.mass)))
     gain = np.log1p(np.exp(-spacing * distances))
     steps = np.floor(gain / spacing).astype(int)
     shares = np.clip(np.expm1(gain - spacing * steps) / math.expm1(spacing), 0.0, 1.0)

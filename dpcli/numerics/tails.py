@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.numerics.logspace import log_ndtr
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Tails(NamedTuple):
 
 def log_ndtr_array(x: Array) -> Array:
     """Logarithm of the standard normal distribution function: the C library's erfc, and Mills' asymptotic series below -20."""
+    spend(2.0 * np.size(x))  # one call per element
     flat = np.ravel(np.asarray(x, dtype=float))
     complement = np.fromiter(map(math.erfc, (np.abs(flat) * math.sqrt(0.5)).tolist()), dtype=float, count=len(flat))
     with np.errstate(divide="ignore"):
@@ -63,6 +65,7 @@ def mixed(log_weights: list[float], parts: list[Array]) -> Array:
 
 def atom_tails(at: Array, losses: Array, log_p: Array, log_q: Array) -> Tails:
     """Tails of finitely many outcomes: their losses (increasing), and log probabilities under P and Q."""
+    spend(0.5 * len(losses) + len(at))
     index = np.searchsorted(losses, at, side="right")
     with np.errstate(divide="ignore"):
         above, below = [], []

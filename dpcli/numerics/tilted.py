@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.numerics.beyond import Split
 from dpcli.numerics.turning import log1p_complex, turned, turned_less_one
+from dpcli.numerics.work import hold, spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class TiltedQuadrature:
 
     def line(self, step: float, heights: Array) -> tuple[ComplexArray, ComplexArray]:
         """log of the unnormalised density and log r at the nodes of the lines Im x = height, a row each; on the real line for none."""
+        hold(self._count(step) * max(len(heights), 1.0))
         x: ComplexArray = self.nodes(step)  # type: ignore[assignment]
         shape = (len(heights), len(x)) if len(heights) else (len(x),)
         if len(heights):
@@ -71,8 +73,13 @@ class TiltedQuadrature:
         ratio = self._log_ratio(x)
         return (self._log_base(x) + ((self._t + 1.0) * ratio + math.log(step))).reshape(shape), ratio.reshape(shape)
 
+    def _count(self, step: float) -> float:
+        """About how many nodes there are."""
+        return (self._window[1] - self._window[0]) / step
+
     def nodes(self, step: float) -> Array:
         """Multiples of `step` in the window."""
+        hold(self._count(step))
         low, high = self._window
         return np.asarray(np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step, dtype=float)
 
@@ -93,6 +100,7 @@ class TiltedQuadrature:
         What bounds beyond an earlier y bounds here too, hence the running minimum.
         """
         log_density, turn = self._moduli()
+        spend(0.5 * log_density.size * len(y))
         rows = max(1, BLOCK // log_density.size)
         found = np.concatenate(
             [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dpcli.numerics.work import hold, spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def turned_less_one(weights: Array, loss: Array, step: float, count: int) -> Com
     """
     fine = math.isqrt(max(count - 1, 0)) + 1
     rows = -(-count // fine)
+    _plan(fine, rows, len(loss))
     small = _less_one(np.outer(step * np.arange(fine), loss))
     total = np.empty((rows, fine), dtype=complex)
     block = max(1, BLOCK // max(len(loss), 1))
@@ -35,6 +37,13 @@ def turned_less_one(weights: Array, loss: Array, step: float, count: int) -> Com
         large = _less_one(np.outer(step * fine * np.arange(i, min(i + block, rows)), loss)) * weights
         total[i : i + block] = large @ small.T + large.sum(axis=1)[:, None]
     return np.asarray((total + small @ weights).ravel()[:count])
+
+
+def _plan(fine: int, rows: int, terms: int) -> None:
+    """Refuse tables that are too large: both of rotations, and the product, whose entries are the cheapest."""
+    hold(2.0 * fine * terms)
+    hold(float(rows) * fine)
+    spend(float(rows) * terms + 0.03 * rows * fine * terms)
 
 
 def _less_one(angle: Array) -> ComplexArray:
@@ -50,6 +59,7 @@ def turned(log_weights: ComplexArray, loss: ComplexArray, step: float, first: in
     """SUM_j e^{log_weights_j + i y loss_j} at y = first step, ..., (first+count-1) step, for losses with Im >= 0 (which fade)."""
     fine = math.isqrt(max(count - 1, 0)) + 1
     rows = -(-count // fine)
+    _plan(fine, rows, len(loss))
     small = np.exp(np.outer(step * np.arange(fine), 1j * loss))
     total = np.empty((rows, fine), dtype=complex)
     block = max(1, BLOCK // max(len(loss), 1))

@@ -23,6 +23,7 @@ else:
 Sizes = tuple[tuple[float, int], ...]  # (epsilon, count)
 MAX_COUNT = 10**9  # of equal steps: about a million terms
 WORK = 1 << 23  # lattice points times sizes
+LARGE = 0.25  # delta beyond which no other tilt serves better: Chernoff's bound says nothing there
 REACH = 14.0  # half the window, in tilted standard deviations
 
 
@@ -96,7 +97,7 @@ def _spread(loss: Array, log_mass: Array, step: float) -> tuple[Array, Array]:
 def _lattice(sizes: Sizes, delta: float) -> tuple[Array, Array, Callable[[float], float]]:
     """Masses under P on a window of the lattice, and a bound on what rounding, wrapping and cutting can have lost."""
     e, n = np.array([size for size, _ in sizes]), np.array([float(count) for _, count in sizes])
-    t = _tilt(sizes, delta)
+    t = _tilt(sizes, min(delta, LARGE))
     slope = np.minimum((t + 0.5) * e, 300.0)
     points = 1 << max(11, min(17, int(math.log2(WORK / len(sizes)))))
     step = (2.0 * REACH * math.sqrt(float((n * (e / np.cosh(slope)) ** 2).sum())) + 4.0 * float(e.max())) / points

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dpcli.errors import InputError
+from dpcli.numerics.work import limited
 from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.suggest import did_you_mean
 from dpcli.plots.chart import Chart
@@ -23,6 +24,7 @@ def checked_kind(kind: str) -> str:
     return kind
 
 
+@limited
 def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()) -> Chart:
     """The chart of a kind; what the rules call unsound about the file is in its notes.
 

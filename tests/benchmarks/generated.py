@@ -51,9 +51,9 @@ class Outcome:
 
 def warm() -> None:
     """Import what the commands need, once for all forked processes."""
-    from dpcli.cli.main import COMMANDS as ALL
-
     import numpy as np
+
+    from dpcli.cli.main import COMMANDS as ALL
 
     np.fft.rfft(np.ones(4))
     for registry in (MECHANISMS, SAMPLING, ACCOUNTANTS, FORMATS, PLOTS, CHART_FORMATS):
@@ -114,7 +114,9 @@ def report(outcomes: list[Outcome]) -> str:
     by_verb: dict[str, Counter[int]] = {}
     for outcome in outcomes:
         by_verb.setdefault(outcome.case.arguments[0], Counter())[outcome.code] += 1
-    lines += [f"  {verb}: " + ", ".join(f"{code}: {n}" for code, n in sorted(found.items())) for verb, found in sorted(by_verb.items())]
+    lines += [
+        f"  {verb}: " + ", ".join(f"{code}: {n}" for code, n in sorted(found.items())) for verb, found in sorted(by_verb.items())
+    ]
     for title, key in (("slowest", "seconds"), ("biggest", "megabytes")):
         top = sorted(outcomes, key=lambda o: -float(getattr(o, key)))[:8]
         lines += [f"{title}:"] + [
@@ -122,8 +124,18 @@ def report(outcomes: list[Outcome]) -> str:
         ]
     faults = [outcome for outcome in outcomes if outcome.fault]
     lines += [f"faults: {len(faults)}"]
-    lines += [f"  {o.case.name}: {o.fault}: {' '.join(o.case.arguments)}: {o.output.strip().splitlines()[-1:]}" for o in faults]
+    lines += [f"  {told(outcome)}" for outcome in faults]
     return "\n".join(lines)
+
+
+def told(outcome: Outcome) -> str:
+    """A fault on one line."""
+    return f"{outcome.case.name}: {outcome.fault}: {' '.join(outcome.case.arguments)}: {''.join(outcome.output.strip().splitlines()[-1:])}"
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
 
 
 def main(words: list[str] | None = None) -> int:
@@ -135,9 +147,10 @@ def main(words: list[str] | None = None) -> int:
     warm()
     if chosen.case:
         outcome = measured(case(chosen.case), "-vv")
-        print(outcome.case.shown(), outcome.output, f"exit {outcome.code}: {outcome.seconds:.2f} s, {outcome.megabytes:.0f} MB", sep="\n")
+        last = f"exit {outcome.code}: {outcome.seconds:.2f} s, {outcome.megabytes:.0f} MB"
+        _say(outcome.case.shown(), outcome.output, last)
         return 0
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     outcomes: list[Outcome] = []
     start = time.monotonic()
     try:
@@ -145,10 +158,10 @@ def main(words: list[str] | None = None) -> int:
             outcome = measured(case(f"{chosen.seed}/{i}"))
             outcomes.append(outcome)
             if outcome.fault:
-                print(f"{outcome.case.name}: {outcome.fault}: {outcome.output.strip().splitlines()[-1:]}", flush=True)
+                _say(told(outcome))
     except KeyboardInterrupt:
         pass
-    print(f"seed {chosen.seed}, {time.monotonic() - start:.0f} s", report(outcomes), sep="\n")
+    _say(f"seed {chosen.seed}, {time.monotonic() - start:.0f} s", report(outcomes))
     return int(any(outcome.fault for outcome in outcomes))
 
 

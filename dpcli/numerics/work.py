@@ -1,0 +1,75 @@
+"""How much a computation may cost: whoever is about to make a table says how large it is, and is refused before it is made.
+
+One cell is one element of an array that goes through about ten elementary functions: some fifty nanoseconds. The numbers are counted,
+not measured, so that the same question is answered or refused on every machine.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import ParamSpec, TypeVar
+
+from dpcli.errors import NotRepresentable
+
+QUESTION = 3e7  # cells for one question to one accountant
+COMMAND = 1.1e8  # cells for all that one command asks
+LEAST = 1.5e6  # cells for a question whose answer others fall back on, however much has been spent before
+TABLE = 1 << 22  # cells that are held at a time: a few hundred MB with what is made on the way
+
+P, R = ParamSpec("P"), TypeVar("R")
+_left: ContextVar[list[float] | None] = ContextVar("left", default=None)
+
+
+class TooMuchWork(NotRepresentable):
+    """It could be computed, but at a price that is not paid here."""
+
+
+def spend(cells: float) -> None:
+    """Say that so many cells are about to be computed. Raises NotRepresentable where they are more than what is left."""
+    left = _left.get()
+    if left is not None:
+        left[0] -= cells
+        if left[0] < 0.0:
+            raise TooMuchWork("it would take more than the work that one question may cost")
+
+
+def hold(cells: float) -> None:
+    """`spend`, for a table that is held whole. Raises NotRepresentable where it is larger than TABLE too."""
+    if not cells <= TABLE:
+        raise TooMuchWork(f"it would take a table of {cells:.2g} numbers, more than memory should hold")
+    spend(cells)
+
+
+@contextmanager
+def allowance(cells: float, least: float = 0.0) -> Iterator[None]:
+    """At most so many cells inside, and no more than what is left of the allowance around it, or `least` if that is more."""
+    outer = _left.get()
+    start = cells if outer is None else min(cells, max(outer[0], least))
+    mine = [start]
+    token = _left.set(mine)
+    try:
+        yield
+    finally:
+        _left.reset(token)
+        if outer is not None:
+            outer[0] = max(outer[0] - (start - max(mine[0], 0.0)), 0.0)
+
+
+def exhausted() -> bool:
+    """Whether next to nothing is left."""
+    left = _left.get()
+    return left is not None and left[0] < LEAST
+
+
+def limited(function: Callable[P, R]) -> Callable[P, R]:
+    """The function with what one command may cost for all that it asks."""
+
+    @functools.wraps(function)
+    def within(*args: P.args, **kwargs: P.kwargs) -> R:
+        with allowance(COMMAND):
+            return function(*args, **kwargs)
+
+    return within
