@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.cli.options import emit, output_options
+from dpcli.cli.options import complain, emit, output_options
 
 if TYPE_CHECKING:
     from dpcli.pipeline.diagnostics import Diagnostic
@@ -23,7 +23,7 @@ def command(files: tuple[str, ...], ledger: str | None, dataset: str | None, for
     Exit code 0: no errors. 1: an error. 2: a file cannot be read as a pipeline. 4: --ledger cannot be read.
     """
     from dpcli.lint.run import lint
-    from dpcli.report.lint_text import exit_code, render
+    from dpcli.report.lint_text import exit_code, first_error, render
 
     if not files and ledger is None:
         raise click.UsageError("expected FILES or --ledger, found neither")
@@ -31,7 +31,9 @@ def command(files: tuple[str, ...], ledger: str | None, dataset: str | None, for
     places = (*files, *([ledger] if ledger else []))
     if format_ == "text" and not outputs:
         click.echo(render(places, diagnostics), nl=False)
-        return exit_code(diagnostics)
+        if code := exit_code(diagnostics):
+            complain(first_error(diagnostics))
+        return code
     from dpcli.report.lint_report import document
 
     return emit(document(places, diagnostics), format_, outputs)

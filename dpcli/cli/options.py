@@ -6,13 +6,14 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcli.errors import InputError
+from dpcli.errors import DpcliError, InputError
 from dpcli.registry import ACCOUNTANTS, FORMATS, load
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 APPENDED = frozenset({"summary"})  # formats of files that several steps of a job write to
+OUTPUTS = frozenset({"output", "outputs", "pictures"})  # parameters that name what is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +43,86 @@ def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def output_options(*formats: str) -> Callable[..., Any]:
-    """-f FORMAT and -o FORMAT=PATH, for the formats that a command has."""
+    """-f FORMAT and -o FORMAT=PATH, both for the formats that a command has."""
     return composed(
         click.option(
             "-f", "--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True, help="What to print."
         ),
         click.option(
-            "-o", "--output", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write FORMAT to PATH; repeatable."
+            "-o",
+            "--output",
+            "outputs",
+            multiple=True,
+            metavar="FORMAT=PATH",
+            callback=lambda _, __, given: _checked(given, formats),
+            help="Also write FORMAT to PATH; repeatable. PATH alone where its ending says the format (x.html).",
         ),
+        told,
     )
+
+
+def _checked(given: tuple[str, ...], formats: tuple[str, ...]) -> tuple[str, ...]:
+    """Each as FORMAT=PATH, before anything is computed. Raises InputError for a format that -f would refuse, or one path twice."""
+    found = tuple(_named(output, formats) for output in given)
+    paths = [output.partition("=")[2] for output in found]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise InputError(f"--output: expected each path once, found {path!r} twice")
+    return found
+
+
+def _named(output: str, formats: tuple[str, ...]) -> str:
+    name, equals, path = output.partition("=")
+    if name in formats and path:
+        return output
+    if not equals:
+        from dpcli.report.formats import meant_by
+
+        if meant := meant_by(output, formats):
+            return f"{meant}={output}"
+    raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats)}, found {output!r}")
+
+
+def told(function: Callable[..., int]) -> Callable[..., int]:
+    """The command; where it ends by an error, the reports asked for that CI systems judge hold that error: none is missing or empty."""
+
+    @wraps(function)
+    def run(*args: Any, format_: str, outputs: tuple[str, ...], **given: Any) -> int:
+        try:
+            return function(*args, format_=format_, outputs=outputs, **given)
+        except (click.exceptions.Exit, BrokenPipeError):
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            _tell(error, format_, outputs)
+            raise
+
+    return run
+
+
+def _tell(error: BaseException, format_: str, outputs: tuple[str, ...]) -> None:
+    from dpcli.pipeline.diagnostics import InvalidFile
+    from dpcli.report.diagnostics import finding
+    from dpcli.report.formats import judges
+    from dpcli.report.verdict import stopped
+
+    interrupted = isinstance(error, KeyboardInterrupt | click.Abort)
+    code = error.exit_code if isinstance(error, DpcliError | click.ClickException) else 130 if interrupted else 70
+    said = "interrupted" if interrupted else error.message if isinstance(error, click.ClickException) else str(error)
+    places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
+    document = stopped(*_asked(), said or type(error).__name__, code, places)
+    for name, path in map(_split, outputs):
+        if judges(name):
+            with suppress(DpcliError):  # the first error is the one to be told
+                write(path, _render(document, name, None), name in APPENDED)
+    if judges(format_):
+        click.echo(_render(document, format_, None), nl=False)
+
+
+def _asked() -> tuple[str, str]:
+    """The command, as it is typed, and the first file that it was given."""
+    context = click.get_current_context()
+    files = context.params.get("files") or (context.params.get("file") or context.params.get("ledger") or "",)
+    return context.command_path, str(files[0])
 
 
 accounting_options = composed(
@@ -94,22 +167,37 @@ def working() -> Iterator[None]:
 
 
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
-    """Print a document, write the other formats asked for, and return its exit code (which no format changes)."""
-    writes = [_split(output) for output in outputs]
-    texts = [(path, _render(document, name, None), name in APPENDED) for name, path in writes]
+    """Print a document, write the other formats asked for, and return its exit code (which no format changes).
+
+    Why it is not 0 goes to standard error too. Raises InputError where a report to be judged would hold nothing that was checked.
+    """
+    from dpcli.report.formats import judges
+    from dpcli.report.verdict import judged, reason
+
     settings: Settings = click.get_current_context().obj
+    why = reason(document) if document.exit_code else ""
+    writes = [_split(output) for output in outputs]
+    if any(judges(name) for name in (format_, *(name for name, _ in writes))):
+        document = judged(document, *_asked())
+    texts = [(path, _render(document, name, None), name in APPENDED) for name, path in writes]
     shown = _render(replace(document, notes=()) if settings.quiet else document, format_, settings)
     for path, text, appended in texts:
         write(path, text, appended)
     click.echo(shown, nl=False, color=True)
+    if why:
+        complain(why)
     return document.exit_code
+
+
+def complain(why: str) -> None:
+    """One line on standard error, after what is on standard output."""
+    sys.stdout.flush()
+    click.echo(f"dpcli: {why}", err=True)
 
 
 def write(path: str, text: str | bytes, append: bool = False) -> None:
     """Write a file in one piece, after what it holds where `append`, or say in one line why not."""
-    given = click.get_current_context().params
-    inputs = [given.get("file"), *(given.get("files") or ())]
-    if os.path.exists(path) and any(source and os.path.exists(source) and os.path.samefile(path, source) for source in inputs):
+    if os.path.exists(path) and any(os.path.exists(source) and os.path.samefile(path, source) for source in _inputs()):
         raise InputError(f"{path}: expected another path for the output, found the input file")
     try:
         with open(path, "ab" if append else "wb") as file:
@@ -118,10 +206,17 @@ def write(path: str, text: str | bytes, append: bool = False) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
+def _inputs() -> Iterator[str]:
+    """Every text that the command was given and that is no output of it: files, a ledger, a policy, a baseline."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.params.get(parameter.name or "")
+        if parameter.name not in OUTPUTS:
+            yield from (text for text in (given if isinstance(given, tuple) else (given,)) if isinstance(text, str))
+
+
 def _split(output: str) -> tuple[str, str]:
-    name, equals, path = output.partition("=")
-    if not equals or not path or name not in FORMATS:
-        raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(FORMATS)}, found {output!r}")
+    name, _, path = output.partition("=")
     return name, path
 
 

@@ -14,7 +14,7 @@ import click
 
 from dpcli.cli.options import Settings, wants_color, write
 from dpcli.errors import InputError
-from dpcli.registry import CHART_FORMATS, load
+from dpcli.registry import CHART_FORMATS, FORMATS, load
 
 if TYPE_CHECKING:
     from dpcli.plots.chart import Chart
@@ -26,19 +26,31 @@ FIXED = 100  # columns where the output is no terminal
 
 def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
     """Print a chart, or write it to the paths given; everything is rendered before anything is written."""
-    formats = [format_ or _by_suffix(path) for path in outputs]
-    texts = [_render(chart, name, FIXED, False, "utf-8") for name in formats]
+    places = [destination(output, format_) for output in outputs]
+    texts = [_render(chart, name, FIXED, False, "utf-8") for name, _ in places]
     if not outputs:
         _print(chart, format_ or "terminal")
-    for path, text in zip(outputs, texts, strict=True):
+    for (_, path), text in zip(places, texts, strict=True):
         write(path, text)
+
+
+def destination(output: str, format_: str | None) -> tuple[str, str]:
+    """(format, path) of FORMAT=PATH, or of a path whose format -f or its ending says. Raises InputError for a format that is none."""
+    name, _, path = output.partition("=")
+    if path and name in CHART_FORMATS:
+        return name, path
+    if path and name in FORMATS:
+        raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(CHART_FORMATS)}, found {output!r}")
+    return format_ or _by_suffix(output), output
 
 
 def _by_suffix(path: str) -> str:
     for suffix, name in SUFFIXES.items():
         if path.lower().endswith(suffix):
             return name
-    raise InputError(f"{path}: expected a path that ends in {', '.join(SUFFIXES)}, or -f FORMAT, found neither")
+    raise InputError(
+        f"{path}: expected a path that ends in {', '.join(SUFFIXES)}, or FORMAT=PATH with a format among {', '.join(CHART_FORMATS)}"
+    )
 
 
 def _print(chart: Chart, name: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.options import accounting_options
-from dpcli.cli.picture import progress, show
+from dpcli.cli.options import accounting_options, complain
+from dpcli.cli.picture import destination, progress, show
 from dpcli.registry import CHART_FORMATS
 
 
@@ -22,7 +22,12 @@ from dpcli.registry import CHART_FORMATS
     help="The format [default: the suffix of PATH, or terminal].",
 )
 @click.option(
-    "-o", "--output", "outputs", multiple=True, metavar="PATH", help="Write to PATH, in the format of its suffix; repeatable."
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="[FORMAT=]PATH",
+    help="Write to PATH, in FORMAT or in the format of its ending; repeatable.",
 )
 def command(
     kind: str,
@@ -45,10 +50,16 @@ def command(
     from dpcli.lint.run import checked_load
     from dpcli.plots.draw import checked_kind, draw
     from dpcli.plots.question import Question
+    from dpcli.report.lint_text import first_error
 
     checked_kind(kind)
+    for output in outputs:
+        destination(output, format_)
     pipeline, diagnostics = checked_load(file)
     with progress() as report:
         chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, report), diagnostics)
     show(chart, format_, outputs)
-    return int(any(found.severity == "error" for found in diagnostics))
+    if any(found.severity == "error" for found in diagnostics):
+        complain(first_error(diagnostics))
+        return 1
+    return 0

@@ -27,7 +27,7 @@ def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimal
         tables=(_accountants(account, decimals), _mechanisms(account)),
         notes=(*_notes(diagnostics), *(_sources(account) if sources else ())),
         findings=tuple(finding(d) for d in diagnostics),
-        checks=_checks(account, decimals),
+        checks=_checks(account, diagnostics, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
         exit_code=exit_code(account, diagnostics),
         records=[_row_data(row) for row in account.rows],
@@ -189,8 +189,14 @@ def _sources(account: Account) -> tuple[str, ...]:
     return tuple(f"{row.accountant.name}: {row.accountant.source}" for row in account.rows)
 
 
-def _checks(account: Account, decimals: int) -> tuple[Check, ...]:
-    if account.budget is None:
-        return ()
-    note = _budget_notes(account, decimals)[0]
-    return (Check(f"{account.pipeline.path or account.pipeline.name}: budget", account.budget.verdict in ("pass", "warn"), note),)
+def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int) -> tuple[Check, ...]:
+    """The budget, where the file has one; the rules that call the file unsound; and the guarantee itself, where there is none."""
+    place, budget = account.pipeline.path or account.pipeline.name, account.budget
+    found = [Check(f"{place}: {d.rule}", False, d.message) for d in diagnostics if d.severity == "error"]
+    if account.winner is None:
+        found.append(Check(f"{place}: guarantee", False, headline(account, decimals), error=True))
+    if budget is not None:
+        note = _budget_notes(account, decimals)[0]
+        passed = budget.verdict in ("pass", "warn")
+        found.append(Check(f"{place}: budget", passed, note, error=budget.verdict == "unknown"))
+    return tuple(found)

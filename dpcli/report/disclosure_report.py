@@ -11,6 +11,7 @@ from dpcli.plots.chart import Chart
 from dpcli.plots.words import name_of
 from dpcli.report import account_report, meaning_report
 from dpcli.report.document import Document, Passage, Table
+from dpcli.report.verdict import reason
 
 COLUMNS = ("item", "asked by", "answer")
 
@@ -39,6 +40,7 @@ def document(
         total=whole.total,
         log=tuple(f"{answer.item.id}: {answer.line}" for answer in statement.answers),
         exit_code=code,
+        why=reason(whole) if whole.exit_code else _count(statement),
         records=[_record(answer) for answer in statement.answers],
     )
 

@@ -63,12 +63,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that passed or failed, for junit; waived: it failed, and somebody answers for that."""
+    """One thing that passed or failed, for junit.
+
+    waived: it failed, and somebody answers for that. error: it could not be judged at all.
+    """
 
     name: str
     passed: bool
     message: str = ""
     waived: bool = False
+    error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Document:
     title, passages, pictures: of a document that is to be read on its own.
     marker: a word by which a bot finds its earlier comment. log: lines for a log, beside the findings.
     details: lines under the headline, where text is all there is.
+    why: what the exit code is for, where no finding, check or headline says so.
     """
 
     headline: str
@@ -98,6 +103,7 @@ class Document:
     marker: str = ""
     log: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
+    why: str = ""
 
 
 def jsonable(value: Any) -> Any:

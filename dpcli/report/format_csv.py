@@ -7,6 +7,9 @@ import io
 
 from dpcli.report.document import Document, visible
 
+JUDGES = False
+ENDINGS = (".csv",)
+
 
 def render(document: Document) -> str:
     """RFC 4180 with a header line."""

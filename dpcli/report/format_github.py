@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dpcli.report.document import Document, Finding, visible
 
+JUDGES = True
+ENDINGS = ()
+
 
 def render(document: Document) -> str:
     """One `::level file=...,line=...::message` per finding, then the headline as a notice."""
-    level = {"fail": "error", "unknown": "error", "warn": "warning"}.get(document.verdict, "notice")
+    level = {"fail": "error", "unknown": "error", "warn": "warning"}.get(
+        document.verdict, "error" if document.exit_code else "notice"
+    )
     return "".join(map(_command, document.findings)) + f"::{level} title=dpcli::{_data(document.headline)}\n"
 
 

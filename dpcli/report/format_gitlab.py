@@ -8,6 +8,9 @@ from typing import Any
 from dpcli.report.document import Document, Finding, visible
 from dpcli.report.fingerprint import fingerprints, tidy
 
+JUDGES = True
+ENDINGS = ()
+
 SEVERITY = {"error": "critical", "warning": "minor", "note": "info"}
 
 

@@ -12,6 +12,9 @@ from dpcli.report.chart_svg import element
 from dpcli.report.document import Document, Passage, Table, visible
 from dpcli.report.page_style import style
 
+JUDGES = False
+ENDINGS = (".html", ".htm")
+
 TOGETHER = re.compile(r"\b(?:epsilon|delta) (?:&lt;)?= [0-9.e+-]*[0-9]|\b[0-9.]+ %|\b[0-9.]+e-[0-9]+")
 MANY = 8  # points from which a list is set in columns
 

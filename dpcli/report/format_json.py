@@ -6,6 +6,9 @@ import json
 
 from dpcli.report.document import Document, jsonable
 
+JUDGES = False
+ENDINGS = (".json",)
+
 
 def render(document: Document) -> str:
     """One object; infinities are strings."""

@@ -6,6 +6,9 @@ import json
 
 from dpcli.report.document import Document, jsonable
 
+JUDGES = False
+ENDINGS = (".jsonl",)
+
 
 def render(document: Document) -> str:
     """Each line is a JSON object."""

@@ -6,26 +6,29 @@ from xml.sax.saxutils import escape, quoteattr
 
 from dpcli.report.document import Check, Document, visible
 
+JUDGES = True
+ENDINGS = (".xml",)
+
 
 def render(document: Document) -> str:
     """A JUnit XML test suite; what is waived is skipped, with the reason."""
-    waived = sum(check.waived for check in document.checks)
-    failures = sum(not check.passed and not check.waived for check in document.checks)
-    counts = f'tests="{len(document.checks)}" failures="{failures}" errors="0" skipped="{waived}"'
+    kinds = [_kind(check) for check in document.checks]
+    failures, errors, waived = (kinds.count(kind) for kind in ("failure", "error", "skipped"))
+    counts = f'tests="{len(kinds)}" failures="{failures}" errors="{errors}" skipped="{waived}"'
     cases = "".join(f"{_case(check)}\n" for check in document.checks)
     suite = f'<testsuite name="dpcli" {counts}>\n{cases}</testsuite>'
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="dpcli" {counts}>\n{suite}\n</testsuites>\n'
 
 
+def _kind(check: Check) -> str:
+    """The element that tells how a test case went; none where it passed."""
+    return "skipped" if check.waived else "" if check.passed else "error" if check.error else "failure"
+
+
 def _case(check: Check) -> str:
-    name = quoteattr(visible(check.name))
-    message = visible(check.message)
-    if check.waived:
-        return _with(name, f"<skipped message={quoteattr(message)}/>")
-    if check.passed:
-        return f'  <testcase classname="dpcli" name={name}/>'
-    return _with(name, f"<failure message={quoteattr(message)}>{escape(message)}</failure>")
-
-
-def _with(name: str, element: str) -> str:
-    return f'  <testcase classname="dpcli" name={name}>\n    {element}\n  </testcase>'
+    start = f'  <testcase classname="dpcli" name={quoteattr(visible(check.name))}'
+    message, kind = visible(check.message), _kind(check)
+    if not kind:
+        return f"{start}/>"
+    text = "/>" if check.waived else f">{escape(message)}</{kind}>"
+    return f"{start}>\n    <{kind} message={quoteattr(message)}{text}\n  </testcase>"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dpcli.report.document import Document, Passage, Table, visible
 
+JUDGES = False
+ENDINGS = (".md",)
+
 
 def render(document: Document) -> str:
     """GitHub-flavoured tables."""

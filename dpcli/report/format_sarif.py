@@ -9,6 +9,9 @@ from dpcli import __version__
 from dpcli.report.document import Document, Finding, Suppression, visible
 from dpcli.report.fingerprint import fingerprints, uri
 
+JUDGES = True
+ENDINGS = (".sarif",)
+
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dpcli.report import format_markdown
 from dpcli.report.document import Document
 
+JUDGES = True
+ENDINGS = ()
+
 
 def render(document: Document) -> str:
     """Headline, tables, notes; what is folded opens on a click."""

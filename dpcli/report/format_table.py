@@ -6,6 +6,9 @@ from dataclasses import replace
 
 from dpcli.report.document import Document, Table, visible
 
+JUDGES = False
+ENDINGS = ()
+
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dpcli.report.document import Document, visible
 
+JUDGES = False
+ENDINGS = (".txt",)
+
 
 def render(document: Document) -> str:
     """Findings as `file:line:column: level rule: message`."""

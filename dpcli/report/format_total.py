@@ -5,6 +5,9 @@ from __future__ import annotations
 from dpcli.errors import InputError
 from dpcli.report.document import Document
 
+JUDGES = False
+ENDINGS = ()
+
 
 def render(document: Document) -> str:
     """The headline's upper bound, unrounded."""

@@ -160,7 +160,8 @@ def _policy(gated: Gated) -> dict[str, Any] | None:
 
 def _check(path: str, condition: Condition) -> Check:
     waived = condition.verdict == "waived"
-    return Check(f"{path}: {condition.name}", waived or condition.verdict in ("pass", "warn"), condition.message, waived)
+    passed, error = waived or condition.verdict in ("pass", "warn"), condition.verdict in ("unknown", "invalid", "error")
+    return Check(f"{path}: {condition.name}", passed, condition.message, waived, error)
 
 
 def _findings(file: Judged) -> Iterator[Finding]:

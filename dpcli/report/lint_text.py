@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.render import render_all
+from dpcli.report.document import visible
 
 
 def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic]) -> str:
@@ -24,3 +25,11 @@ def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
     """2 where a file cannot be read as a pipeline, 1 where there is an error, else 0."""
     errors = [d.rule for d in diagnostics if d.severity == "error"]
     return 2 if any(rule <= "DP005" for rule in errors) else 1 if errors else 0
+
+
+def first_error(diagnostics: Sequence[Diagnostic]) -> str:
+    """The first error in one line, and how many more there are."""
+    first, *more = [d for d in diagnostics if d.severity == "error"]
+    place = f"{first.path}:{first.line}:{first.column}" if first.line else first.path
+    words = f"{place}: {first.rule}: {f'{first.key}: ' if first.key else ''}{first.message}"
+    return visible(words) + (f" (and {len(more)} more)" if more else "")

@@ -44,7 +44,8 @@ def pipeline(path: Path, section: str = "", text: str = GAUSSIAN) -> str:
 
 def data_of(*arguments: str) -> tuple[int, dict[str, object]]:
     result = dpcli("audit", *arguments, "-f", "json")
-    assert result.err == ""
+    assert ("VIOLATION" in result.err) == (result.code == 1)
+    assert bool(result.err) == (result.code != 0)
     return result.code, json.loads(result.out)
 
 

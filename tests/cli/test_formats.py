@@ -1,0 +1,258 @@
+"""Every command with every format: -f and -o accept the same, no report that is judged is empty, and no exit code is without a reason."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import click
+import pytest
+
+from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.main import cli
+from dpcli.errors import InputError
+from dpcli.registry import CHART_FORMATS, FORMATS, load
+from dpcli.report.formats import judges, meant_by
+from tests.command import dpcli
+from tests.gate.samples import GATE, LARGE_DELTA, OVER
+
+NO_BUDGET = GATE.replace("[budget]\nepsilon = 3.0\nwarn_at = 0.9\n", "").replace("[gate]\nmax_increase", "[gate]\n# max_increase")
+NO_GUARANTEE = GATE.replace("delta = 1e-8", "delta = 0.0")
+DRAWN = [name for name in CHART_FORMATS if name != "png" or importlib.util.find_spec("matplotlib")]  # an extra
+SILENT = GATE.replace('releases = "final-model"\n', "")
+
+
+def commands(group: LazyGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that has formats, by its words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, LazyGroup):
+            yield from commands(command, (*path, name))
+        elif any(parameter.name == "format_" for parameter in command.params):
+            yield (*path, name), command
+
+
+COMMANDS = dict(commands(cli))  # type: ignore[arg-type]
+
+
+def own_formats(words: tuple[str, ...]) -> tuple[str, ...]:
+    (option,) = [parameter for parameter in COMMANDS[words].params if parameter.name == "format_"]
+    assert isinstance(option.type, click.Choice)
+    return tuple(option.type.choices)
+
+
+def parsed(words: tuple[str, ...], *flags: str) -> bool:
+    """Whether a command takes some flags; what else it needs is made up."""
+    command = COMMANDS[words]
+    needed = [parameter for parameter in command.params if parameter.required]
+    arguments = ["a"] * sum(max(p.nargs, 1) for p in needed if isinstance(p, click.Argument))
+    for option in (p for p in needed if isinstance(p, click.Option)):
+        value = option.type.choices[0] if isinstance(option.type, click.Choice) else "1"
+        arguments += [option.opts[-1], str(value)]
+    try:
+        with command.make_context(words[-1], [*arguments, *flags]):
+            return True
+    except (click.UsageError, InputError) as error:
+        if not re.search("is not one of|expected FORMAT=PATH|expected each path once", str(error)):
+            raise
+        return False
+
+
+@pytest.mark.parametrize("words", [w for w in COMMANDS if w != ("plot",)], ids=" ".join)
+def test_f_and_o_take_the_same_formats(words: tuple[str, ...]) -> None:
+    accepted = {name: (parsed(words, "-f", name), parsed(words, "-o", f"{name}=x")) for name in FORMATS}
+    assert {name for name, (f, _) in accepted.items() if f} == set(own_formats(words))
+    assert all(f == o for f, o in accepted.values()), accepted
+
+
+@pytest.mark.parametrize("name", [*FORMATS, *CHART_FORMATS])
+def test_plot_takes_the_same_formats_with_both(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.svg"
+    asked = dpcli("plot", "accountants", "examples/gate.toml", "-f", name)
+    written = dpcli("plot", "accountants", "examples/gate.toml", "-o", f"{name}={path}")
+    assert asked.code == written.code == (0 if name in DRAWN else 2)
+    assert path.exists() == (name in DRAWN)
+    assert ("expected FORMAT=PATH" in written.err) == (name not in CHART_FORMATS)
+
+
+@pytest.mark.parametrize("words", [w for w in COMMANDS if w != ("plot",)], ids=" ".join)
+def test_a_path_alone_means_the_format_of_its_ending(words: tuple[str, ...]) -> None:
+    own = own_formats(words)
+    for name in FORMATS:
+        for ending in load(f"{FORMATS[name].partition(':')[0]}:ENDINGS"):
+            assert meant_by(f"X{ending.upper()}", own) == (name if name in own else None)
+            assert parsed(words, "-o", f"x{ending}") == (name in own)
+    assert not parsed(words, "-o", "x.pdf")
+    assert not parsed(words, "-o", f"{own[0]}=")
+    assert not parsed(words, "-o", f"{own[0]}=x", "-o", f"{own[1]}=x")
+
+
+# What goes wrong: the files beside each other in one folder, a command, its exit code.
+CASES = {
+    "account over.toml": 1,
+    "account rule.toml": 1,
+    "account no-guarantee.toml": 3,
+    "account missing.toml": 2,
+    "account broken.toml": 2,
+    "account pass.toml -a nonsense": 2,
+    "account pass.toml --epsilon 1 --delta 1e-8": 2,
+    "gate over.toml": 1,
+    "gate pass.toml rule.toml": 1,
+    "gate no-guarantee.toml": 3,
+    "gate missing.toml": 2,
+    "gate broken.toml pass.toml": 2,
+    "gate pass.toml --ledger missing.db": 4,
+    "gate pass.toml --base-ref nowhere": 2,
+    "lint rule.toml": 1,
+    "lint broken.toml pass.toml": 2,
+    "lint missing.toml": 2,
+    "lint --ledger missing.db": 4,
+    "lint": 2,
+    "audit --canaries 1000 --guesses 100 --correct 100 --epsilon 0.1 --delta 1e-5": 1,
+    "audit no-guarantee.toml --canaries 1000 --guesses 100 --correct 50": 3,
+    "audit missing.toml --canaries 1000 --guesses 100 --correct 50": 2,
+    "audit --canaries 1 --guesses 2 --correct 3 --epsilon 1 --delta 0": 2,
+    "explain rule.toml": 1,
+    "explain no-guarantee.toml": 3,
+    "explain missing.toml": 2,
+    "diff pass.toml over.toml --exit-code": 1,
+    "diff pass.toml missing.toml": 2,
+    "report silent.toml --strict": 1,
+    "report rule.toml": 1,
+    "report no-guarantee.toml": 3,
+    "report broken.toml": 2,
+    "calibrate pass.toml --solve steps -m train --target-epsilon 1e-9": 3,
+    "calibrate-sigma missing.toml": 2,
+    "budget show missing.db": 4,
+    "budget spend full.db over.toml --key late": 1,
+    "budget reserve full.db over.toml --key late": 1,
+    "budget commit full.db nobody": 4,
+    "plot accountants rule.toml": 1,
+    "plot accountants no-guarantee.toml": 3,
+    "plot accountants missing.toml": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("formats")
+    texts = {
+        "pass": GATE,
+        "over": OVER,
+        "rule": LARGE_DELTA,
+        "no-guarantee": NO_GUARANTEE,
+        "silent": SILENT,
+        "no-budget": NO_BUDGET,
+        "broken": GATE.replace("scale =", "scal ="),
+    }
+    for name, text in texts.items():
+        (found / f"{name}.toml").write_text(text)
+    terms = "--dataset d --unit user --adjacency add-remove --epsilon 0.5 --delta 1e-8 --filter zcdp"
+    assert dpcli("budget", "init", "full.db", *terms.split(), folder=found).code == 0
+    return found
+
+
+def words_of(line: str) -> tuple[str, ...]:
+    return next(tuple(line.split()[:n]) for n in (2, 1) if tuple(line.split()[:n]) in COMMANDS)
+
+
+def test_every_command_that_is_judged_is_seen_to_fail() -> None:
+    judged = {words for words in COMMANDS if any(judges(name) for name in own_formats(words) if name in FORMATS)}
+    assert judged
+    for words, code in product(judged, (1, 2)):
+        assert any(words_of(line) == words and found == code for line, found in CASES.items()), (words, code)
+
+
+@pytest.mark.parametrize("line", CASES)
+def test_no_failure_is_silent_in_any_format(line: str, folder: Path, tmp_path: Path) -> None:
+    """Standard error says why, in one line where no file is quoted; a report that is judged holds an error, printed or written."""
+    for name in (name for name in own_formats(words_of(line)) if name in (*FORMATS, *DRAWN)):
+        result = dpcli(*shlex.split(line), "-f", name, folder=folder)
+        assert result.code == CASES[line], (name, result)
+        reasons = [said for said in result.err.splitlines() if said.startswith("dpcli: ")]
+        assert len(reasons) == 1 or "Usage: " in result.err, (name, result.err)
+        assert len(result.err.splitlines()) == 1 or result.code == 2, (name, result.err)
+        written = tmp_path / name
+        again = dpcli(*shlex.split(line), "-o", f"{name}={written}", folder=folder)
+        assert again.code == CASES[line]
+        if name in FORMATS and judges(name):
+            assert_says_error(name, result.out)
+            assert_says_error(name, written.read_text())
+
+
+def assert_says_error(name: str, text: str) -> None:
+    if name == "junit":
+        root = ET.fromstring(text.encode())
+        assert int(root.get("failures", "0")) + int(root.get("errors", "0")) > 0
+        assert len(root.findall("*/*/failure")) == int(root.get("failures", "-1"))
+        assert len(root.findall("*/*/error")) == int(root.get("errors", "-1"))
+    elif name == "sarif":
+        (run,) = json.loads(text)["runs"]
+        assert any(result["level"] == "error" and "suppressions" not in result for result in run["results"])
+    elif name == "gitlab":
+        assert any(issue["severity"] == "critical" for issue in json.loads(text))
+    elif name == "github":
+        assert text.splitlines()[-1].startswith("::error ")
+    else:
+        assert name == "summary"
+        assert text.startswith("## ")
+        assert any(word in text for word in ("FAIL", "UNKNOWN", "INVALID", "ERROR", "dpcli gate: "))
+
+
+@pytest.mark.parametrize("line", ["account pass.toml", "gate pass.toml", "lint pass.toml"])
+def test_what_passes_was_checked(line: str, folder: Path) -> None:
+    root = ET.fromstring(dpcli(*line.split(), "-f", "junit", folder=folder).out.encode())
+    assert int(root.get("tests", "0")) >= 1
+    assert root.get("failures") == root.get("errors") == "0"
+
+
+@pytest.mark.parametrize("name", [name for name in own_formats(("account",)) if judges(name)])
+def test_what_checks_nothing_is_no_pass(name: str, folder: Path, tmp_path: Path) -> None:
+    """A file without a budget: a report to be judged is refused, whichever way it is asked for, and what is written is an error."""
+    path = tmp_path / "report"
+    for flags in (("-f", name), ("-o", f"{name}={path}"), ("-f", "json", "-o", f"{name}={path}")):
+        result = dpcli("account", "no-budget.toml", *flags, folder=folder)
+        assert result.code == 2
+        assert "nothing was checked" in result.err
+    assert_says_error(name, path.read_text())
+    assert dpcli("account", "no-budget.toml", folder=folder).code == 0
+
+
+def test_an_error_replaces_the_report_of_an_earlier_pass(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.xml"
+    assert dpcli("account", "pass.toml", "-o", f"junit={path}", folder=folder).code == 0
+    assert dpcli("account", "missing.toml", "-o", str(path), folder=folder).code == 2
+    assert_says_error("junit", path.read_text())
+
+
+def test_a_bug_is_no_pass_either(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr("dpcli.accounting.account", broken)
+    path = tmp_path / "x.sarif"
+    assert dpcli("account", "pass.toml", "-o", str(path), folder=folder).code == 70
+    assert_says_error("sarif", path.read_text())
+
+
+@pytest.mark.parametrize(
+    "line", ["budget show full.db", "gate pass.toml --policy pass.toml", "report pass.toml", "account pass.toml"]
+)
+def test_no_input_is_written_over(line: str, folder: Path) -> None:
+    name = line.split()[-1]
+    before = (folder / name).read_bytes()
+    result = dpcli(*line.split(), "-o", f"json={name}", folder=folder)
+    assert result.code == 2
+    assert (folder / name).read_bytes() == before
+
+
+def test_the_formats_of_examples_are_those_of_the_registry() -> None:
+    assert set().union(*(own_formats(words) for words in COMMANDS)) == {*FORMATS, *CHART_FORMATS}
