@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -12,7 +13,7 @@ from dpcli.pipeline.model import Entry
 from dpcli.pipeline.resolve import Charge
 from dpcli.plots.words import sampling
 from dpcli.report.diagnostics import diagnostic_data, finding
-from dpcli.report.document import Check, Document, Table
+from dpcli.report.document import Check, Document, Sheet, Table, jsonable
 from dpcli.rounding import down, percent, up
 
 
@@ -31,6 +32,7 @@ def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimal
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
         exit_code=exit_code(account, diagnostics),
         records=[_row_data(row) for row in account.rows],
+        sheet=_sheet(account),
     )
 
 
@@ -99,6 +101,29 @@ def _row_data(row: Row, quantity: str = "epsilon") -> dict[str, Any]:
     if row.bound is None:
         return {**found, "reason": row.reason}
     return {**found, f"{quantity}_upper": row.bound.upper, f"{quantity}_lower": row.bound.lower, "detail": row.bound.detail}
+
+
+SHEET = (
+    *("file", "unit", "adjacency", "sampling", "group_size", "accountant", "sound", "headline"),
+    *("epsilon", "epsilon_upper", "epsilon_lower", "delta", "delta_upper", "delta_lower", "detail", "reason"),
+)
+
+
+def _sheet(account: Account) -> Sheet:
+    """A row per accountant; epsilon or delta is what was asked at, the bounds are those of the other."""
+    privacy = account.pipeline.privacy
+    place, unit, adjacency = account.pipeline.path or account.pipeline.name, privacy.unit or "record", privacy.adjacency.value
+    rows = []
+    for row in account.rows:
+        found = {
+            **_row_data(row, account.quantity),
+            "epsilon": account.epsilon if account.quantity == "delta" else None,
+            "delta": account.delta if account.quantity == "epsilon" else None,
+        }
+        found["detail"] = json.dumps(jsonable(found["detail"])) if found.get("detail") else None
+        setting = (place, unit, adjacency, sampling(account), account.group_size, row.accountant.name, row.accountant.sound)
+        rows.append((*setting, row is account.winner, *(found.get(column) for column in SHEET[8:])))
+    return Sheet(SHEET, tuple(rows))
 
 
 def _accountants(account: Account, decimals: int) -> Table:

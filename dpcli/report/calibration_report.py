@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcli.calibration import Calibration
-from dpcli.report.document import Document, Table
+from dpcli.report.document import Document, Sheet, Table, Value
 from dpcli.rounding import up
 
 NAMES = {"batch-size": "batch_size"}
@@ -45,7 +45,19 @@ def document(found: Calibration, decimals: int = 4) -> Document:
         ),
         notes=tuple(f"{name}: {key} = {value:.10g}" for name, key, value in values) if len(values) > 1 else (),
         total=repr(found.value),
+        sheet=_sheet(found, values),
     )
+
+
+def _sheet(found: Calibration, values: list[tuple[str, str, float]]) -> Sheet:
+    """The answer for each mechanism, and what it is compared with."""
+    privacy = found.pipeline.privacy
+    setting = (found.target, found.delta, privacy.unit or "record", privacy.adjacency.value, found.accountant)
+    rows: list[tuple[Value, ...]] = [("answer", name, key, value, found.upper, *setting) for name, key, value in values]
+    if found.cheaper is not None:
+        rows.append(("next_cheaper", None, _key(found), found.cheaper, found.cheaper_upper, *setting))
+    columns = ("kind", "mechanism", "key", "value", "epsilon_upper", "target_epsilon", "delta", "unit", "adjacency", "accountant")
+    return Sheet(columns, tuple(rows))
 
 
 def _key(found: Calibration) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from dpcli.accounting import Account
 from dpcli.difference import Difference, Priced
 from dpcli.report import account_report
-from dpcli.report.document import Document, Table
+from dpcli.report.document import Document, Sheet, Table, Value
 from dpcli.rounding import up
 
 LONGEST = 72
@@ -28,6 +28,7 @@ def document(found: Difference, judged: bool = False) -> Document:
         total=_total(found.increase),
         exit_code=code,
         records=[priced_data(one) for one in found.priced],
+        sheet=_sheet(found),
     )
 
 
@@ -81,6 +82,24 @@ def _table(found: Difference) -> Table:
         frozenset({3, 4}),
         tuple(f"[{mark}] {reason}" for reason, mark in marks.items()),
     )
+
+
+def _sheet(found: Difference) -> Sheet:
+    """A row per edit, with what its change costs made alone; then all changes together, and what they cost beyond their sum."""
+    delta = found.before.delta
+    rows: list[tuple[Value, ...]] = [
+        ("change", i, e.key, _datum(e.old), _datum(e.new), delta, one.epsilon, one.increase, one.reason or None)
+        for i, one in enumerate(found.priced, start=1)
+        for e in one.change.edits
+    ]
+    if len(found.priced) > 1:
+        rows.append(("interaction", None, None, None, None, delta, None, found.interaction, None))
+    rows.append(("all", None, None, None, None, delta, found.after.upper, found.increase, None))
+    return Sheet(("kind", "change", "key", "before", "after", "delta", "epsilon_upper", "increase", "reason"), tuple(rows))
+
+
+def _datum(value: Any) -> Value:
+    return value if value is None or isinstance(value, str | bool | int | float) else _toml(value)
 
 
 def _rows(one: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:

@@ -29,6 +29,17 @@ class Table:
     folded: bool = False
 
 
+Value = str | float | int | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A table of data: unrounded numbers under stable names; None where there is no value."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
     """Sentences under a heading, and points under those."""
@@ -84,6 +95,7 @@ class Document:
     title, passages, pictures: of a document that is to be read on its own.
     marker: a word by which a bot finds its earlier comment. log: lines for a log, beside the findings.
     details: lines under the headline, where text is all there is.
+    sheet: for csv; the records, or the machine form, are its rows where there is none.
     why: what the exit code is for, where no finding, check or headline says so.
     """
 
@@ -104,6 +116,7 @@ class Document:
     log: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     why: str = ""
+    sheet: Sheet | None = None
 
 
 def jsonable(value: Any) -> Any:

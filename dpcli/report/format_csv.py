@@ -1,27 +1,50 @@
-"""csv: the first table; cells that a spreadsheet would run as a formula are quoted with an apostrophe."""
+"""csv: data for programs and spreadsheets: unrounded numbers, stable column names, one row per thing; no notes."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+from typing import Any
 
-from dpcli.report.document import Document, visible
+from dpcli.report.document import Document, Sheet, jsonable, visible
 
 JUDGES = False
 ENDINGS = (".csv",)
 
 
 def render(document: Document) -> str:
-    """RFC 4180 with a header line."""
+    """RFC 4180 with a header line. A text that a spreadsheet would run as a formula is quoted with an apostrophe; a number never is."""
+    sheet = document.sheet or _of_records(document)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    for table in document.tables[:1]:
-        writer.writerow(table.columns)
-        writer.writerows([safe(cell) for cell in row] for row in table.rows)
+    writer.writerow(map(safe, sheet.columns))
+    writer.writerows(map(_cell, row) for row in sheet.rows)
     return out.getvalue()
 
 
-def safe(cell: str) -> str:
-    """A cell that no spreadsheet runs as a formula."""
-    cell = visible(cell)
-    return "'" + cell if cell[:1] in ("=", "+", "@", "\t", "\r") or (cell[:1] == "-" and cell != "-") else cell
+def safe(text: str) -> str:
+    """A text that no spreadsheet runs as a formula."""
+    text = visible(text)
+    return "'" + text if text[:1] in ("=", "+", "@", "\t", "\r") or (text[:1] == "-" and text != "-") else text
+
+
+def _of_records(document: Document) -> Sheet:
+    """A row per record, or one for the machine form."""
+    records = list(document.records) or [document.data]
+    columns = tuple(dict.fromkeys(str(key) for record in records for key in record))
+    return Sheet(columns, tuple(tuple(record.get(column) for column in columns) for record in records))
+
+
+def _cell(value: Any) -> str:
+    """Numbers as Python reads them back, truth as TOML writes it, lists and tables as JSON."""
+    value = jsonable(value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return value if value in ("inf", "-inf") else safe(value)
+    return safe(json.dumps(value, ensure_ascii=False))

@@ -13,7 +13,7 @@ from dpcli.pipeline.shown import key_text
 from dpcli.report import account_report
 from dpcli.report.diagnostics import diagnostic_data, finding
 from dpcli.report.difference_report import priced_data
-from dpcli.report.document import Check, Document, Finding, Level, Suppression, Table
+from dpcli.report.document import Check, Document, Finding, Level, Sheet, Suppression, Table, Value
 from dpcli.rounding import up
 
 WORDS: dict[Verdict, str] = {
@@ -25,6 +25,10 @@ WORDS: dict[Verdict, str] = {
     "invalid": "INVALID",
     "error": "LEDGER ERROR",
 }
+SHEET = (
+    *("file", "verdict", "base_epsilon", "epsilon_upper", "increase", "cap_epsilon", "cap_delta"),
+    *("delta", "unit", "adjacency", "accountant"),
+)
 COLOURS: dict[Verdict, Any] = {"waived": "warn", "invalid": "fail", "error": "fail"}
 LEVELS: dict[Verdict, Level] = {"fail": "error", "unknown": "error", "invalid": "error", "error": "error", "warn": "warning"}
 
@@ -50,6 +54,7 @@ def document(gated: Gated) -> Document:
         exit_code=EXIT_CODES[verdict],
         records=[_data(file) for file in judged],
         marker="dpcli:gate",
+        sheet=Sheet(SHEET, tuple(_sheet_row(file) for file in judged)),
         log=tuple(f"{file.path}: {WORDS[file.verdict]}: {_summary(file)}" for file in judged if file.account is not None),
     )
 
@@ -92,6 +97,18 @@ def _row(file: Judged) -> tuple[str, ...]:
     cap = file.account.budget
     before, change = ("-", "-") if file.base is None or file.now is None else (up(file.base.epsilon), _change(file))
     return (word, file.path, before, up(file.account.upper), change, f"{cap.epsilon!r}", f"{cap.delta!r}")
+
+
+def _sheet_row(file: Judged) -> tuple[Value, ...]:
+    before = None if file.base is None else file.base.epsilon
+    increase = None if before is None or file.now is None else file.now - before
+    if file.account is None:
+        return (file.path, file.verdict, before, None, increase, *[None] * 6)
+    account, cap, privacy = file.account, file.account.budget, file.account.pipeline.privacy
+    winner = account.winner.accountant.name if account.winner else None
+    caps = (None, None) if cap is None else (cap.epsilon, cap.delta)
+    stated = (account.delta, privacy.unit or "record", privacy.adjacency.value, winner)
+    return (file.path, file.verdict, before, account.upper, increase, *caps, *stated)
 
 
 def _change(file: Judged) -> str:

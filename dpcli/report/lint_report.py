@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.report.diagnostics import diagnostic_data, finding
-from dpcli.report.document import Check, Document, Table
+from dpcli.report.document import Check, Document, Sheet, Table
 from dpcli.report.lint_text import exit_code, summary
 
 
@@ -30,6 +30,10 @@ def document(paths: Sequence[str], diagnostics: Sequence[Diagnostic]) -> Documen
         checks=tuple(Check(path, not any(d.path == path for d in errors), _text(path, errors)) for path in paths),
         exit_code=code,
         records=[diagnostic_data(d) for d in diagnostics],
+        sheet=Sheet(
+            ("file", "line", "column", "severity", "rule", "key", "message"),
+            tuple((d.path, d.line, d.column, d.severity, d.rule, d.key, d.message) for d in diagnostics),
+        ),
     )
 
 

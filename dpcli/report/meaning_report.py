@@ -11,7 +11,7 @@ from dpcli.mechanisms.base import Adjacency
 from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.report import account_report
 from dpcli.report.diagnostics import diagnostic_data, finding
-from dpcli.report.document import Document, Table
+from dpcli.report.document import Document, Sheet, Table
 from dpcli.rounding import down, up
 
 LARGEST = 30.0  # e^30 is more than anybody reads
@@ -31,7 +31,18 @@ def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagn
         findings=tuple(finding(d) for d in diagnostics),
         total=repr(account.upper) if meaning is not None else "inf",
         exit_code=code,
+        sheet=_sheet(account, meaning),
     )
+
+
+def _sheet(account: Account, meaning: Meaning | None) -> Sheet:
+    """The best attacks: a row per false positive rate."""
+    privacy = account.pipeline.privacy
+    setting = (account.upper, account.delta, privacy.unit or "record", privacy.adjacency.value)
+    rates = () if meaning is None else zip(meaning.alphas, meaning.false_negatives, strict=True)
+    columns = ("false_positive_rate", "true_positive_rate_upper", "false_negative_rate_lower")
+    rows = tuple((a, 1.0 - f, f, *setting) for a, f in rates)
+    return Sheet((*columns, "epsilon_upper", "delta", "unit", "adjacency"), rows)
 
 
 def data(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...], code: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpcli.plots.chart import Chart
 from dpcli.plots.words import sampling
-from dpcli.report.document import Document, Table
+from dpcli.report.document import Document, Sheet, Table, Value
 from dpcli.rounding import up
 from dpcli.sweep.plan import SweepPlan, Variant
 from dpcli.sweep.result import Cell, Measured, Selected
@@ -39,7 +39,12 @@ def planned(plan: SweepPlan) -> Document:
     )
     columns = ("epsilon", "setting", "noise multiplier", "steps", "certified epsilon", "runs")
     table = Table("points", columns, rows, frozenset({0, 2, 3, 4, 5}))
-    return Document(f"{_head(plan)}: {_amount(plan)}", _plan_data(plan), "", (table,), _notes(plan), details=_notes(plan))
+    sheet = Sheet(
+        ("epsilon", "setting", "noise_multipliers", "steps", "epsilon_upper", "delta"), tuple(map(_sheet_row, plan.variants))
+    )
+    return Document(
+        f"{_head(plan)}: {_amount(plan)}", _plan_data(plan), "", (table,), _notes(plan), details=_notes(plan), sheet=sheet
+    )
 
 
 def measured(found: Measured, pictures: Sequence[Chart]) -> Document:
@@ -62,6 +67,7 @@ def measured(found: Measured, pictures: Sequence[Chart]) -> Document:
         exit_code=FAILED if failures else 0,
         details=(*_failure_notes(failures), *_notes(plan), CHOSEN),
         pictures=tuple(pictures),
+        sheet=Sheet(SHEET, tuple(_measured_row(cell, metric, cell in best) for cell in found.cells)),
     )
 
 
@@ -134,6 +140,23 @@ def _row(cell: Cell, best: bool) -> tuple[str, ...]:
     runs = f"{len(cell.values)}" + (f" of {cell.runs}" if cell.failures else "")
     shown = ("-" if math.isnan(value) else f"{value:.6g}" for value in values)
     return (f"{variant.epsilon:g}", variant.setting.label, *shown, runs, "best" if best else "", _noise(variant))
+
+
+SHEET = (
+    *("epsilon", "setting", "noise_multipliers", "steps", "epsilon_upper", "delta"),
+    *("metric", "median", "min", "max", "runs", "failures", "best"),
+)
+
+
+def _sheet_row(variant: Variant) -> tuple[Value, ...]:
+    account = variant.plan.account
+    noises = " ".join(map(repr, variant.noise_multipliers))
+    return (variant.epsilon, variant.setting.label, noises, variant.plan.steps, account.upper, account.delta)
+
+
+def _measured_row(cell: Cell, metric: str, best: bool) -> tuple[Value, ...]:
+    values = (cell.median, min(cell.values), max(cell.values)) if cell.values else (None, None, None)
+    return (*_sheet_row(cell.variant), metric, *values, cell.runs, len(cell.failures), best)
 
 
 def _noise(variant: Variant) -> str:

@@ -116,7 +116,7 @@ def test_several_outputs_in_one_run(tmp_path: Path) -> None:
     result = dpcli("account", "examples/mnist.toml", "-f", "total", "-o", f"json={tmp_path}/a.json", "-o", f"csv={tmp_path}/a.csv")
     assert float(result.out) == json.loads((tmp_path / "a.json").read_text())["result"]["epsilon_upper"]
     rows = list(csv.reader(io.StringIO((tmp_path / "a.csv").read_text())))
-    assert rows[0][1] == "accountant"
+    assert "accountant" in rows[0]
     assert len(rows) == 14
 
 
@@ -127,12 +127,11 @@ def test_color_only_where_asked() -> None:
 
 def test_names_cannot_smuggle_escapes_or_formulas() -> None:
     text = GAUSSIAN.replace(b'"once"', b'"=1+1"')
-    assert "\n'=1+1" in "\n" + dpcli("gate", "-f", "csv", "examples/gate.toml").out or True
-    from dpcli.report.document import Document, Table
+    from dpcli.report.document import Document, Sheet
     from dpcli.report.format_csv import render
 
-    table = Table("t", ("a",), (("=1+1",), ("-",), ("-2",)))
-    assert render(Document("h", {}, tables=(table,))).split("\r\n")[1:4] == ["'=1+1", "-", "'-2"]
+    sheet = Sheet(("a",), (("=1+1",), ("-",), ("-2",), (-2.0,), (-2,)))
+    assert render(Document("h", {}, sheet=sheet)).split("\r\n")[1:6] == ["'=1+1", "-", "'-2", "-2.0", "-2"]
     assert dpcli("account", "-", stdin=text).code == 0
 
 
