@@ -11,9 +11,10 @@ def command(shell: str) -> None:
     """Print the completion script for SHELL; load it with, for example, eval "$(dpcli completion bash)"."""
     from click.shell_completion import get_completion_class
 
+    from dpcli.cli.completing import VARIABLE
     from dpcli.cli.main import cli
 
     found = get_completion_class(shell)
     assert found is not None
-    script = found(cli, {}, "dpcli", "_DPCLI_COMPLETE")
+    script = found(cli, {}, "dpcli", VARIABLE)
     click.echo(script.source_template % script.source_vars())

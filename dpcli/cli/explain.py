@@ -6,11 +6,12 @@ import os
 
 import click
 
+from dpcli.cli import completing
 from dpcli.cli.options import emit, output_options, refuse
 
 
 @click.command(short_help="What a pipeline's guarantee, a rule or a term means.")
-@click.argument("file", metavar="FILE|NAME")
+@click.argument("file", metavar="FILE|NAME", shell_complete=completing.file_or_name)
 @click.option("--delta", type=float, help="Explain the guarantee at this delta instead of the file's.")
 @click.option(
     "--prior",

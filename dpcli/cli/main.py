@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dpcli import __version__
+from dpcli.cli.completing import VARIABLE, register
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.options import Settings
 from dpcli.errors import DpcliError
@@ -63,6 +64,8 @@ def run(arguments: list[str] | None = None) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the command line. Returns the exit code; messages go to standard error, results to standard output."""
+    if VARIABLE in os.environ:
+        register()
     try:
         result: Any = cli.main(arguments, prog_name="dpcli", standalone_mode=False)
         sys.stdout.flush()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpcli.cli import completing
 from dpcli.errors import DpcliError, InputError
 from dpcli.registry import ACCOUNTANTS, FORMATS, load
 
@@ -132,6 +133,7 @@ accounting_options = composed(
         "accountants",
         multiple=True,
         metavar="NAME",
+        shell_complete=completing.accountant,
         help=f"Use only this one; repeatable: {', '.join(ACCOUNTANTS)}.",
     ),
     click.option("--delta", type=float, help="Report at this delta instead of the file's."),

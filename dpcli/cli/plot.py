@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from dpcli.cli import completing
 from dpcli.cli.options import accounting_options, complain
 from dpcli.cli.picture import destination, progress, show
 from dpcli.registry import CHART_FORMATS
 
 
 @click.command(short_help="Draw epsilon, delta or an attacker's errors, in a terminal or to a file.")
-@click.argument("kind")
+@click.argument("kind", shell_complete=completing.kind)
 @click.argument("file")
 @click.option("-m", "--mechanism", metavar="NAME", help="The mechanism that is varied, where several could be.")
 @accounting_options

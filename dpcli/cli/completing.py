@@ -1,0 +1,54 @@
+"""What a shell is told when somebody presses TAB: names where there are names, else files, as the shell would have offered by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpcli.registry import ACCOUNTANTS, PLOTS
+
+if TYPE_CHECKING:
+    import click
+    from click.shell_completion import CompletionItem
+
+Completer = Callable[["click.Context", "click.Parameter", str], "list[CompletionItem] | list[str]"]
+VARIABLE = "_DPCLI_COMPLETE"
+
+
+def among(names: Iterable[str]) -> Completer:
+    """Those of some names that begin as what was typed."""
+    return lambda _, __, typed: [name for name in names if name.startswith(typed)]
+
+
+accountant, kind = among(ACCOUNTANTS), among(PLOTS)
+
+
+def file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
+    """Pipeline files and folders beside the names that dpcli explain knows; where no name fits, the shell's own files."""
+    from dpcli.glossary import words
+    from dpcli.lint.catalogue import codes
+
+    names = [name for name in (*words(), *codes()) if name.startswith(typed)]
+    if not names:
+        return []
+    folder, start = os.path.split(typed)
+    paths = [path for path in sorted(Path(folder or ".").glob("*.toml")) if path.name.startswith(start)]
+    return [*map(str, paths), *dict.fromkeys(names)]
+
+
+def register() -> None:
+    """Let the shells of click complete files wherever there are no names."""
+    from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete, add_completion_class
+
+    def with_files(shell: type[ShellComplete]) -> type[ShellComplete]:
+        class WithFiles(shell):  # type: ignore[valid-type, misc]
+            def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+                found: list[CompletionItem] = super().get_completions(args, incomplete)
+                return found or [CompletionItem(incomplete, type="file")]
+
+        return WithFiles
+
+    for shell in (BashComplete, ZshComplete, FishComplete):
+        add_completion_class(with_files(shell), shell.name)

@@ -1,0 +1,172 @@
+"""TAB in real shells: files where a file belongs, names where names do, and the shell's own files everywhere else."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from dpcli.cli import completing
+from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.main import cli
+from dpcli.registry import ACCOUNTANTS, PLOTS
+from tests.command import ROOT, dpcli
+
+START = {
+    "bash": ("bash", "--norc", "--noprofile", "-i"),
+    "zsh": ("zsh", "-f", "-i"),
+    "fish": ("fish", "--no-config", "-i"),
+}
+LOAD = {
+    "bash": 'PS1="> "; eval "$(dpcli completion bash)"; bind "set bell-style none"; bind "set enable-bracketed-paste off"',
+    "zsh": 'PS1="> "; autoload -Uz compinit; compinit -D; eval "$(dpcli completion zsh)"',
+    "fish": "function fish_prompt; echo '> '; end; dpcli completion fish | source",
+}
+CASES = {
+    "dpcli account pipe": "pipeline.toml",
+    "dpcli lint pipeline.toml oth": "other.toml",
+    "dpcli budget show sav": "saved.db",
+    "dpcli gate --policy oth": "other.toml",
+    "dpcli plot accountants pipe": "pipeline.toml",
+    "dpcli plot delta-e": "delta-epsilon",
+    "dpcli account pipeline.toml -a advanced-c": "advanced-classical",
+    "dpcli account pipeline.toml -f mark": "markdown",
+    "dpcli calibrate-s": "calibrate-sigma",
+    "dpcli explain pipe": "pipeline.toml",
+    "dpcli explain permute-a": "permute-and-flip",
+    "dpcli init que": "query",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("completion")
+    for name in ("pipeline.toml", "other.toml", "saved.db"):
+        (found / name).write_text("")
+    program = found / "bin" / "dpcli"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m dpcli "$@"\n')
+    program.chmod(0o755)
+    return found
+
+
+@pytest.mark.parametrize("shell", START)
+def test_tab_in_a_shell(shell: str, folder: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    with Terminal(shell, folder) as terminal:
+        for line, completed in CASES.items():
+            terminal.tab(line, completed)
+
+
+class Terminal:
+    """A shell on a terminal of its own."""
+
+    def __init__(self, shell: str, folder: Path) -> None:
+        self.shell = shell
+        self.process, self.end = pty.fork()
+        if self.process == 0:
+            os.chdir(folder)
+            path = f"{folder / 'bin'}:{os.environ['PATH']}"
+            environment = {
+                "PATH": path,
+                "PYTHONPATH": str(ROOT),
+                "TERM": "dumb",
+                "HOME": str(folder),
+                "LANG": "C.UTF-8",
+                "COLUMNS": "200",
+            }
+            os.execvpe(START[shell][0], START[shell], environment)
+
+    def __enter__(self) -> Terminal:
+        self.type(f"{LOAD[self.shell]}\n")
+        self.type("echo rea''dy\n")
+        self.read("ready")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.kill(self.process, signal.SIGKILL)
+        os.close(self.end)
+        os.waitpid(self.process, 0)
+
+    def type(self, text: str) -> None:
+        os.write(self.end, text.encode())
+
+    def tab(self, line: str, completed: str) -> None:
+        """Type a line and TAB, wait for the completion, and clear the line."""
+        assert completed not in line
+        self.type(f"{line}\t")
+        self.read(completed)
+        self.type("\x15")
+
+    def read(self, until: str, patience: float = 30.0) -> str:
+        found, end = "", time.monotonic() + patience
+        while until not in found and time.monotonic() < end:
+            if select.select([self.end], [], [], 0.1)[0]:
+                found += os.read(self.end, 65536).decode(errors="replace")
+        assert until in found, (self.shell, found)
+        return found
+
+
+def completions(*words: str) -> list[tuple[str, str]]:
+    """(type, value) of what a shell is offered after some words, the last of which is not finished."""
+    from click.shell_completion import get_completion_class
+
+    completing.register()
+    found = get_completion_class("bash")
+    assert found is not None
+    shell = found(cli, {}, "dpcli", completing.VARIABLE)
+    return [(item.type, item.value) for item in shell.get_completions(list(words[:-1]), words[-1])]
+
+
+def paths(group: LazyGroup, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    found = [((*words, name), group.get_command(context, name)) for name in group.list_commands(context)]
+    return [
+        pair
+        for path, command in found
+        if command is not None
+        for pair in (paths(command, path) if isinstance(command, LazyGroup) else [(path, command)])
+    ]
+
+
+def test_every_argument_completes_something() -> None:
+    """Files, or names of its own: nothing that is typed meets a silent TAB."""
+    for words, command in paths(cli):  # type: ignore[arg-type]
+        for parameter in command.params:
+            own = parameter.type.choices if isinstance(parameter.type, click.Choice) else ()
+            if isinstance(parameter, click.Argument):
+                before = ["x"] * [p for p in command.params if isinstance(p, click.Argument)].index(parameter)
+            elif isinstance(parameter, click.Option) and not parameter.is_flag and not parameter.count:
+                before = [parameter.opts[-1]]
+            else:
+                continue
+            offered = completions(*words, *before, "")
+            assert offered
+            if own:
+                assert [value for _, value in offered] == list(own)
+
+
+def test_files_are_left_to_the_shell() -> None:
+    for words in (
+        ("account", "exa"),
+        ("lint", "a.toml", "b"),
+        ("budget", "show", "l"),
+        ("gate", "--policy", "p"),
+        ("diff", "a", "b"),
+    ):
+        assert completions(*words) == [("file", words[-1])]
+
+
+def test_names_are_completed() -> None:
+    assert [value for _, value in completions("account", "a.toml", "-a", "rdp")] == [n for n in ACCOUNTANTS if n.startswith("rdp")]
+    assert [value for _, value in completions("plot", "")] == list(PLOTS)
+    assert ("plain", "DP101") in completions("explain", "DP1")
