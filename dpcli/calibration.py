@@ -242,10 +242,21 @@ def _with(entry: Entry, key: str, value: float, shared: bool) -> Entry:
 def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str], ...]:
     """The one entry whose parameter can be solved for."""
     found = [(entry.name, key) for entry in pipeline.mechanisms if (key := parameter_key(entry, solve)) is not None]
-    if len(found) != 1:
-        names = ", ".join(name for name, _ in found) or "none"
+    if not found:
+        raise InputError(none_has(pipeline.mechanisms, solve))
+    if len(found) > 1:
+        names = ", ".join(name for name, _ in found)
         raise InputError(f"expected one mechanism whose {solve} can be solved for, found {names}: name one (--mechanism NAME)")
     return tuple(found)
+
+
+def none_has(entries: Sequence[Entry], solve: Parameter, name: str | None = None) -> str:
+    """Words for: none of some entries, or the one that was named, has a parameter; and which of the others there are."""
+    article = "a " if solve in ("scale", "rate", "batch-size") else ""
+    who = f"no mechanism has {article}{solve}" if name is None else f'"{name}" has no {solve}'
+    *others, last = [other for other in get_args(Parameter) if any(parameter_key(entry, other) for entry in entries)] or [""]
+    known = f"{', '.join(others)} or {last}" if others else last
+    return f"{who}; use --solve {known}" if known else who
 
 
 def parameter_key(entry: Entry, solve: Parameter) -> str | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpcli.calibration import NOISE_KEYS, Calibration, Parameter, calibrate, parameter_key
+from dpcli.calibration import NOISE_KEYS, Calibration, Parameter, calibrate, none_has, parameter_key
 from dpcli.errors import InputError
 from dpcli.mechanisms.base import Adjacency
 from dpcli.mechanisms.gaussian import GaussianSpec
@@ -64,7 +64,7 @@ def _named(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[tuple[str, 
         raise InputError(f"--mechanism: expected one of {', '.join(e.name for e in pipeline.mechanisms)}, found {name!r}")
     key = parameter_key(entry, solve)
     if key is None:
-        raise InputError(f'--mechanism: expected a mechanism with a {solve} to solve for, found "{name}"')
+        raise InputError(f"--mechanism: {none_has((entry,), solve, name)}")
     return ((name, key),)
 
 

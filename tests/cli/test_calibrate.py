@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_the_least_scale_that_fits() -> None:
             "--sampling-rate",
         ),
         (("calibrate", "examples/gate.toml", "--solve", "steps"), 2, "--mechanism NAME"),
-        (("calibrate", "examples/gate.toml", "--solve", "scale", "-m", "train"), 2, "expected a mechanism with a scale"),
+        (("calibrate", "examples/gate.toml", "--solve", "scale", "-m", "train"), 2, '"train" has no scale; use --solve noise'),
         (("calibrate", "examples/gate.toml", "--solve", "noise", "-m", "nobody"), 2, "expected one of vocabulary, train"),
         (("calibrate", "examples/mnist.toml", "--solve", "steps"), 2, "expected --target-epsilon or a [budget]"),
         (
@@ -75,3 +76,34 @@ def test_what_cannot_be_solved_is_said(arguments: tuple[str, ...], code: int, me
     result = dpcli(*arguments)
     assert (result.code, result.out) == (code, "")
     assert message in result.err
+
+
+KINDS = {
+    "gaussian": 'type = "gaussian"\nnoise_multiplier = 2.0',
+    "sampled": 'type = "gaussian"\nnoise_multiplier = 2.0\nsteps = 10\nsampling = { scheme = "poisson", rate = 0.1 }',
+    "laplace": 'type = "laplace"\nscale = 2.0\nsensitivity = 1.0',
+    "stated": 'type = "pure-dp"\nepsilon = 0.5',
+    "free": 'type = "post-processing"',
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("flags", [(), ("-m", "it")])
+def test_what_a_mechanism_has_not_is_said_with_what_it_has(kind: str, flags: tuple[str, ...]) -> None:
+    """For every parameter: it is solved for, or the message names those that are not refused for the same reason."""
+    head = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\ndelta = 1e-6\n'
+    text = f'{head}[[mechanism]]\nname = "it"\n{KINDS[kind]}\n'.encode()
+    parameters = ("noise", "steps", "epochs", "batch-size", "rate", "scale")
+    said = {p: dpcli("calibrate", "-", "--solve", p, "--target-epsilon", "1", *flags, stdin=text).err for p in parameters}
+    lacking = {p for p in parameters if re.search(r"no mechanism has|\"it\" has no ", said[p])}
+    for p in lacking:
+        named = set(re.findall(r"[a-z-]+", said[p].partition("--solve ")[2])) - {"or"}
+        assert named == set(parameters) - lacking, said[p]
+        assert "--mechanism NAME" not in said[p]
+    assert "scale" in lacking or kind == "laplace"
+
+
+def test_a_gaussian_has_no_scale() -> None:
+    result = dpcli("calibrate", "examples/mnist.toml", "--solve", "scale", "--target-epsilon", "2")
+    assert result.err == "dpcli: no mechanism has a scale; use --solve noise, steps, epochs, batch-size or rate\n"
+    assert result.code == 2

@@ -18,7 +18,7 @@ from dpcli.cli import completing
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.main import cli
 from dpcli.registry import ACCOUNTANTS, PLOTS
-from tests.command import ROOT, dpcli
+from tests.command import ROOT
 
 START = {
     "bash": ("bash", "--norc", "--noprofile", "-i"),
