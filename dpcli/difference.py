@@ -144,7 +144,7 @@ def _pipeline(tables: Tables) -> Pipeline:
         names = {index: table["name"] for index, table in enumerate(tables.get("mechanism", ()))}
         first = findings.items[0]
         raise InputError(f"{key_text(first.key, names)}: {first.message}")
-    return pipeline_of(values)
+    return pipeline_of(values, tables)
 
 
 def _size(priced: Priced) -> tuple[int, float]:

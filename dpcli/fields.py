@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NewType
 
 Prose = NewType("Prose", str)  # text of some length, over several lines if need be
+Note = NewType("Note", str)  # free text that may be blank, over several lines if need be
 Person = NewType("Person", str)  # who answers for something, on one line
 Open = NewType("Open", dict[str, Any])  # a table with keys of its own, which whoever asks for it judges
 

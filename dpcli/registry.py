@@ -56,6 +56,17 @@ ACCOUNTANTS: dict[str, str] = {
     "gdp": "dpcli.accountants.gdp:ACCOUNTANT",
 }
 
+# Tables of the pipeline file that one command reads, and everybody checks.
+SECTIONS: dict[str, str] = {
+    "train": "dpcli.train.settings:Train",
+    "audit": "dpcli.audit.settings:AuditSettings",
+    "sweep": "dpcli.sweep.settings:Sweep",
+}
+
+# The other format of `lint` and `schema`.
+POLICY_KEYS = "dpcli.gate.policy_read:KEYS"
+POLICY_READER = "dpcli.gate.policy_read:read_policy_bytes"
+
 REPLAYED = "dpcli.train.replayed:replays"  # a file with [train]
 
 FILTERS: dict[str, str] = {

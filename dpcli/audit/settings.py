@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -10,12 +10,9 @@ from dpcli.errors import InputError
 from dpcli.fields import COUNT, POSITIVE, Key, Rule
 from dpcli.mechanisms.base import Adjacency
 from dpcli.pipeline.annotations import members_of
-from dpcli.pipeline.findings import Findings, Problem, TooMany
-from dpcli.pipeline.kinds import Place
-from dpcli.pipeline.member import read_members
-from dpcli.pipeline.read import refuse, toml_document
+from dpcli.pipeline.findings import Problem
+from dpcli.pipeline.read import section
 from dpcli.pipeline.shown import quoted
-from dpcli.pipeline.suggest import closest
 
 CONFIDENCE = Rule("a number in (0.5, 1)", lambda x: 0.5 < x < 1, (("exclusiveMinimum", 0.5), ("exclusiveMaximum", 1)))
 TRIALS = Rule("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, (("minimum", 1), ("maximum", 10**8)))
@@ -77,29 +74,13 @@ PLAIN = AuditSettings()
 
 
 def read_settings(data: bytes, path: str) -> AuditSettings:
-    """The [audit] table of a file that is a valid pipeline; defaults where it has none.
+    """The [audit] table of a file; defaults where it has none.
 
     Raises:
-        InvalidFile: with every problem found, at its place.
+        InvalidFile: with every problem found in the file, at its place.
     """
-    text, tables = toml_document(data, path)
-    table: Mapping[str, Any] = tables.get("audit", {})
-    findings = Findings(advice=_advice)
-    found = PLAIN
-    try:
-        values = read_members(members_of(AuditSettings), table, Place(("audit",), findings))
-        found = AuditSettings(**values)
-        for key, expected, given in found.problems() if not findings.items else ():
-            findings.add("DP005", ("audit", *key), expected, given)
-    except TooMany:
-        pass
-    refuse(findings, tables, text, path)
-    return found
-
-
-def _advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    meant = closest(key, known)
-    return (meant, f"did you mean '{meant}'") if meant else (None, "")
+    found = section(data, path, "audit")
+    return found if isinstance(found, AuditSettings) else PLAIN
 
 
 def overridden(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettings:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def command(files: tuple[str, ...], ledger: str | None, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Check FILES against the catalogue of known failures (dpcli explain DP101 tells what a rule means).
 
-    Exit code 0: no errors. 1: an error. 2: a file cannot be read as a pipeline. 4: --ledger cannot be read.
+    A file with keys of a policy of dpcli gate, and none of a pipeline, is read as a policy.
+
+    Exit code 0: no errors. 1: an error. 2: a file cannot be read. 4: --ledger cannot be read.
     """
     from dpcli.lint.run import lint
     from dpcli.report.lint_text import exit_code, first_error, render

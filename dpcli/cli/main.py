@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "man": ("dpcli.cli.man:command", "Write the manual pages."),
     "plot": ("dpcli.cli.plot:command", "Draw epsilon, delta or an attacker's errors, in a terminal or to a file."),
     "report": ("dpcli.cli.report:command", "The disclosure statement: every item a reader must be told."),
-    "schema": ("dpcli.cli.schema:command", "The JSON Schema of the pipeline file, for editors."),
+    "schema": ("dpcli.cli.schema:command", "The JSON Schema of the pipeline or policy file, for editors."),
     "sweep": ("dpcli.cli.sweep:command", "Accuracy against epsilon: a grid of training runs."),
     "train": ("dpcli.cli.train:command", "Train a model privately, as a file declares it."),
     "version": ("dpcli.cli.version:command", "Versions of dpcli and of what it computes with."),

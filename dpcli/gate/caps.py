@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dpcli.accounting import Account
@@ -12,27 +12,6 @@ from dpcli.gate.verdicts import Condition, Target, Verdict
 from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.model import Budget, Pipeline
 from dpcli.rounding import up
-
-
-def over(first: Caps, second: Caps) -> Caps:
-    """Each cap of the first, else of the second."""
-    return Caps(
-        second.epsilon if first.epsilon is None else first.epsilon,
-        second.delta if first.delta is None else first.delta,
-        second.max_increase if first.max_increase is None else first.max_increase,
-        second.allow_statement_change if first.allow_statement_change is None else first.allow_statement_change,
-    )
-
-
-def tightest(caps: Sequence[Caps]) -> Caps:
-    """Each cap at its smallest, so that the order in which caps are written means nothing."""
-    allowed = [c.allow_statement_change for c in caps if c.allow_statement_change is not None]
-    return Caps(
-        min((c.epsilon for c in caps if c.epsilon is not None), default=None),
-        min((c.delta for c in caps if c.delta is not None), default=None),
-        min((c.max_increase for c in caps if c.max_increase is not None), default=None),
-        all(allowed) if allowed else None,
-    )
 
 
 def capped(pipeline: Pipeline, outside: Caps) -> Pipeline:

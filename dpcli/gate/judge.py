@@ -11,12 +11,13 @@ from dpcli.errors import InputError
 from dpcli.gate.baseline import bases_from
 from dpcli.gate.bases import Base, bases_at
 from dpcli.gate.blame import costs_of, place_of, remedy, told
-from dpcli.gate.caps import cap_condition, capped, delta_condition, over
+from dpcli.gate.caps import cap_condition, capped, delta_condition
 from dpcli.gate.findings import finding_conditions, required_conditions
 from dpcli.gate.flags import Terms
 from dpcli.gate.horizon import horizon_condition
 from dpcli.gate.increase import epsilon_now, increase_condition, new_file, statement_conditions
 from dpcli.gate.ledger import ledger_condition
+from dpcli.gate.merged_caps import over
 from dpcli.gate.verdicts import Condition, Gated, Judged
 from dpcli.gate.waivers import check_waivers, unused, waived
 from dpcli.lint.run import judge

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from dpcli.fields import Key
-from dpcli.gate.caps import over, tightest
+from dpcli.gate.merged_caps import over, tightest
 from dpcli.gate.places import matches
 from dpcli.gate.waivable import problem_of
 from dpcli.mechanisms.base import Adjacency

@@ -16,6 +16,7 @@ from dpcli.pipeline.read import refuse, toml_document
 from dpcli.pipeline.suggest import closest
 from dpcli.revision import read_source
 
+# The keys at the top of a policy, which no pipeline file has but "format".
 KEYS: Members = {"format": TOP["format"], **members_of(Policy)}
 
 
@@ -25,7 +26,12 @@ def read_policy(source: str) -> Policy:
     Raises:
         InputError: there is no such file. InvalidFile: with every problem found, at its place.
     """
-    text, tables = toml_document(read_source(source, "a policy file"), source)
+    return read_policy_bytes(read_source(source, "a policy file"), source)
+
+
+def read_policy_bytes(data: bytes, source: str) -> Policy:
+    """The policy in the bytes of a file that messages call `source`. Raises InvalidFile as `read_policy` does."""
+    text, tables = toml_document(data, source)
     findings = Findings(advice=_advice)
     values: dict[str, Any] = {}
     try:

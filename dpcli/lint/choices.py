@@ -76,7 +76,7 @@ def _shown(pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def _seeded(pipeline: Pipeline) -> Iterator[Finding]:
-    message = "noise or samples that a seed repeats are no secret: leave the seed out, or seed the initialisation alone (init_seed)"
+    message = "noise or samples that a seed repeats are no secret: leave the seed out"
     yield from chosen(pipeline, SEEDS, lambda value: value is not False and spelled(str(value)) not in ("", "none"), message)
     message = "noise needs a cryptographic generator: others can be predicted from what they have drawn"
     yield from chosen(pipeline, SECURE, lambda value: not on(value), message)
@@ -91,12 +91,11 @@ SEEDED = RuleInfo(
     "insecure_seed; or secure_mode = false or secure_rng = false.",
     why="Whoever knows or guesses the seed draws the same noise and subtracts it; seeds are small, and stand in "
     "repositories. Secret batches are part of the guarantee in the same way.",
-    fix="Leave the seed out: noise and samples come from the operating system's entropy. init_seed, for the initial weights "
-    "alone, is harmless.",
+    fix="Leave the seed out: noise and samples come from the operating system's entropy.",
     source="Garfinkel & Leclerc 2020, Randomness Concerns When Deploying Differential Privacy, arXiv:2009.03777; NIST SP "
     "800-226 (2025)",
     bad=HEAD + TRAIN + section({"seed": "42"}),
-    good=HEAD + TRAIN + section({"init_seed": "42"}),
+    good=HEAD + TRAIN + section({}),
     check=_seeded,
 )
 
@@ -116,7 +115,7 @@ CHOSEN_ON_PRIVATE_DATA = RuleInfo(
     "(validation, early_stopping, clipping, learning_rate, metrics). GroupNorm or LayerNorm in place of BatchNorm.",
     source="Papernot & Steinke 2022, arXiv:2110.03620; Ponomareva et al. 2023, arXiv:2303.00654, section 5",
     bad=HEAD + TRAIN + section({"early_stopping": "{ patience = 3 }"}),
-    good=HEAD + TRAIN + section({"early_stopping": "{ patience = 3 }", "validation": '"public"'}),
+    good=HEAD + TRAIN + section({"public": '"held-out"'}),
     check=_chosen_on_private_data,
 )
 
@@ -131,6 +130,6 @@ SHOWN_IN_LOGS = RuleInfo(
     fix="Log step numbers, batch sizes that are declared, and results on public data.",
     source="NIST SP 800-226 (2025), on data handling around a private mechanism",
     bad=HEAD + TRAIN + section({"log_examples": "true"}),
-    good=HEAD + TRAIN + section({"log_examples": "false"}),
+    good=HEAD + TRAIN + section({}),
     check=_shown,
 )

@@ -69,10 +69,9 @@ description = "Gaussian noise by the classical formula"
 VOTES = """
 [[mechanism]]
 name = "answers"
-type = "gaussian"
-sigma = 40.0
-sensitivity = 1.4142135623730951
-steps = 400
+type = "zcdp"
+rho = 0.25
+description = "400 answers by votes of 250 teachers"
 """
 
 CLASSICAL = RuleInfo(
@@ -100,10 +99,10 @@ APPROXIMATION = RuleInfo(
     "gdp accountant is shown as an approximation and never passes a gate.",
     why="The central limit theorem speaks of infinitely many steps; after any number of them it may lie on either side: "
     "it has given epsilon 1.618 where 1.828 is true.",
-    fix="Leave the key out, and the least of the upper bounds is taken; or name exact, pld or rdp.",
+    fix="Leave the key out, and the least of the upper bounds is taken.",
     source="Bu et al. 2020, arXiv:1911.11607; Gopi, Lee & Wutschitz 2021, arXiv:2106.02848",
     bad=HEAD + TRAIN + section({"accountant": '"gdp"'}),
-    good=HEAD + TRAIN + section({"accountant": '"pld"'}),
+    good=HEAD + TRAIN + section({}),
     check=_approximation,
 )
 
@@ -112,13 +111,14 @@ DATA_DEPENDENT = RuleInfo(
     severity="error",
     waivable=False,
     title="a data-dependent epsilon published as it is",
-    what='[pate] has accounting (or analysis, accountant, epsilon, bound) = "data-dependent" and neither sanitise nor '
-    "smooth_sensitivity nor publish = false; or a stated guarantee's name or description says data-dependent and not sanitised.",
+    what="A stated guarantee's name or description says data-dependent and not sanitised; or [pate], which nothing reads yet, has "
+    'accounting (or analysis, accountant, epsilon, bound) = "data-dependent" and neither sanitise nor smooth_sensitivity nor '
+    "publish = false.",
     why="How large the data-dependent epsilon is tells how far the teachers agree, which is private; published, it is a "
     "release that no one has paid for. It is also no number that a ledger may add up.",
-    fix='Use accounting = "data-independent", or sanitise the number with parameters that were fixed beforehand.',
+    fix="State the data-independent epsilon, or sanitise the number with parameters that were fixed beforehand.",
     source="Papernot et al. 2018, Scalable Private Learning with PATE, arXiv:1802.08908, section 2.4 and appendix B",
-    bad=HEAD + VOTES + section({"teachers": "250", "accounting": '"data-dependent"'}, "pate"),
-    good=HEAD + VOTES + section({"teachers": "250", "accounting": '"data-independent"'}, "pate"),
+    bad=HEAD + edited(VOTES, "of 250 teachers", "of 250 teachers, data-dependent"),
+    good=HEAD + VOTES,
     check=_data_dependent,
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
-from dpcli.lint.settings import covered, switched_on
+from dpcli.lint.settings import covered, section, switched_on
 from dpcli.mechanisms.base import Adjacency
 from dpcli.pipeline.model import Pipeline
 
@@ -63,10 +63,8 @@ TUNING = RuleInfo(
     " the best, at two to three times the cost of one run. Or count every run in the file and set train.covers.tuning"
     " to a note that says where; or search on public data.",
     source="Papernot & Steinke 2022, arXiv:2110.03620",
-    bad=HEAD + TRAIN + "\n[train]\nsweep = { learning_rate = [0.1, 0.3, 1.0] }\n",
-    good=HEAD
-    + edited(TRAIN, "steps = 1000", "steps = 3000")
-    + '\n[train]\nsweep = { learning_rate = [0.1, 0.3, 1.0] }\ncovers = { tuning = "steps counts all three runs" }\n',
+    bad=HEAD + TRAIN + section({"grid": "{ learning_rate = [0.1, 0.3, 1.0] }"}),
+    good=HEAD + edited(TRAIN, "steps = 1000", "steps = 3000") + section({"covers": '{ tuning = "steps counts all three runs" }'}),
     check=_tuning,
 )
 

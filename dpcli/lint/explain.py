@@ -5,13 +5,16 @@ from __future__ import annotations
 from textwrap import indent, wrap
 from typing import TYPE_CHECKING
 
-from dpcli.lint.catalogue import words
+from dpcli.lint.catalogue import SECTION_RULES, words
 
 if TYPE_CHECKING:
     from dpcli.lint.elsewhere import Elsewhere
     from dpcli.lint.rule import RuleInfo
 
 WIDTH = 100
+UNREAD = (
+    "dpcli reads no such key, so that the file is refused besides (DP002): the rule tells what is wrong with what the key asks for."
+)
 PARAGRAPHS = ("what", "why", "fix", "caught", "source")
 
 
@@ -23,6 +26,8 @@ def explain(code: str) -> str:
     """
     info = words(code)
     paragraphs = [_paragraph(name, getattr(info, name)) for name in PARAGRAPHS if hasattr(info, name)]
+    if info.code in SECTION_RULES:
+        paragraphs.append(_paragraph("note", UNREAD))
     examples = [_example(name, getattr(info, name)) for name in ("bad", "good") if hasattr(info, name)]
     return "\n\n".join([_heading(info), *paragraphs, *examples])
 

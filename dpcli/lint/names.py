@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, entries
-from dpcli.lint.settings import covered, one_of, section, settings, switched_on
+from dpcli.lint.settings import OF_TEXT, covered, one_of, section, settings, switched_on
 from dpcli.pipeline.model import Pipeline
 
 DOMAINS = {"vocabulary", "vocab", "tokenizer", "tokeniser", "classes", "categories", "labels", "domain"}
@@ -41,7 +41,7 @@ PRIVATE_NAMES = RuleInfo(
     fix="Declare the domain, take it from public data, or release it through a noisy threshold that is a mechanism of "
     "the file, and set covers.vocabulary (or the key's own name) to a note that says which.",
     source="Korolova et al. 2009, Releasing Search Queries and Clicks Privately, WWW; Desfontaines et al. 2022, arXiv:2006.03684",
-    bad=HEAD + TRAIN + section({"tokenizer": '"from-data"'}),
-    good=HEAD + TRAIN + section({"tokenizer": '"gpt2"'}),
+    bad=HEAD + TRAIN + section({**OF_TEXT, "tokenizer": '"from-data"'}),
+    good=HEAD + TRAIN + section({**OF_TEXT, "tokenizer": '"gpt2"'}),
     check=_private_names,
 )

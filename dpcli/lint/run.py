@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from dpcli.lint.catalogue import checked, rule
 from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
+from dpcli.pipeline.document import TOP
 from dpcli.pipeline.limits import read_bytes
-from dpcli.pipeline.read import parse, targets
+from dpcli.pipeline.read import examine, parse, toml_document
+from dpcli.pipeline.section import UNREAD
+from dpcli.pipeline.suggest import closest
+from dpcli.registry import POLICY_KEYS, POLICY_READER, load
 
 if TYPE_CHECKING:
     from dpcli.lint.rule import Finding, RuleInfo
@@ -18,19 +22,32 @@ if TYPE_CHECKING:
 def lint(path: str) -> tuple[Diagnostic, ...]:
     """Everything the failure catalogue has to say about a pipeline file ("-": standard input), in the order of the file.
 
+    Of a policy file of the gate it is what the reader says.
+
     Returns an empty tuple where there is nothing to say. A file that cannot be read as a pipeline gives the reader's own
-    findings (DP001 to DP005) and no others; keys that say "calibrate" are taken as 1. Raises InputError where there is no such file.
+    findings (DP001 to DP005), and the rules' besides where these are all about sections such as [train]: a key that nothing reads
+    may be one that a rule tells about. Keys that say "calibrate" are taken as 1. Raises InputError where there is no such file.
     """
     return lint_bytes(read_bytes(path), path)  # read once: standard input cannot be read again for the positions
+
+
+def is_policy(tables: Mapping[str, Any]) -> bool:
+    """Whether a file is a policy of the gate: it has a key that only policies have, or nearly one, and none that only pipelines have."""
+    own = [key for key in tables if key not in ("format", *UNREAD)]
+    return bool(own) and TOP.keys().isdisjoint(own) and any(closest(key, load(POLICY_KEYS)) for key in own)
 
 
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
     """`lint` of the bytes of a file that messages call `path`."""
     try:
-        pipeline = parse(data, path, 1.0 if targets(data, path) else None)
+        if is_policy(toml_document(data, path)[1]):
+            load(POLICY_READER)(data, path)
+            return ()
+        pipeline, wrong = examine(data, path)
     except InvalidFile as invalid:
         return invalid.diagnostics
-    return judge(pipeline, data)
+    judged = () if pipeline is None else judge(pipeline, data)
+    return tuple(sorted((*wrong, *judged), key=lambda d: (d.line, d.column, d.rule))) if wrong and judged else wrong or judged
 
 
 def checked_load(path: str) -> tuple[Pipeline, tuple[Diagnostic, ...]]:

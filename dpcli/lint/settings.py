@@ -82,6 +82,10 @@ def one_of(*wanted: str) -> Callable[[Any], bool]:
     return lambda value: not known.isdisjoint(words(value))
 
 
-def section(keys: Mapping[str, str], name: str = "train") -> str:
-    """A section for an example: its keys, and their values as TOML."""
-    return f"\n[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items())
+TRAINED = {"task": '"classification"', "data": '"digits"', "clipping": "{ norm = 1.0 }", "learning_rate": "0.5"}
+OF_TEXT = {"task": '"causal-lm"', "data": '"mails.txt"', "model": '"gpt2"'}
+
+
+def section(keys: Mapping[str, str]) -> str:
+    """A [train] for an example: these keys, beside those that it cannot do without; values as TOML."""
+    return "\n[train]\n" + "".join(f"{key} = {value}\n" for key, value in {**TRAINED, **keys}.items())

@@ -81,10 +81,11 @@ RESUMED = RuleInfo(
     why="A run that is continued repeats the steps since its checkpoint with fresh noise, and those are charged again. "
     "Without the identity of the first part nobody can add the two: counters that are restored from a file have "
     "counted such steps twice, or not at all.",
-    fix="State the run_id that the first part was charged under, or the ledger that knows it.",
+    fix="Continue it with dpcli train --resume, which finds what the first part was charged under; elsewhere state its run_id or "
+    "ledger.",
     source="observed in Opacus, whose accountants are saved apart from the model; Ponomareva et al. 2023, arXiv:2303.00654",
     bad=HEAD + TRAIN + section({"resume": '"runs/7/last.pt"'}),
-    good=HEAD + TRAIN + section({"resume": '"runs/7/last.pt"', "run_id": '"7"'}),
+    good=HEAD + TRAIN + section({}),
     check=_resumed,
 )
 
@@ -100,7 +101,7 @@ NORMALISED = RuleInfo(
     fix="Divide by a declared constant: the expected batch size, rate times the declared dataset_size.",
     source="Opacus issues 571 and 819, https://github.com/pytorch/opacus/issues/571",
     bad=HEAD + TRAIN + section({"normalise_by": '"len(data)"'}),
-    good=HEAD + TRAIN + section({"normalise_by": '"expected-batch-size"'}),
+    good=HEAD + TRAIN + section({}),
     check=_normalised,
 )
 
@@ -114,12 +115,11 @@ CLIPPED_TOGETHER = RuleInfo(
     why="Where the mean gradient of a micro-batch is clipped, changing one record can turn that mean from C to -C: a "
     "change of 2C, twice what the noise was scaled for. Clipping a batch as a whole is worse, as the noise then "
     "hides a batch and the accountant counts a record.",
-    fix='Clip each record\'s gradient (clip_per = "example"); micro-batches that only save memory (microbatch_size) change'
-    " nothing.",
+    fix="Clip each record's gradient, as dpcli train does; batches that only save memory (physical_batch_size) change nothing.",
     source="TensorFlow Privacy issue 620, https://github.com/tensorflow/privacy/issues/620; Ponomareva et al. 2023, "
     "arXiv:2303.00654",
     bad=HEAD + TRAIN + section({"clip_per": '"microbatch"'}),
-    good=HEAD + TRAIN + section({"clip_per": '"example"', "microbatch_size": "16"}),
+    good=HEAD + TRAIN + section({"physical_batch_size": "16"}),
     check=_clipped_together,
 )
 
@@ -136,7 +136,7 @@ OTHER_NOISE = RuleInfo(
     fix="Leave noise_multiplier to the mechanism, where every command reads it.",
     source="Tramer et al. 2022, Debugging Differential Privacy, arXiv:2202.12219",
     bad=HEAD + TRAIN + section({"noise_multiplier": "0.7"}),
-    good=HEAD + TRAIN + section({"noise_multiplier": "1.1"}),
+    good=HEAD + TRAIN + section({}),
     check=_other_noise,
 )
 
@@ -153,6 +153,6 @@ SKIPS_EMPTY = RuleInfo(
     fix="Take every step; on an empty batch release the noise alone.",
     source="Opacus issues 161 and 612, https://github.com/pytorch/opacus/issues/612",
     bad=HEAD + TRAIN + section({"drop_last": "true"}),
-    good=HEAD + TRAIN + section({"drop_last": "false"}),
+    good=HEAD + TRAIN + section({}),
     check=_skips_empty,
 )

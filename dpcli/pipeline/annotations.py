@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from dpcli import registry
-from dpcli.fields import Key, Open, Person, Prose
+from dpcli.fields import Key, Note, Open, Person, Prose
 from dpcli.mechanisms.sampling import Scheme
 from dpcli.pipeline.compound import Either, Listed, Opaque
 from dpcli.pipeline.kinds import Day, Flag, Kind, Number, Whole
 from dpcli.pipeline.member import Member, Members
 from dpcli.pipeline.tables import Selected, Table
-from dpcli.pipeline.words import Paragraph, Signature, Text, members, words
+from dpcli.pipeline.words import Paragraph, Remark, Signature, Text, members, words
 
 
 @functools.cache
@@ -62,6 +62,7 @@ _PLAIN: Mapping[Any, Kind] = {
     datetime.date: Day(),
     Scheme: SAMPLING,
     Prose: Paragraph(),
+    Note: Remark(),
     Person: Signature(),
     Open: Opaque(),
 }

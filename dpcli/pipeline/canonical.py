@@ -24,11 +24,12 @@ def tables_of(pipeline: Pipeline) -> dict[str, Any]:
 def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
     """The pipeline that `tables_of` wrote down. Raises InputError where this version cannot read it."""
     findings = Findings()
-    values = read_document({"format": 1, **tables}, findings)
+    document = {"format": 1, **tables}
+    values = read_document(document, findings)
     if findings.items:
         first = findings.items[0]
         raise InputError(f"expected a pipeline that this version reads, found {'.'.join(map(str, first.key))}: {first.message}")
-    return pipeline_of(values)
+    return pipeline_of(values, document)
 
 
 def _entry(entry: Entry) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dpcli.pipeline.findings import Findings, Path, Problem
 from dpcli.pipeline.gate_keys import NO_GATE, gate_problems
 from dpcli.pipeline.model import Entry, Privacy
 from dpcli.pipeline.parts import part_problems
+from dpcli.pipeline.section import section_problems
 from dpcli.pipeline.shown import quoted
 
 Entries = Mapping[int, Entry]
@@ -22,7 +23,14 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
     stated = [table if type(table) is dict else {} for table in tables["mechanism"]] if "mechanism" in values else []
     privacy = values.get("privacy")
     gate = gate_problems(values.get("gate", NO_GATE), [table["name"] for table in stated if type(table.get("name")) is str])
-    problems = chain(_privacy(privacy), _stated(stated), _entries(entries, privacy), part_problems(entries, stated), gate)
+    problems = chain(
+        _privacy(privacy),
+        _stated(stated),
+        _entries(entries, privacy),
+        part_problems(entries, stated),
+        gate,
+        section_problems(values),
+    )
     for key, expected, found in problems:
         findings.add("DP005", key, expected, found)
 

@@ -8,16 +8,15 @@ from typing import Any
 
 from dpcli.fields import Rule
 from dpcli.pipeline.annotations import MECHANISMS, kind_of, members_of
-from dpcli.pipeline.compound import Opaque
 from dpcli.pipeline.findings import Findings
 from dpcli.pipeline.kinds import Kind, Place, Refused
 from dpcli.pipeline.member import Member, Members, read_members
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
+from dpcli.pipeline.section import UNREAD, Section
 from dpcli.pipeline.table_schema import selected_schema
-from dpcli.registry import load
+from dpcli.registry import SECTIONS, load
 
 FORMAT = Rule("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
-SECTIONS = ("train", "pate", "pmixed", "audit", "sweep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ TOP: Members = {
     "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism", required=True),
     "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
     "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader beside the numbers"),
-    **{name: _table(name, Opaque(), f"read by dpcli {name}") for name in SECTIONS},
+    **{name: _table(name, Section(name), f"read by dpcli {name}") for name in SECTIONS},
 }
 
 
@@ -102,8 +101,8 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
     return read_members(TOP, tables, Place((), findings))
 
 
-def pipeline_of(values: Mapping[str, Any]) -> Pipeline:
-    """The pipeline of a document without findings."""
-    sections = tuple((name, values[name]) for name in SECTIONS if name in values)
+def pipeline_of(values: Mapping[str, Any], tables: Mapping[str, Any]) -> Pipeline:
+    """The pipeline of a document without findings outside the sections, which it keeps as the file states them."""
+    sections = tuple((name, tables[name]) for name in (*SECTIONS, *UNREAD) if type(tables.get(name)) is dict)
     stated = {key: values[key] for key in ("name", "budget", "gate", "disclosure") if key in values}
     return Pipeline(privacy=values["privacy"], mechanisms=values["mechanism"], sections=sections, **stated)

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from dpcli.pipeline.annotations import MECHANISMS, SAMPLING, members_of
 from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Privacy
+from dpcli.pipeline.section import UNREAD
 from dpcli.pipeline.suggest import SYNONYMS, closest
+from dpcli.registry import SECTIONS, load
 
 ANY_TYPE = "a mechanism"
 
@@ -16,6 +18,8 @@ ANY_TYPE = "a mechanism"
 def advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
     """What to do about an unknown key: the known key that was meant, if that is the advice, and the advice in words or ""."""
     here = list(known)
+    if key in UNREAD and "privacy" in here:
+        return None, UNREAD[key]
     meant = closest(key, here, cutoff=0.9)
     if not meant and (places := _places(key)):
         return None, f"it belongs in {places}"
@@ -33,6 +37,8 @@ def _places(key: str) -> str:
     """The tables that have the key, and the mechanism types: `[budget] or a mechanism of type zcdp`."""
     types = [name for name in MECHANISMS.registry if key in MECHANISMS.own(name)]
     tables = [home for home, keys in homes().items() if key in keys and home != ANY_TYPE]
+    if not tables and not types:
+        tables = [f"[{name}]" for name, target in SECTIONS.items() if key in members_of(load(target))]
     some = ", ".join(types[:3]) + (", ..." if len(types) > 3 else "")
     return " or ".join(tables + [f"a mechanism of type {some}"] * bool(types))
 

@@ -8,7 +8,7 @@ import enum
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from dpcli.fields import Key, Prose
+from dpcli.fields import Key, Note, Prose
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,7 +51,15 @@ def _kind(kind: Any) -> str:
         return " | ".join(map(str, get_args(kind)))
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return " | ".join(str(member.value) for member in kind)
-    names = {float: "number", int: "whole number", str: "text", Prose: "text", bool: "true or false", datetime.date: "date"}
+    names = {
+        float: "number",
+        int: "whole number",
+        str: "text",
+        Prose: "text",
+        Note: "text",
+        bool: "true or false",
+        datetime.date: "date",
+    }
     if kind in names:
         return names[kind]
     if get_origin(kind) is tuple:

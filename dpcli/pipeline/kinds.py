@@ -118,7 +118,7 @@ class Day:
         return value
 
     def schema(self, rule: Rule | None) -> dict[str, Any]:
-        return {"type": "string", "format": "date"}
+        return {"type": "string", "format": "date", "pattern": r"^\d{4}-\d{2}-\d{2}$"}
 
 
 def _as_float(value: float) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from dpcli.fields import COUNT, DELTA, POSITIVE, RATE, Key, Prose
+from dpcli.fields import COUNT, DELTA, POSITIVE, RATE, Key, Note, Prose
 from dpcli.mechanisms.base import Adjacency, Spec
 from dpcli.mechanisms.sampling import Scheme
 from dpcli.pipeline.gate_keys import NO_GATE
@@ -113,7 +113,7 @@ class Entry:
         str | PartitionKey | None,
         Key("the attribute on whose disjoint parts it runs, once each: a name (all parts, one cost), or { of, part } for one part"),
     ] = None
-    description: Annotated[str | None, Key("free text")] = None
+    description: Annotated[Note | None, Key("free text")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,6 @@ class Pipeline:
     budget: Budget | None = None
     gate: Gate = NO_GATE
     disclosure: Disclosure = Disclosure()
-    sections: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # [train], [pate], [pmixed], [audit]: read by their own commands
+    sections: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # [train], [audit], ... as written
     path: str | None = None
     sha256: str | None = None

@@ -16,6 +16,7 @@ from dpcli.pipeline.findings import Finding, Findings, TooMany
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.placeholders import find_calibrate, substituted
+from dpcli.pipeline.section import in_section
 from dpcli.pipeline.shown import key_text
 
 
@@ -34,13 +35,45 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
 
 def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
     """The pipeline in the bytes of a file; `path` is what messages call it. Raises InvalidFile as `load` does."""
-    content, tables = toml_document(text, path)
-    if substitute is not None:
-        tables = substituted(tables, substitute)
+    content, tables = _substituted(text, path, substitute)
     findings = Findings()
     values = _collect(tables, findings)
     refuse(findings, tables, content, path)
-    return replace(pipeline_of(values), path=path, sha256=hashlib.sha256(text).hexdigest())
+    return _pipeline(values, tables, text, path)
+
+
+def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, ...]]:
+    """Everything that is wrong with the bytes of a file, and the pipeline where nothing is wrong but in sections such as [train].
+
+    Keys that say "calibrate" are taken as 1. Raises InvalidFile where the bytes are not TOML.
+    """
+    content, tables = _substituted(text, path, 1.0)
+    findings = Findings()
+    values = _collect(tables, findings)
+    readable = not findings.more and all(in_section(finding.key) for finding in findings.items)
+    wrong = (*_diagnostics(findings.items, tables, content, path), *_rest(findings, path)) if findings.items else ()
+    return _pipeline(values, tables, text, path) if readable else None, wrong
+
+
+def section(text: bytes, path: str, name: str) -> Any:
+    """The value of the section `name`, None where the file has none; the whole file is judged, as `parse` judges it.
+
+    Keys that say "calibrate" are taken as 1. Raises InvalidFile as `load` does.
+    """
+    content, tables = _substituted(text, path, 1.0)
+    findings = Findings()
+    values = _collect(tables, findings)
+    refuse(findings, tables, content, path)
+    return values.get(name)
+
+
+def _substituted(text: bytes, path: str, substitute: float | None) -> tuple[str, Mapping[str, Any]]:
+    content, tables = toml_document(text, path)
+    return content, tables if substitute is None else substituted(tables, substitute)
+
+
+def _pipeline(values: Mapping[str, Any], tables: Mapping[str, Any], text: bytes, path: str) -> Pipeline:
+    return replace(pipeline_of(values, tables), path=path, sha256=hashlib.sha256(text).hexdigest())
 
 
 def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""JSON Schema of the pipeline file, for editors; made from the dataclasses that read it."""
+"""JSON Schema of the pipeline file and of the policy file, for editors; made from the dataclasses that read them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.kinds import CALIBRATE
 from dpcli.pipeline.table_schema import table_schema
+from dpcli.registry import POLICY_KEYS, load
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -21,6 +22,11 @@ def json_schema() -> dict[str, object]:
     schema = table_schema(TOP)
     schema["properties"]["mechanism"] = _calibratable(schema["properties"]["mechanism"])
     return {"$schema": DIALECT, "title": "dpcli pipeline, format 1", **schema}
+
+
+def policy_schema() -> dict[str, object]:
+    """The policy file of the gate, format 1, in the same dialect."""
+    return {"$schema": DIALECT, "title": "dpcli policy, format 1", **table_schema(load(POLICY_KEYS))}
 
 
 def _calibratable(schema: Any) -> Any:

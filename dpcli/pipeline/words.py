@@ -16,7 +16,6 @@ from dpcli.pipeline.shown import listed, shown
 LONGEST_NAME = 200
 LONGEST_PASSAGE = 2000
 LONGEST_LIST = 6
-PROSE = frozenset({"description", "reason"})
 BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")  # fillers: letters by their category, and nothing on the screen
 SILENT = ("not", "stated")  # the first words of what a report says of a key that is absent
 
@@ -42,19 +41,37 @@ def _check_said(value: str, place: Place) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A name: one line, printable throughout, as it goes into tables, terminals and logs; prose may have several."""
+class Remark:
+    """Free text, blank or over several lines, without what a terminal would act on."""
 
     text: str = "text in quotes"
 
     def read(self, value: Any, place: Place) -> str:
         if type(value) is not str:
-            place.wrong_type(self.text, value, f'write "{shown(value)}"' if type(value) in (int, float, bool) else "")
-        prose = place.path[-1] in PROSE
-        if not (value.translate(_BREAKS) if prose else value).isprintable():
+            place.wrong_type(self.text, value, _quotes(value))
+        if not value.translate(_BREAKS).isprintable():
             place.out_of_range("text without control or invisible characters", value)
-        if prose:
-            return value
+        return value
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+def _quotes(value: Any) -> str:
+    return f'write "{shown(value)}"' if type(value) in (int, float, bool) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A name: one line, printable throughout, as it goes into tables, terminals and logs."""
+
+    text: str = "text in quotes"
+
+    def read(self, value: Any, place: Place) -> str:
+        if type(value) is not str:
+            place.wrong_type(self.text, value, _quotes(value))
+        if not value.isprintable():
+            place.out_of_range("text without control or invisible characters", value)
         if not value.strip():
             place.out_of_range("text that is not empty", value)
         if len(value) > LONGEST_NAME:
@@ -62,7 +79,7 @@ class Text:
         return value
 
     def schema(self, rule: Rule | None) -> dict[str, Any]:
-        return {"type": "string"}
+        return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_NAME}
 
 
 @dataclass(frozen=True, slots=True)

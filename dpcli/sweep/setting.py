@@ -5,21 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.consistency import check
 from dpcli.pipeline.document import read_document
 from dpcli.pipeline.findings import Finding, Findings, Path, TooMany
-from dpcli.pipeline.kinds import Place, Refused
-from dpcli.pipeline.member import read_members
 from dpcli.pipeline.placeholders import substituted
 from dpcli.pipeline.shown import shown
 from dpcli.sweep.keys import Change, changed, spelled, target
 from dpcli.sweep.settings import Sweep
 from dpcli.sweep.toml_text import value_text
-from dpcli.train.settings import Train
 
 UNKNOWN = "DP002"  # the rule about keys, and not their values
 MOST = 1000  # settings, which are judged one by one
@@ -120,13 +117,8 @@ def _judge(found: list[Setting], tables: Mapping[str, Any], findings: Findings) 
 def _faults(tables: Mapping[str, Any]) -> list[Finding]:
     """What is wrong with a whole file, [train] included."""
     findings = Findings()
-    try:
+    with suppress(TooMany):
         check(tables, read_document(substituted(tables, 1.0), findings), findings)
-        values = read_members(members_of(Train), tables["train"], Place(("train",), findings))
-        for key, expected, given in Train(**values).problems() if not findings.items else ():
-            findings.add("DP005", ("train", *key), expected, given)
-    except (TooMany, Refused):
-        pass
     return findings.items
 
 

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from dpcli.fields import POSITIVE, Key, Open, Rule
-from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.findings import Findings, Problem
-from dpcli.pipeline.kinds import Place
-from dpcli.pipeline.member import read_members
-from dpcli.pipeline.read import refuse, toml_document
+from dpcli.pipeline.read import refuse, section, toml_document
 from dpcli.pipeline.shown import shown
 
 RUNS = Rule("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
@@ -90,18 +87,16 @@ class Sweep:
 
 
 def read_sweep(data: bytes, path: str) -> tuple[Sweep, Mapping[str, Any], str]:
-    """The [sweep] table of a file that is a valid pipeline, with the tables and the text of the whole file.
+    """The [sweep] table of a file, with the tables and the text of the whole.
 
     Raises:
         InvalidFile: with every problem found, at its place; a file without [sweep] is one.
     """
     text, tables = toml_document(data, path)
-    findings = Findings()
-    if "sweep" not in tables:
+    found = section(data, path, "sweep")
+    if not isinstance(found, Sweep):
+        findings = Findings()
         findings.add("DP005", ("sweep",), "a [sweep] table, which says what is varied and how the choice is accounted for", "none")
         refuse(findings, tables, text, path)
-    values = read_members(members_of(Sweep), tables["sweep"], Place(("sweep",), findings))
-    for key, expected, found in Sweep(**values).problems() if not findings.items else ():
-        findings.add("DP005", ("sweep", *key), expected, found)
-    refuse(findings, tables, text, path)
-    return Sweep(**values), tables, text
+    assert isinstance(found, Sweep)
+    return found, tables, text

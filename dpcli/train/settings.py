@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from dpcli.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, RATE, Key, Rule
-from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.findings import Findings
-from dpcli.pipeline.kinds import Place
-from dpcli.pipeline.member import read_members
-from dpcli.pipeline.read import parse, refuse, targets, toml_document
+from dpcli.pipeline.read import refuse, section, toml_document
 from dpcli.pipeline.shown import shown
 from dpcli.train.unread import unread
 
@@ -186,14 +183,11 @@ def read_train(data: bytes, path: str) -> Train:
     Raises:
         InvalidFile: with every problem found, at its place; a file without [train] is one.
     """
-    parse(data, path, 1.0 if targets(data, path) else None)
-    text, tables = toml_document(data, path)
-    findings = Findings()
-    if "train" not in tables:
+    found = section(data, path, "train")
+    if not isinstance(found, Train):
+        text, tables = toml_document(data, path)
+        findings = Findings()
         findings.add("DP005", ("train",), "a [train] table, which says what is trained on which data", "none")
         refuse(findings, tables, text, path)
-    values = read_members(members_of(Train), tables["train"], Place(("train",), findings))
-    for key, expected, found in Train(**values).problems() if not findings.items else ():
-        findings.add("DP005", ("train", *key), expected, found)
-    refuse(findings, tables, text, path)
-    return Train(**values)
+    assert isinstance(found, Train)
+    return found

@@ -25,7 +25,8 @@ def found(text: str, folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("code", codes())
 def test_the_bad_example_gives_its_rule_alone(code: str, tmp_path: Path) -> None:
-    assert found(rule(code).bad, tmp_path) == {code}
+    unread = {"DP002"} if code in SECTION_RULES else set()  # a key that no command reads
+    assert found(rule(code).bad, tmp_path) == {code} | unread
 
 
 @pytest.mark.parametrize("code", codes())

@@ -52,7 +52,7 @@ def test_no_valid_file_makes_a_rule_raise(
     file = tmp_path_factory.getbasetemp() / "generated.toml"
     file.write_text(f"format = 1\n[privacy]\n{privacy}{tables}\n{tail}", encoding="utf-8")
     diagnostics = lint(str(file))
-    assert not [d for d in diagnostics if d.rule < "DP100"]
+    assert not [d for d in diagnostics if d.rule < "DP100" and not d.key.startswith("train")]
     assert all(d.line > 0 and d.column > 0 for d in diagnostics)
 
 
@@ -123,7 +123,8 @@ mechanism = [{ name = "it", type = "pure-dp", epsilon = 1.0 }]
 def test_no_section_makes_a_rule_raise(section: dict[str, object], name: str, random: Random) -> None:
     """Whatever stands in a section that no command has read yet, the rules look at it and judge, or pass over it."""
     diagnostics = lint_bytes((ASKED + spelled(random, {name: section})).encode(), "generated.toml")
-    assert not [d for d in diagnostics if d.rule < "DP100" and d.rule != "DP001"], diagnostics
+    assert not [d for d in diagnostics if d.rule < "DP100" and d.rule != "DP001" and not d.key.startswith(name)], diagnostics
+    assert [d for d in diagnostics if d.rule < "DP100"] or (name == "audit" and not section), diagnostics
     assert all(d.line > 0 and d.column > 0 for d in diagnostics)
 
 
@@ -132,4 +133,5 @@ def test_no_odd_value_makes_a_rule_raise(section: str) -> None:
     for key in KNOWN:
         for value in ODD:
             diagnostics = lint_bytes(f"{ASKED}[{section}]\n{key} = {value}\n".encode(), "generated.toml")
-            assert not [d for d in diagnostics if d.rule < "DP100"], (key, value)
+            assert not [d for d in diagnostics if d.rule < "DP100" and not d.key.startswith(section)], (key, value)
+            assert [d for d in diagnostics if d.rule < "DP100"], (key, value)

@@ -6,6 +6,7 @@ import pytest
 
 from dpcli.lint.rule import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
+from dpcli.lint.settings import section
 from dpcli.pipeline.diagnostics import Diagnostic
 
 SURVEY = '\n[[mechanism]]\nname = "survey"\ntype = "pure-dp"\nepsilon = 0.5\n'
@@ -134,7 +135,8 @@ def test_named_parts_pass_unless_a_unit_may_lie_in_several(tmp_path: Path) -> No
 
 
 def test_a_shuffling_loader_beside_poisson_accounting_is_an_error(tmp_path: Path) -> None:
-    diagnostic = only(HEAD + TRAIN + "\n[train]\nshuffle = true\n", tmp_path)
+    unread, diagnostic = linted(HEAD + TRAIN + section({"shuffle": "true"}), tmp_path)
+    assert (unread.rule, unread.key) == ("DP002", "train.shuffle")
     assert (diagnostic.rule, diagnostic.key, diagnostic.severity) == ("DP101", "train.shuffle", "error")
     assert (
         diagnostic.message == "a mechanism of this file is counted as Poisson sampling, which shuffled or ordered batches are not"

@@ -54,7 +54,10 @@ type = "composed"
 mechanisms = ["curve", "vocabulary"]
 
 [train]
-layers = [[1, 2], { width = 3 }]
+task = "classification"
+data = "digits"
+clipping = { norm = 1.0, style = "automatic" }
+learning_rate = 0.5
 """
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from dpcli.fields import COUNT, POSITIVE, Key
+from dpcli.fields import COUNT, POSITIVE, Key, Note
 from dpcli.pipeline.annotations import kind_of, members_of
 from dpcli.pipeline.findings import Findings
 from dpcli.pipeline.kinds import Place, Refused
@@ -31,7 +31,7 @@ class Outer:
     number: Annotated[float | None, Key("a number", POSITIVE)] = None
     count: Annotated[int | None, Key("a count", COUNT)] = None
     text: Annotated[str | None, Key("a text")] = None
-    description: Annotated[str | None, Key("prose")] = None
+    description: Annotated[Note | None, Key("prose")] = None
     flag: Annotated[bool, Key("a flag")] = False
     colour: Annotated[Colour | None, Key("a colour")] = None
     shape: Annotated[Literal["round", "square"] | None, Key("a shape")] = None

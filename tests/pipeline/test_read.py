@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def test_reads_every_table() -> None:
     assert pipeline.privacy == Privacy(Adjacency.ADD_REMOVE, "user", 5, 60_000, 1e-6, "all-checkpoints", adaptive=False)
     assert pipeline.budget == Budget(3.0)
     assert pipeline.gate == Gate()
-    assert pipeline.sections == (("train", {"layers": [[1, 2], {"width": 3}]}),)
+    assert pipeline.sections == (("train", tomllib.loads(GOOD)["train"]),)
     assert pipeline.path == "train.toml"
     assert pipeline.sha256 == hashlib.sha256(GOOD.encode()).hexdigest()
 

@@ -299,7 +299,7 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("gate: a waiver of what is unknown", "gate/waivers.py", 'condition.verdict == "fail" or', 'condition.verdict != "pass" or'),
     ("gate: a horizon of one run", "gate/horizon.py", "delta=result.delta, runs=runs)", "delta=result.delta, runs=1)"),
-    ("gate: the loosest rule of a policy", "gate/caps.py", "min((c.epsilon for c in caps", "max((c.epsilon for c in caps"),
+    ("gate: the loosest rule of a policy", "gate/merged_caps.py", "min((c.epsilon for c in caps", "max((c.epsilon for c in caps"),
     ("gate: increase unchecked", "gate/increase.py", '"fail" if change > limit else "pass"', '"pass"'),
     ("calibration returns the failing value", "calibration.py", "return place(good), place(bad)", "return place(bad), place(good)"),
     ("directions: min for max", M + "base.py", "bound = bound.clip(min=loss.cgf(z))", "bound = bound.clip(max=loss.cgf(z))"),

@@ -1,0 +1,51 @@
+"""The tables of the file that one command reads, such as [train]: every command checks them, none pays for those that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.fields import Rule
+from dpcli.pipeline.annotations import kind_of
+from dpcli.pipeline.findings import Path, Problem
+from dpcli.pipeline.gate_keys import under
+from dpcli.pipeline.kinds import Kind, Place
+from dpcli.registry import SECTIONS, load
+
+# Tables that are planned, and that nothing reads yet: whoever writes one believes that it does something.
+UNREAD: Mapping[str, str] = {
+    name: f"no command reads [{name}] yet: state what is released as [[mechanism]] tables" for name in ("pate", "pmixed")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table that becomes the registered dataclass of its name, which is imported where a file has the table."""
+
+    name: str
+    text: str = "a table"
+
+    @property
+    def table(self) -> Kind:
+        return kind_of(load(SECTIONS[self.name]))
+
+    def read(self, value: Any, place: Place) -> Any:
+        if type(value) is not dict:
+            place.wrong_type(self.text, value)
+        return self.table.read(value, place)
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return self.table.schema(rule)
+
+
+def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """What the keys of each section do not agree on among themselves."""
+    for name in SECTIONS:
+        if name in values:
+            yield from under((name,), values[name].problems())
+
+
+def in_section(path: Path) -> bool:
+    """Whether a key stands in a table that no number depends on, as another command reads it."""
+    return bool(path) and (path[0] in SECTIONS or path[0] in UNREAD)

@@ -1,0 +1,300 @@
+"""Every key of every table, found from the annotations: misspelt, of a wrong kind, out of range, it is refused where it stands.
+
+By `lint`, by the reader that `account` and `gate` go by, and by the JSON Schema.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from dpcli.gate.policy_read import KEYS, read_policy_bytes
+from dpcli.lint.run import lint_bytes
+from dpcli.pipeline.annotations import MECHANISMS, SAMPLING
+from dpcli.pipeline.compound import Either, Listed, Opaque
+from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
+from dpcli.pipeline.document import TOP, Mechanism
+from dpcli.pipeline.findings import Path
+from dpcli.pipeline.kinds import Day, Flag, Kind, Number, Whole
+from dpcli.pipeline.member import Member, Members
+from dpcli.pipeline.read import parse
+from dpcli.pipeline.schema import json_schema, policy_schema
+from dpcli.pipeline.section import Section
+from dpcli.pipeline.shown import key_text
+from dpcli.pipeline.tables import Selected, Table
+from dpcli.pipeline.words import Choice
+from dpcli.registry import load
+
+NUMBERS = (0.5, 1, 2, 0.75, 0.6, 3)  # of which every rule takes one
+OUTSIDE = (-1.0, -7, 0, 1.5, 10**19, 1e9)  # of which every rule refuses one
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A table of a file: where it stands, what it may hold, and a file that has it."""
+
+    path: Path
+    members: Members
+    document: dict[str, Any]
+
+
+def sample(member: Member) -> Any:
+    """A value that the key takes."""
+    return _sample(member.kind, member)
+
+
+def _sample(kind: Kind, member: Member) -> Any:
+    match kind:
+        case Number() | Whole():
+            fits = member.rule.holds if member.rule else lambda _: True
+            return next(x for x in NUMBERS if fits(x) and (isinstance(kind, Number) or type(x) is int))
+        case Choice():
+            return next(iter(kind.values))
+        case Flag():
+            return True
+        case Day():
+            return datetime.date(2031, 1, 2)
+        case Listed():
+            return [_sample(kind.item, member)]
+        case Either():
+            return _sample(kind.scalar, member)
+        case Table():
+            return minimal(kind.members)
+        case Section():
+            return _sample(kind.table, member)
+        case Selected():
+            name = next(iter(kind.registry))
+            return {**minimal(kind.members(name)), kind.selector: name}
+        case Opaque():
+            return {"a": [1]}
+    return "a"
+
+
+def minimal(members: Members) -> dict[str, Any]:
+    """The keys that a table cannot do without."""
+    return {name: sample(member) for name, member in members.items() if member.required}
+
+
+def placed(document: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
+    """A copy with another value at a path."""
+    copy = deepcopy(document)
+    inner: Any = copy
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = value
+    return copy
+
+
+def tables(path: Path, members: Members, document: dict[str, Any]) -> Iterator[Spot]:
+    """This table and all tables in it, each in a file of its own."""
+    yield Spot(path, members, document)
+    for name, member in members.items():
+        yield from inside((*path, name), member, member.kind, document)
+
+
+def inside(path: Path, member: Member, kind: Kind, document: dict[str, Any]) -> Iterator[Spot]:
+    match kind:
+        case Section():
+            yield from inside(path, member, kind.table, document)
+        case Table():
+            yield from tables(path, kind.members, placed(document, path, minimal(kind.members)))
+        case Listed():
+            yield from inside((*path, 0), member, kind.item, placed(document, path, [_sample(kind.item, member)]))
+        case Either():
+            yield from inside(path, member, kind.several, document)
+        case Selected():
+            for name in kind.registry:
+                known = kind.members(name)
+                yield Spot(path, known, placed(document, path, {**minimal(known), kind.selector: name}))
+
+
+def pipelines() -> Iterator[Spot]:
+    privacy = {"adjacency": "add-remove", "unit": "example", "dataset_size": 1000, "delta": 1e-5, "releases": "final-model"}
+    base: dict[str, Any] = {
+        "format": 1,
+        "privacy": privacy,
+        "mechanism": [{"name": "a", "type": "gaussian", "noise_multiplier": 1.5, "steps": 2}],
+    }
+    yield from tables((), {name: member for name, member in TOP.items() if name != "mechanism"}, base)
+    for name in MECHANISMS.registry:
+        members = Mechanism().members(name)
+        entry = {**minimal(members), "type": name}
+        yield from tables(("mechanism", 1), members, {**base, "mechanism": [*base["mechanism"], entry]})
+
+
+def policies() -> Iterator[Spot]:
+    yield from tables((), KEYS, {"format": 1, "epsilon": 2.0, "max_increase": 0.1})
+
+
+PIPELINES, POLICIES = list(pipelines()), list(policies())
+
+
+def misspelt(word: str, members: Members, random: Random) -> str:
+    """The word with one letter too many, too few, exchanged, or another one; never a known key."""
+    while True:
+        at = random.randrange(len(word))
+        letter = random.choice("abcdefghijklmnopqrstuvwxyz")
+        wrong = random.choice(
+            [
+                word[:at] + letter + word[at:],
+                word[:at] + word[at + 1 :],
+                word[:at] + letter + word[at + 1 :],
+                word[:at] + word[at:][::-1],
+            ]
+        )
+        if wrong and wrong not in members and wrong not in KEYS and wrong not in TOP:
+            return wrong
+
+
+WRONG_KINDS: Mapping[type[Any], Any] = {Number: "x", Whole: "x", Flag: "yes", Day: "soon", Choice: 3, Listed: 3, Opaque: 3}
+
+
+def of_wrong_kind(member: Member) -> Any:
+    return next((value for kind, value in WRONG_KINDS.items() if isinstance(member.kind, kind)), 3)
+
+
+def out_of_range(member: Member) -> tuple[Any, ...]:
+    """A value of the right kind that the key refuses, where there is one that JSON knows of."""
+    kind = member.kind
+    if isinstance(kind, Listed):
+        return tuple([value] for value in out_of_range(Member(member.name, kind.item, member.rule)))
+    if isinstance(kind, Choice):
+        return ("zzz",)
+    if member.rule is None or not isinstance(kind, Number | Whole):
+        return ()
+    rule, exact = member.rule, isinstance(kind, Whole)
+    return tuple(value for value in OUTSIDE if not rule.holds(value) and (type(value) is int or not exact))[:1]
+
+
+def text_of(document: dict[str, Any]) -> bytes:
+    return "".join(f"{key} = {toml(value)}\n" for key, value in document.items()).encode()
+
+
+def toml(value: Any) -> str:
+    match value:
+        case dict():
+            return "{ " + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + " }"
+        case list():
+            return "[" + ", ".join(map(toml, value)) + "]"
+        case datetime.date():
+            return value.isoformat()
+    return json.dumps(value)
+
+
+def read_pipeline(data: bytes) -> None:
+    parse(data, "file.toml")
+
+
+def read_policy(data: bytes) -> None:
+    read_policy_bytes(data, "file.toml")
+
+
+def refused(read: Callable[[bytes], None], data: bytes) -> tuple[Diagnostic, ...]:
+    with pytest.raises(InvalidFile) as caught:
+        read(data)
+    return caught.value.diagnostics
+
+
+def key_of(path: Path, document: dict[str, Any]) -> str:
+    names = {index: entry["name"] for index, entry in enumerate(document.get("mechanism", ()))}
+    return key_text(path, {index: name for index, name in names.items() if isinstance(name, str)})
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    return (
+        [plain(inner) for inner in value] if isinstance(value, list) else str(value) if isinstance(value, datetime.date) else value
+    )
+
+
+def judged(table: Spot, path: Path, document: dict[str, Any], rules: set[str], policy: bool) -> None:
+    """Refused by all three, at the key."""
+    data, key = text_of(document), key_of(path, document)
+    for found in (lint_bytes(data, "file.toml"), refused(read_policy if policy else read_pipeline, data)):
+        assert [d for d in found if d.rule in rules and d.severity == "error" and d.line and d.key.startswith(key)], (key, found)
+    validator = POLICY if policy else PIPELINE
+    assert any(_at(error, table.path) for error in validator.iter_errors(plain(document))), (key, "passes the schema")
+
+
+PIPELINE, POLICY = Draft202012Validator(json_schema()), Draft202012Validator(policy_schema())
+
+
+def _at(error: Any, path: Path) -> bool:
+    """Whether a complaint of the schema, or one of those that it is made of, is about this table or something in it."""
+    return tuple(error.absolute_path)[: len(path)] == path or any(_at(inner, path) for inner in error.context or ())
+
+
+def name_of(table: Spot) -> str:
+    return f"{key_text(table.path) or 'top'}-{table.document.get('mechanism', [{}])[-1].get('type', 'policy')}"
+
+
+BOTH = [(table, False) for table in PIPELINES] + [(table, True) for table in POLICIES]
+EACH = pytest.mark.parametrize(("table", "policy"), BOTH, ids=[name_of(table) for table, _ in BOTH])
+
+
+def test_no_table_is_forgotten() -> None:
+    found = {tuple(part for part in table.path if isinstance(part, str)) for table in PIPELINES}
+    assert found >= {(), ("privacy",), ("budget",), ("gate",), ("gate", "waiver"), ("gate", "horizon"), ("disclosure",), ("train",)}
+    assert found >= {
+        ("train", "clipping"),
+        ("train", "lora"),
+        ("train", "covers"),
+        ("audit",),
+        ("sweep",),
+        ("mechanism", "partition"),
+    }
+    assert {table.path for table in POLICIES} >= {(), ("rule", 0), ("waiver", 0), ("horizon",)}
+    assert {str(kind) for kind in MECHANISMS.registry} == {
+        table.document["mechanism"][1]["type"] for table in PIPELINES if table.path == ("mechanism", 1)
+    }
+    sampled = [table for table in PIPELINES if table.path == ("mechanism", 1, "sampling")]
+    assert len(sampled) == len(MECHANISMS.registry) * len(SAMPLING.registry)
+
+
+@EACH
+def test_a_misspelt_key_is_refused(table: Spot, policy: bool) -> None:
+    random = Random(f"{table.path}")
+    for name in table.members:
+        wrong = misspelt(name, table.members, random)
+        document = placed(table.document, (*table.path, wrong), sample(table.members[name]))
+        judged(table, (*table.path, wrong), document, {"DP002"}, policy)
+
+
+@EACH
+def test_a_value_of_a_wrong_kind_is_refused(table: Spot, policy: bool) -> None:
+    for name, member in table.members.items():
+        if type(member.kind).__name__ != "Unjudged":
+            path = (*table.path, name)
+            judged(table, path, placed(table.document, path, of_wrong_kind(member)), {"DP003"}, policy)
+
+
+@EACH
+def test_a_value_out_of_range_is_refused(table: Spot, policy: bool) -> None:
+    for name, member in table.members.items():
+        for value in out_of_range(member):
+            path = (*table.path, name)
+            judged(table, path, placed(table.document, path, value), {"DP004"}, policy)
+
+
+@pytest.mark.parametrize("name", ["pate", "pmixed", "prompt", "federated", "source"])
+def test_a_table_that_nothing_reads_is_refused(name: str) -> None:
+    document = placed(PIPELINES[0].document, (name,), {"teachers": 3})
+    judged(PIPELINES[0], (name,), document, {"DP002"}, policy=False)
+
+
+def test_a_section_is_known_by_what_reads_it() -> None:
+    for name, target in load("dpcli.registry:SECTIONS").items():
+        kind = TOP[name].kind
+        assert isinstance(kind, Section)
+        assert isinstance(kind.table, Table)
+        assert kind.table.cls is load(target)
