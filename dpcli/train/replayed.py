@@ -1,6 +1,7 @@
 """The training of a file, laid open for a replay audit: the same draws with one record and without it, step by step.
 
 Without the record, every step starts from the weights that the run with it released: what is compared is one release, given all before.
+What a model draws at random belongs to records (replay_draws): a record takes its own draws along, and leaves everybody else's.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,11 +20,12 @@ from dpcli.audit.replay import Declared, Step
 from dpcli.mechanisms.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling import Poisson
 from dpcli.train.adaptive import relative
-from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.plan import Plan, plan_of
 from dpcli.train.prepare import Prepared, prepare
 from dpcli.train.randomness import insecure_seed
 from dpcli.train.ranks import Alone, T
+from dpcli.train.replay_draws import OwnDraws
 from dpcli.train.stages import Stage
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ STEPS = 40  # of one replay, at most
 ROUNDING = 4.0 * 2.0**-23  # of each record of a micro-batch: the noise is larger by as much
 
 Worlds = tuple[tuple[Step, ...], tuple[Step, ...]]
+Change = Callable[[Tensor], Tensor]
+Choose = Callable[[list["Indices"], np.random.Generator], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,8 @@ class Replayed:
 def replays(path: str) -> Replayed:
     """The training of a file: the first steps of each of its entries, one entry in a replay.
 
-    Sums and noise are in units of C. One record in three is as it is, one a million times as large, one not a number.
+    Sums and noise are in units of C. The record is drawn from the batches, the first of a batch or the first of the data, and is as it is,
+    a million times as large, or not a number.
 
     Raises:
         InputError: the file cannot be trained.
@@ -65,7 +70,9 @@ def replays(path: str) -> Replayed:
     unseen = (f"only the first {STEPS} steps of each entry were replayed, on one process",) + (
         ("the noised count that moves the clipping norm was not checked",) if plan.train.clipping.style == "adaptive" else ()
     )
-    return Replayed(declared, lambda index, rng: _worlds(plan, firsts[index % len(firsts)], firsts[0], index, rng), unseen)
+    return Replayed(
+        declared, lambda index, rng: _worlds(plan, firsts[index % len(firsts)], firsts[0], index // len(firsts), rng), unseen
+    )
 
 
 def _std(plan: Plan, stage: Stage) -> float:
@@ -89,13 +96,12 @@ def _worlds(plan: Plan, stage: Stage, first: Stage, index: int, rng: np.random.G
     """Noise is in units of the first entry's, so that all entries are held to one size."""
     seed = int(rng.integers(2**62))
     batches = list(islice(_prepared(plan, seed, Alone()).batches(stage), min(stage.steps, STEPS)))
-    drawn = np.concatenate(batches)
-    record = int(rng.choice(drawn)) if len(drawn) else 0
-    change, unit = CHANGES[index % len(CHANGES)], _std(plan, first) / _std(plan, stage)
+    choose, change = TRIED[index % len(TRIED)]
+    record, unit = choose(batches, rng), _std(plan, first) / _std(plan, stage)
     left = _Recorder(unit)
-    _run(plan, stage, seed, left, batches, record, change)
+    _run(plan, stage, seed, left, batches, _World(record, change, True))
     right = _Recorder(unit, left.released)
-    _run(plan, stage, seed, right, [batch[batch != record] for batch in batches], record, change)
+    _run(plan, stage, seed, right, [batch[batch != record] for batch in batches], _World(record, change, False))
     return tuple(left.steps), tuple(right.steps)
 
 
@@ -103,19 +109,30 @@ def _prepared(plan: Plan, seed: int, ranks: Alone) -> Prepared:
     return prepare(replace(plan, canaries=0), insecure_seed(seed), ranks, None, "")
 
 
-def _run(
-    plan: Plan,
-    stage: Stage,
-    seed: int,
-    recorder: _Recorder,
-    batches: list[Indices],
-    record: int,
-    change: Callable[[Tensor], Tensor],
-) -> None:
-    prepared = _prepared(plan, seed, recorder)
+@dataclass(frozen=True, slots=True)
+class _World:
+    """One of the two: the record, what is done to it, and whether it is there."""
+
+    record: int
+    change: Change
+    present: bool
+
+    def seen(self, records: Batch) -> Batch:
+        """What is left of the data where the record is not there."""
+        return records if self.present else take(records, [row for row in range(size(records)) if row != self.record])
+
+
+def _run(plan: Plan, stage: Stage, seed: int, recorder: _Recorder, batches: list[Indices], world: _World) -> None:
+    prepared, draws = _prepared(plan, seed, recorder), OwnDraws(seed)
     trainer = prepared.trainer
-    trainer.records = _changed(trainer.records, record, change)
-    recorder.bound = lambda: trainer.gradients.clip.bound
+    owned: Any = trainer.gradients
+    owned.loss = draws.loss(owned.loss)
+    records = _changed(trainer.records, world.record, world.change)
+    trainer.records = world.seen(records)
+    if size(trainer.records):
+        prepared.rehearse()  # as before a real run: what a model keeps of the first records that it sees shows itself
+    trainer.records = records
+    recorder.bound, recorder.draws = lambda: trainer.gradients.clip.bound, draws
     trainer.advance(len(batches), recorder.seen(iter(batches)), prepared.noise(stage), stage.expected_batch, lambda step: None)
     prepared.require_buffers()
 
@@ -131,9 +148,12 @@ class _Recorder(Alone):
     batch: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     sums: dict[str, np.ndarray] = field(default_factory=dict)
     bound: Callable[[], float] = lambda: 1.0
+    draws: OwnDraws | None = None
 
     def seen(self, batches: Iterator[Indices]) -> Iterator[Indices]:
-        for self.batch in batches:
+        for step, self.batch in enumerate(batches, 1):
+            if self.draws is not None:
+                self.draws.step = step
             yield self.batch
 
     def summed(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -161,7 +181,7 @@ class _Recorder(Alone):
         return value if self.follow is None else self.follow[len(self.released) - 1]  # type: ignore[return-value]
 
 
-def _changed(records: Batch, record: int, change: Callable[[Tensor], Tensor]) -> Batch:
+def _changed(records: Batch, record: int, change: Change) -> Batch:
     """With one record whose numbers are changed; what is not a number but an index stays."""
 
     def of(leaf: Tensor) -> Tensor:
@@ -175,8 +195,45 @@ def _changed(records: Batch, record: int, change: Callable[[Tensor], Tensor]) ->
     return found
 
 
-CHANGES: tuple[Callable[[Tensor], Tensor], ...] = (
-    lambda value: value,
-    lambda value: value * 1e6,
-    lambda value: torch.full_like(value, float("nan")),
+def _any(batches: list[Indices], rng: np.random.Generator) -> int:
+    """A record of any of the batches."""
+    drawn = np.concatenate(batches)
+    return int(rng.choice(drawn)) if len(drawn) else 0
+
+
+def _first_drawn(batches: list[Indices], rng: np.random.Generator) -> int:
+    """The first record of the first batch that has one: among those that are looked at before the first sum."""
+    return next((int(batch[0]) for batch in batches if len(batch)), 0)
+
+
+def _least_hidden(batches: list[Indices], rng: np.random.Generator) -> int:
+    """A record of the smallest batch that has one: without it, that batch may be empty."""
+    return int(rng.choice(min((batch for batch in batches if len(batch)), key=len, default=[0])))
+
+
+def _first_stored(batches: list[Indices], rng: np.random.Generator) -> int:
+    """The first record of the data: among those that a run is rehearsed on."""
+    return 0
+
+
+def _as_it_is(value: Tensor) -> Tensor:
+    return value
+
+
+def _large(value: Tensor) -> Tensor:
+    return value * 1e6
+
+
+def _not_a_number(value: Tensor) -> Tensor:
+    return torch.full_like(value, float("nan"))
+
+
+TRIED: tuple[tuple[Choose, Change], ...] = (
+    (_any, _as_it_is),
+    (_first_drawn, _large),
+    (_first_stored, _large),
+    (_least_hidden, _not_a_number),
+    (_first_drawn, _as_it_is),
+    (_first_stored, _not_a_number),
+    (_any, _large),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 import numpy as np  # noqa: E402
 
 from dpcli.audit.replay import Pair, checks  # noqa: E402
+from dpcli.errors import InputError  # noqa: E402
 from dpcli.train import loop, prepare, randomness, replayed  # noqa: E402
 from dpcli.train.engine import sums  # noqa: E402
 from dpcli.train.engine.sums import Sums  # noqa: E402
@@ -110,6 +112,92 @@ def test_many_alike_records_move_the_sum_no_further() -> None:
     )
     text = TRAIN.replace('"digits"', '"alike:load"\nclasses = 3').replace('public = "held-out"\n', "")
     assert failed(SIZE.replace("1_437", "20_000"), FULL.replace("steps = 20", "steps = 2"), text) == []
+
+
+MODELS = """
+import torch
+from torch import nn
+from torch.nn import functional
+def records():
+    chance = torch.Generator().manual_seed(1)
+    return torch.randn(300, 6, 4, generator=chance), torch.randint(0, 3, (300,), generator=chance)
+def loss(model, batch):
+    return functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+def dropout():
+    return nn.Sequential(nn.Flatten(), nn.Linear(24, 8), nn.ReLU(), nn.Dropout(.5), nn.Linear(8, 3))
+class Positions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(4, 5, num_layers=2, dropout=.5), nn.Linear(5, 3)
+    def forward(self, x):
+        return self.head(self.lstm(x.transpose(0, 1))[0][-1])
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+    def forward(self, x):
+        h = self.inner(x).view(len(x), -1, 2, 4).transpose(1, 2)
+        h = functional.scaled_dot_product_attention(h, h, h, dropout_p=.3 if self.training else 0.)
+        return self.head(h.transpose(1, 2).flatten(2).mean(1))
+class Rolled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(24, 3)
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.head(x + x.roll(1, 0) if len(x) > 3 and torch.rand(()) < .4 else x)
+class FirstSeen(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head, self.scale = nn.Linear(24, 3), None
+    def forward(self, x):
+        x = x.flatten(1)
+        if self.scale is None and len(x) > LEAST:
+            self.scale = x[FIRST].detach().norm()
+        return self.head(x if self.scale is None else x / (1 + self.scale))
+"""
+OWN = """
+[train]
+task = "custom"
+model = "models:dropout"
+data = "models:records"
+loss = "models:loss"
+learning_rate = 0.5
+clipping = { norm = 1.0 }
+"""
+FEW = MAIN.replace("batch_size = 50", "rate = 0.04").replace("steps = 20", "steps = 8")
+SMALL = SIZE.replace("1_437", "300")
+
+
+def of_a_model(name: str, code: str = MODELS) -> list[str]:
+    Path("models.py").write_text(code)
+    sys.modules.pop("models", None)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return failed(SMALL, FEW, OWN.replace("models:dropout", f"models:{name}"), seed=9)
+    except InputError:  # the trainer itself refuses it
+        return ["sensitivity of the sums"]
+    finally:
+        sys.path.remove(str(Path.cwd()))
+        sys.modules.pop("models", None)
+
+
+@pytest.mark.parametrize("name", ["dropout", "Positions", "Attention"])
+def test_a_model_that_draws_for_each_record_passes(name: str) -> None:
+    """Six to twenty records a batch of six positions each: sizes agree by chance, too."""
+    assert of_a_model(name) == []
+
+
+@pytest.mark.parametrize(("least", "first"), [(3, "0"), (0, "0"), (3, "slice(0, 8)")])
+def test_statistics_of_the_first_records_seen_are_found(least: int, first: str) -> None:
+    """Of the first batch of many, or of the first record; of one record or of several."""
+    code = MODELS.replace("LEAST", str(least)).replace("FIRST", first)
+    assert "sensitivity of the sums" in of_a_model("FirstSeen", code)
+
+
+def test_a_rare_mixing_of_records_is_found() -> None:
+    """In some forwards, and not in those of a probe with few records."""
+    assert "sensitivity of the sums" in of_a_model("Rolled")
 
 
 def no_noise(patch: pytest.MonkeyPatch) -> None:

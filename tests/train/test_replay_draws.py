@@ -1,0 +1,138 @@
+"""In a replay each record's random numbers are its own: whoever else is in the batch, in which order, part and method it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+import numpy as np  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from dpcli.errors import InputError  # noqa: E402
+from dpcli.train.engine.vectorised import Looped, Vectorised  # noqa: E402
+from dpcli.train.replay_draws import OwnDraws  # noqa: E402
+
+RECORDS, LENGTH, WIDTH = 12, 6, 4
+LSTM = nn.LSTM(WIDTH, 3, num_layers=2, dropout=0.5)
+
+WAYS: dict[str, Callable[[Tensor], Tensor]] = {
+    "dropout": lambda x: functional.dropout(x, 0.5),
+    "alpha dropout": lambda x: functional.alpha_dropout(x, 0.5, training=True),
+    "channels": lambda x: functional.dropout1d(x, 0.5),
+    "noise like": lambda x: x + torch.randn_like(x),
+    "noise of a size": lambda x: x + torch.randn(x.shape),
+    "a number each": lambda x: x * torch.rand(x.shape[0], 1, 1),
+    "a time each": lambda x: x * torch.randint(0, 1000, (x.shape[0],))[:, None, None],
+    "a coin for all": lambda x: x * torch.rand(()),
+    "a vector for all": lambda x: x * torch.rand(x.shape[-1]),
+    "in place": lambda x: x + torch.empty_like(x).uniform_(),
+    "bernoulli": lambda x: torch.bernoulli(torch.sigmoid(x)) * x,
+    "normal": lambda x: torch.normal(x, 1.0),
+    "poisson": lambda x: torch.poisson(x.exp()) * x,
+    "rrelu": lambda x: functional.rrelu(x, training=True),
+    "gumbel": lambda x: functional.gumbel_softmax(x),
+    "multinomial": lambda x: torch.multinomial(x[:, 0].exp(), 2)[:, :, None] * x[:, :2],
+    "positions first": lambda x: functional.dropout(x.transpose(0, 1), 0.5).transpose(0, 1),
+    "recurrent": lambda x: LSTM(x.transpose(0, 1))[0].transpose(0, 1),
+    "rows of a record": lambda x: functional.dropout(x.flatten(0, 1), 0.5).view(x.shape),
+    "attention": lambda x: functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5),
+    "its own generator": lambda x: x + torch.randn(x.shape, generator=torch.Generator().manual_seed(0)),
+}
+NOT_MAPPED = {"recurrent", "its own generator", "rrelu"}  # vmap itself refuses them
+OF_ALL = {"a coin for all", "a vector for all"}  # under vmap nothing is: each record has one of its own
+
+
+class Weighted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight
+
+
+def losses(way: Callable[[Tensor], Tensor]) -> Callable[[nn.Module, Tensor], Tensor]:
+    return lambda model, x: way(model(x)).flatten(1).square().sum(1)
+
+
+def data() -> Tensor:
+    return torch.randn(RECORDS, LENGTH, WIDTH, generator=torch.Generator().manual_seed(1))
+
+
+def drawn(name: str, cuts: list[list[int]], step: int = 1) -> dict[int, float]:
+    """The loss of each record, taken in these batches one after the other; the first batches only show how shapes follow sizes."""
+    draws = OwnDraws(5)
+    draws.step = step
+    loss, model = draws.loss(losses(WAYS[name])), Weighted()
+    for few in ([0, 1, 2], [0]):
+        loss(model, data()[few])
+    return {row: value for rows in cuts for row, value in zip(rows, loss(model, data()[rows]).tolist(), strict=True)}
+
+
+EVERYBODY = list(range(RECORDS))
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        [[row for row in EVERYBODY if row != 5]],
+        [EVERYBODY[::-1]],
+        [EVERYBODY[:4], EVERYBODY[4:5], EVERYBODY[5:]],
+        [EVERYBODY[:LENGTH], EVERYBODY[LENGTH:]],
+        [EVERYBODY[:WIDTH], EVERYBODY[WIDTH:]],
+        [[row] for row in EVERYBODY],
+    ],
+    ids=["without one", "backwards", "in parts", "as many as positions", "as many as columns", "alone"],
+)
+@pytest.mark.parametrize("name", WAYS)
+def test_a_record_draws_the_same_in_any_batch(name: str, cuts: list[list[int]]) -> None:
+    whole, found = drawn(name, [EVERYBODY]), drawn(name, cuts)
+    assert found == pytest.approx({row: whole[row] for row in found}, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(WAYS))
+def test_another_step_draws_anew(name: str) -> None:
+    assert drawn(name, [EVERYBODY], step=2) != drawn(name, [EVERYBODY])
+
+
+@pytest.mark.parametrize("name", sorted(set(WAYS) - NOT_MAPPED - OF_ALL))
+def test_every_method_gives_a_record_the_same(name: str) -> None:
+    found = []
+    for method in (Looped, Vectorised):
+        draws = OwnDraws(5)
+        loss = draws.loss(losses(WAYS[name]))
+        for few in ([0, 1, 2], [0]):
+            loss(Weighted(), data()[few])
+        parts = list(method(Weighted(), loss).parts(data()))
+        found.append(torch.cat([part["weight"].rows() for part, _ in parts]))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_records_do_not_share_draws() -> None:
+    draws = OwnDraws(5)
+    noise = draws.loss(lambda model, x: torch.randn(len(x)))(Weighted(), data())
+    assert len(set(noise.tolist())) == RECORDS
+
+
+def test_an_order_of_the_batch_is_no_records_own() -> None:
+    """Rolled through the batch, records meet: without one the others meet others."""
+
+    def loss(model: nn.Module, x: Tensor) -> Tensor:
+        return (model(x) + x[torch.randperm(len(x))]).flatten(1).square().sum(1)
+
+    whole = OwnDraws(5).loss(loss)(Weighted(), data())
+    assert not torch.allclose(OwnDraws(5).loss(loss)(Weighted(), data()[:-1]), whole[:-1])
+
+
+def test_nobody_elses_random_numbers_are_touched() -> None:
+    before = torch.get_rng_state()
+    OwnDraws(5).loss(losses(WAYS["dropout"]))(Weighted(), data())
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_numbers_that_are_not_torchs_are_refused() -> None:
+    with pytest.raises(InputError, match="by torch alone"):
+        OwnDraws(5).loss(lambda model, x: model(x).sum((1, 2)) * np.random.rand(len(x))[0])(Weighted(), data())
