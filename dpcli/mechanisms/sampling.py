@@ -234,6 +234,8 @@ class BallsInBins(OncePerEpoch):
         steps = int(self.participations / rate)  # rounded down: the fewer steps there are to hide in, the more a pass costs
         passes = runs.steps_at(None) if runs.steps is None else ceil(Fraction(runs.steps, steps))
         mechanism, count = allocated(spec, steps, self.participations, neighbours)
-        if steps * rate != self.participations or self.rounded(runs.dataset_size):  # a pass has more steps to hide in than are counted
+        if steps * rate != self.participations or self.rounded(
+            runs.dataset_size
+        ):  # a pass has more steps to hide in than are counted
             mechanism = mechanism.unclaimed()
         return mechanism, count * passes

@@ -26,7 +26,8 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
       ((1-p) W + p A, (1-p) W + p A') with the pairs among A, A', W within 2k changes, or within k replacements.
 
     |R| > B - k has at most the probability of Binomial(dataset_size, q) > B - k, and the second case costs at least what the first
-    does; no data need attain the second. No delta is spent, unlike in Chua et al. 2024, arXiv:2411.04205, who add the probability of a cut to it.
+    does; no data need attain the second. No delta is spent, unlike in Chua et al. 2024, arXiv:2411.04205, who add the probability of
+    a cut to it.
 
     Raises InputError where units own several records and the statement does not cover the records of others.
     """

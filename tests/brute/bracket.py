@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
-from dpcli.accounting import Account, account
-from dpcli.errors import InputError
+from dpcli.accountants.base import Bound
+from dpcli.accounting import attained, sound_profiles
+from dpcli.errors import InputError, NotRepresentable
 from dpcli.mechanisms.base import Adjacency
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from tests.brute.references import REFERENCES, Reference, Situation
-from tests.brute.schemes import SCHEMES, Array, datasets, hockey_stick, whole
+from tests.brute.schemes import SCHEMES, datasets, hockey_stick, whole
 
-EPSILONS = (0.1, 0.5, 1.3)
+EPSILONS = (0.1, 0.9)
+SIZES = ((1, 1), (2, 1), (1, 2))  # records of a unit, units of a group
 ROUNDING = 1e-9  # of sums of many floating-point numbers, relative; and, as delta, what tails beyond all cells weigh
 
 
@@ -54,15 +57,15 @@ class Row:
         return [bracket for bracket in self.brackets if not bracket.holds(self.reference.loss)]
 
 
-def rows(name: str) -> Iterator[Row]:
-    """Every adjacency, scheme and size of change for the references of one mechanism type."""
+def rows(name: str, every: bool = False) -> Iterator[Row]:
+    """Every adjacency and scheme for the references of one mechanism type; units of two and groups of two where (but for `every`) no
+    other records are in the data."""
     for reference in REFERENCES:
         if reference.type == name:
-            for adjacency in Adjacency:
-                for scheme, draws in SCHEMES.items():
-                    for draw in draws:
-                        for contributions, group in ((1, 1), (2, 1), (1, 2)):
-                            yield row(reference, scheme, Situation(adjacency.value, draw, contributions, group))
+            for adjacency, (scheme, draws) in itertools.product(Adjacency, SCHEMES.items()):
+                for draw in draws:
+                    for contributions, group in SIZES if every or not draw.others else SIZES[:1]:
+                        yield row(reference, scheme, Situation(adjacency.value, draw, contributions, group))
 
 
 def row(reference: Reference, scheme: str, situation: Situation) -> Row:
@@ -71,30 +74,28 @@ def row(reference: Reference, scheme: str, situation: Situation) -> Row:
     one, other = datasets(situation.adjacency, records, situation.draws)
     try:
         pipeline = parse(_file(reference, scheme, situation, max(len(one), len(other))).encode(), "it.toml")
-        accounts = {epsilon: account(pipeline, epsilon=epsilon, group_size=situation.group) for epsilon in EPSILONS}
+        bounds = [_delta(pipeline, epsilon, situation.group) for epsilon in EPSILONS]
     except InputError as error:
         return Row(reference, scheme, situation, refused=str(error))
     pairs = [(whole(situation.draws, r, one), whole(situation.draws, r, other)) for r in reference.releases(situation)]
-    found = [_of_delta(accounts[epsilon], epsilon, pairs) for epsilon in EPSILONS]
-    at = next((b.exact for b in found if 1e-9 < b.exact < 0.5), None)
-    if at is not None:
-        found += _of_epsilon(pipeline, at, situation.group, pairs)
+    found = [
+        Bracket(epsilon, bound.lower, max(hockey_stick(p, q, epsilon) for p, q in pairs), min(bound.upper, 1.0))
+        for epsilon, bound in zip(EPSILONS, bounds, strict=True)
+    ]
     return Row(reference, scheme, situation, tuple(found))
 
 
-def _exact(pairs: list[tuple[Array, Array]], epsilon: float) -> float:
-    return max(hockey_stick(p, q, epsilon) for p, q in pairs)
-
-
-def _of_delta(found: Account, epsilon: float, pairs: list[tuple[Array, Array]]) -> Bracket:
-    return Bracket(epsilon, found.lower, _exact(pairs, epsilon), min(found.upper, 1.0))
-
-
-def _of_epsilon(pipeline: Pipeline, delta: float, group: int, pairs: list[tuple[Array, Array]]) -> list[Bracket]:
-    """The interval of epsilon at delta: delta is an upper bound at its upper end, and a lower bound at its lower one."""
-    found = account(pipeline, delta=delta, group_size=group)
-    ends = [] if math.isinf(found.upper) else [Bracket(found.upper, None, _exact(pairs, found.upper), delta)]
-    return ends if not found.lower else [*ends, Bracket(found.lower, delta, _exact(pairs, found.lower), 1.0)]
+def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
+    """What `account` answers, by the accountants that bound from both sides, or else by the others; without its cross-checks."""
+    for names in (("exact", "pld"), ("rdp", "basic")):
+        found = []
+        for _, profile in sound_profiles(pipeline, names, group):
+            with suppress(NotRepresentable):
+                found.append(profile.delta(epsilon))
+        if found:
+            certain = [bound.lower for bound in found if bound.lower is not None] if attained(pipeline, group) else []
+            return Bound(min(bound.upper for bound in found), max(certain, default=None))
+    return Bound(1.0)
 
 
 def _file(reference: Reference, scheme: str, situation: Situation, size: int) -> str:

@@ -13,7 +13,7 @@ from tests.brute.schemes import Array, Records, Release
 
 Scores = Callable[[Records], Array]
 BASES = ((0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 1.0), (3.0, 3.0, 0.0))
-POINTS = 1 << 13
+POINTS = 1 << 11
 
 
 def scores(adjacency: str) -> Iterator[Scores]:

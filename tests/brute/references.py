@@ -13,7 +13,8 @@ from tests.brute import choices, noise
 from tests.brute.matrices import blt, longest, toeplitz, tree
 from tests.brute.schemes import Array, Draws, Records, Release
 
-ONE, MANY, COARSE = 4000, 300, 40  # cells of one noisy outcome: alone, beside another, and beside three
+ONE, MANY, COARSE = 4800, 480, 48  # cells of one noisy outcome: alone, beside another, and beside three
+REACH = 12.0  # levels of noise that are cut into cells, whose edges lie at the kinks of Laplace noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def contribution(kind: Callable[[float], Callable[[Array], Array]], level: float
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in noise.sums(situation.adjacency, "contribution", 1.0):
-            yield noise.additive(kind(level), total, 10.0 * level + 4.0, situation.cells)
+            yield noise.additive(kind(level), total, REACH * level, situation.cells)
 
     return releases
 
@@ -61,7 +62,7 @@ def bare(kind: Callable[[float], Callable[[Array], Array]], level: float, size: 
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in _bare_sums(situation, size):
-            yield noise.additive(kind(level), total, 10.0 * level + 4.0 * size, situation.cells)
+            yield noise.additive(kind(level), total, REACH * level, situation.cells)
 
     return releases
 
@@ -107,14 +108,14 @@ def stated_pure(epsilon: float) -> Callable[[Situation], Iterator[Release]]:
     def releases(situation: Situation) -> Iterator[Release]:
         yield _bit(situation, epsilon)
         total = _some(situation)
-        yield noise.additive(noise.laplace(1.0 / epsilon), total, 10.0 / epsilon, situation.cells)
+        yield noise.additive(noise.laplace(1.0 / epsilon), total, REACH / epsilon, situation.cells)
 
     return releases
 
 
 def stated_zcdp(rho: float) -> Callable[[Situation], Iterator[Release]]:
     sigma = 1.0 / math.sqrt(2.0 * rho)
-    return lambda situation: iter([noise.additive(noise.normal(sigma), _some(situation), 10.0 * sigma, situation.cells)])
+    return lambda situation: iter([noise.additive(noise.normal(sigma), _some(situation), REACH * sigma, situation.cells)])
 
 
 def responses(epsilon: float, categories: int) -> Callable[[Situation], Iterator[Release]]:
@@ -139,7 +140,7 @@ def correlated(encoder: Array, separation: int, most: int, sigma: float) -> Call
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in itertools.islice(noise.sums(situation.adjacency, "contribution", norm), 1):
-            yield noise.additive(noise.normal(sigma), total, 10.0 * sigma + 4.0 * norm, situation.cells)
+            yield noise.additive(noise.normal(sigma), total, REACH * sigma, situation.cells)
 
     return releases
 
@@ -157,13 +158,17 @@ GENERATING: dict[str, Callable[[Array], Array]] = {
     "geometric": lambda x: 0.5 * x / (1.0 - 0.5 * x),
     "logarithmic": lambda x: np.log1p(-0.5 * x) / math.log(0.5),
 }
-ORDERS: tuple[Callable[[int], Array], ...] = (np.arange, lambda n: np.arange(n)[::-1], np.random.default_rng(5).permutation)
+ORDERS: tuple[Callable[[int], Array], ...] = (
+    np.arange,
+    lambda n: np.arange(n)[::-1],
+    lambda n: np.random.default_rng(5).permutation(n),
+)
 
 
 def tuned(trials: str) -> Callable[[Situation], Iterator[Release]]:
     def releases(situation: Situation) -> Iterator[Release]:
         for total, order in itertools.product(noise.sums(situation.adjacency, "contribution", 1.0), ORDERS):
-            yield choices.selected(noise.additive(noise.laplace(1.0), total, 14.0, 200), GENERATING[trials], order)
+            yield choices.selected(noise.additive(noise.laplace(1.0), total, REACH, 240), GENERATING[trials], order)
 
     return releases
 
@@ -191,9 +196,7 @@ REFERENCES: tuple[Reference, ...] = (
     Reference("discrete-gaussian", {"sigma": 1.5, "sensitivity": 2}, on_integers(lambda x: -x * x / 4.5, 2, 40)),
     Reference("discrete-laplace", {"scale": 1.5, "sensitivity": 2}, on_integers(lambda x: -np.abs(x) / 1.5, 2, 60)),
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3}, responses(1.0, 3), stated=True),
-    Reference(
-        "exponential", {"epsilon": 1.0}, chosen(lambda score: choices.exponential(1.0, score)), stated=True
-    ),
+    Reference("exponential", {"epsilon": 1.0}, chosen(lambda score: choices.exponential(1.0, score)), stated=True),
     *(
         Reference(
             "report-noisy-max",
@@ -219,18 +222,39 @@ REFERENCES: tuple[Reference, ...] = (
     Reference("rdp", {"orders": (1.5, 3.0, 9.0), "values": (0.3, 0.6, 1.8)}, stated_zcdp(0.2), stated=True),
     Reference("composed", {"mechanisms": ("m1", "m2")}, together, members=MEMBERS, loss=0.03),
     *(
-        Reference("tree-aggregation", {"noise_multiplier": 3.0, "iterations": 6, "max_participations": k, "min_separation": b},
-                  correlated(tree(6), b, k, 3.0))
+        Reference(
+            "tree-aggregation",
+            {"noise_multiplier": 3.0, "iterations": 6, "max_participations": k, "min_separation": b},
+            correlated(tree(6), b, k, 3.0),
+        )
         for k, b in ((1, 1), (2, 3))
     ),
     *(
-        Reference("banded-toeplitz", {"noise_multiplier": 3.0, "iterations": 7, "max_participations": k, "min_separation": b,
-                                      "coefficients": (1.0, 0.5, 0.25)}, correlated(toeplitz((1.0, 0.5, 0.25), 7), b, k, 3.0))
+        Reference(
+            "banded-toeplitz",
+            {
+                "noise_multiplier": 3.0,
+                "iterations": 7,
+                "max_participations": k,
+                "min_separation": b,
+                "coefficients": (1.0, 0.5, 0.25),
+            },
+            correlated(toeplitz((1.0, 0.5, 0.25), 7), b, k, 3.0),
+        )
         for k, b in ((1, 1), (2, 3), (9, 2))
     ),
-    Reference("buffered-toeplitz", {"noise_multiplier": 3.0, "iterations": 6, "max_participations": 2, "min_separation": 2,
-                                    "buf_decay": (0.9, 0.5), "output_scale": (0.4, 0.3)},
-              correlated(blt((0.9, 0.5), (0.4, 0.3), 6), 2, 2, 3.0)),
+    Reference(
+        "buffered-toeplitz",
+        {
+            "noise_multiplier": 3.0,
+            "iterations": 6,
+            "max_participations": 2,
+            "min_separation": 2,
+            "buf_decay": (0.9, 0.5),
+            "output_scale": (0.4, 0.3),
+        },
+        correlated(blt((0.9, 0.5), (0.4, 0.3), 6), 2, 2, 3.0),
+    ),
     *(
         Reference("repeat-and-select", {"mechanism": "trial", "trials": TRIALS[name]}, tuned(name), members={"trial": LAPLACE})
         for name in TRIALS

@@ -101,9 +101,9 @@ def test_samples_that_are_never_cut_are_poisson_samples() -> None:
 
 
 def test_samples_that_are_always_cut_are_bounded_by_replacement() -> None:
-    assert truncated(
-        GaussianSpec(noise_multiplier=2.0), Fraction(1, 10), Neighbours(Adjacency.ADD_REMOVE), 50, 5
-    ) == Dominated(SampledGaussian(1.0, 0.1))
+    assert truncated(GaussianSpec(noise_multiplier=2.0), Fraction(1, 10), Neighbours(Adjacency.ADD_REMOVE), 50, 5) == Dominated(
+        SampledGaussian(1.0, 0.1)
+    )
 
 
 def test_the_scheme_in_a_file() -> None:
