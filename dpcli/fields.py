@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NewType
+from typing import Any, Literal, NewType
 
 Prose = NewType("Prose", str)  # text of some length, over several lines if need be
 Note = NewType("Note", str)  # free text that may be blank, over several lines if need be
@@ -27,10 +27,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of the file: what it means (one sentence, with its unit) and its rule, if it has one."""
+    """One key of the file: what it means (one sentence, with its unit) and its rule, if it has one.
+
+    safer: the values that bind a file more than others do, where the key is a condition; any other change of it may weaken the file.
+    """
 
     doc: str
     rule: Rule | None = None
+    safer: Literal["smaller"] | None = None
 
 
 POSITIVE = Rule("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),))

@@ -63,11 +63,27 @@ def _from_json(entry: Mapping[str, Any]) -> Base | None:
         math.inf if epsilon == "inf" else _number(epsilon, NON_NEGATIVE),
         _optional(statement["delta"], DELTA),
         statement,
-        _optional(stated["budget_epsilon"], POSITIVE),
-        _optional(stated["max_increase"], NON_NEGATIVE),
+        _terms(stated["terms"]),
+        {str(name): (str(kind), _evidence(worth)) for name, (kind, worth) in stated["mechanisms"].items()},
         None if horizon is None else (int(_number(horizon[0], COUNT)), _number(horizon[1], POSITIVE)),
         tuple(dict(waiver) for waiver in stated.get("waivers", ())),
     )
+
+
+def _terms(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the kinds that the keys have, so that they can be compared."""
+    found = dict(stated)
+    for key, rule in (("budget.epsilon", POSITIVE), ("gate.max_increase", NON_NEGATIVE), ("budget.warn_at", POSITIVE)):
+        found[key] = _optional(found[key], rule)
+    for key in ("budget.delta", "privacy.delta"):
+        found[key] = _optional(found[key], DELTA)
+    return found
+
+
+def _evidence(stated: Any) -> int:
+    if type(stated) is not int:
+        raise ValueError(f"{stated!r} in place of a whole number")
+    return stated
 
 
 def _optional(stated: Any, rule: Rule) -> float | None:

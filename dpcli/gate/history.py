@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from dpcli.errors import InputError
+from dpcli.gate.repository import commit_of, git, top_of
 from dpcli.pipeline.limits import read_bytes
 
 ALIKE = 0.5  # share of a file's lines that are still in the one it became
@@ -32,13 +32,9 @@ def past(ref: str, path: str) -> Past | None:
         InputError: git knows no such commit around the file, or cannot say what was there.
     """
     folder = os.path.dirname(os.path.abspath(path))
-    commit = _git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    root = _git(folder, "rev-parse", "--show-toplevel")
-    if commit.returncode != 0 or root.returncode != 0:
-        raise InputError(f"--base-ref: expected a commit known to git in {folder}, found {ref!r}")
-    tree, top = os.fsdecode(commit.stdout).strip(), os.fsdecode(root.stdout.removesuffix(b"\n"))
+    tree, top = commit_of(folder, ref), top_of(folder)
     for name in dict.fromkeys(_names(path, top)):
-        (found,) = _blobs(top, [f"{tree}:{name}"])
+        (found,) = blobs(top, [f"{tree}:{name}"])
         if found is not None:
             return Past(found)
     return _renamed(tree, path, top)
@@ -58,12 +54,12 @@ def _names(path: str, top: str) -> Iterator[str]:
             yield os.path.relpath(real, top)
 
 
-def _blobs(top: str, names: Sequence[str]) -> list[bytes | None]:
+def blobs(top: str, names: Sequence[str]) -> list[bytes | None]:
     """The files that git knows by these names, as they were committed: no filter of the repository's settings has a part in it."""
     if any("\n" in name for name in names):
         raise InputError(f"--base-ref: expected paths on one line, found {next(name for name in names if chr(10) in name)!r}")
     asked = b"".join(os.fsencode(name) + b"\n" for name in names)
-    answer = _git(top, "cat-file", "--batch", "--follow-symlinks", asked=asked)
+    answer = git(top, "cat-file", "--batch", "--follow-symlinks", asked=asked)
     if answer.returncode != 0:
         raise InputError(f"--base-ref: git cannot read what was committed: {os.fsdecode(answer.stderr).strip()}")
     return list(_answers(answer.stdout, len(names)))
@@ -82,18 +78,18 @@ def _answers(text: bytes, count: int) -> Iterator[bytes | None]:
 
 def _renamed(tree: str, path: str, top: str) -> Past | None:
     with suppress(InputError):  # what is wrong with the file itself is its verdict
-        own = _lines(read_bytes(path))
-        gone = list(_gone(tree, top, tuple({".toml", os.path.splitext(path)[1]} - {""})))
-        texts = zip(_blobs(top, [blob for _, blob in gone]), gone, strict=True)
-        alike = [(_share(_lines(data), own), name, data) for data, (name, _) in texts if data is not None]
+        own = lines_of(read_bytes(path))
+        gone = list(gone_files(tree, top, tuple({".toml", os.path.splitext(path)[1]} - {""})))
+        texts = zip(blobs(top, [blob for _, blob in gone]), gone, strict=True)
+        alike = [(share_of(lines_of(data), own), name, data) for data, (name, _) in texts if data is not None]
         share, name, data = max(alike, default=(0.0, "", b""))
         return Past(data, name) if share >= ALIKE else None
     return None
 
 
-def _gone(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def gone_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """(path, object) of each file of the commit that is no file of its own any more."""
-    listed = _git(top, "ls-tree", "-r", "-z", "--full-tree", tree).stdout
+    listed = git(top, "ls-tree", "-r", "-z", "--full-tree", tree).stdout
     for line in listed.split(b"\0")[:-1]:
         about, _, name = line.partition(b"\t")
         mode, _, blob = about.split(b" ")
@@ -103,17 +99,10 @@ def _gone(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, 
             yield os.fsdecode(name), os.fsdecode(blob)
 
 
-def _lines(data: bytes) -> frozenset[bytes]:
+def lines_of(data: bytes) -> frozenset[bytes]:
     """The lines that say something, without the spaces in them."""
     return frozenset(b"".join(line.split()) for line in data.splitlines() if line.strip() and not line.lstrip().startswith(b"#"))
 
 
-def _share(old: frozenset[bytes], new: frozenset[bytes]) -> float:
+def share_of(old: frozenset[bytes], new: frozenset[bytes]) -> float:
     return len(old & new) / len(old) if old else 0.0
-
-
-def _git(folder: str, *arguments: str, asked: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(["git", "-C", folder, *arguments], input=asked, capture_output=True, check=False, timeout=60)
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"--base-ref: git cannot be run: {error}") from None

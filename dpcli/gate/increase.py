@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dpcli.accounting import Account, account
 from dpcli.gate.bases import Base
+from dpcli.gate.terms import changed_horizon, changed_terms, horizon_data
 from dpcli.gate.verdicts import Condition, Target, Verdict
 from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.limits import escaped_path
+from dpcli.pipeline.model import Pipeline
 from dpcli.rounding import up
 
 
@@ -26,13 +28,23 @@ def epsilon_now(result: Account, base: Base) -> float:
     return result.upper if base.delta in (None, result.delta) else account(result.pipeline, delta=base.delta).upper
 
 
-def statement_conditions(result: Account, base: Base, outside: Caps, own_horizon: bool) -> Iterator[Condition]:
-    """Whether the file is still a statement about the same, and holds itself to no less than before."""
-    changed = base.changes(result.pipeline, outside.epsilon is None, own_horizon)
-    if changed and outside.allow_statement_change:
-        yield Condition("statement", "pass", f"{'; '.join(changed)} (allowed)", ("privacy",))
-    elif changed:
-        yield Condition("statement", "fail", f"{'; '.join(changed)} (--allow-statement-change lets it pass)", ("privacy",))
+def statement_conditions(
+    result: Account, own: Pipeline, base: Base, outside: Caps, own_horizon: bool, escaped: Sequence[str]
+) -> Iterator[Condition]:
+    """Whether the file is still a statement about the same, and holds itself to no less than before; and what else it changed.
+
+    own: the file with its own caps. escaped: what the policy held the file to as it was, and no longer does.
+    """
+    terms = changed_terms(base.terms, base.statement, own, result.pipeline)
+    changed = [*terms, *changed_horizon(base.horizon, horizon_data(own.gate.horizon), own_horizon)]
+    weaker = "; ".join([*(one.words for one in changed if one.weaker), *escaped])
+    other = "; ".join(one.words for one in changed if not one.weaker)
+    if weaker and outside.allow_statement_change:
+        yield Condition("statement", "pass", f"{weaker} (allowed)", ("privacy",))
+    elif weaker:
+        yield Condition("statement", "fail", f"{weaker} (--allow-statement-change lets it pass)", ("privacy",))
+    if other:
+        yield Condition("terms", "pass", f"{other} (weakens nothing that holds here)", ("privacy",))
 
 
 def increase_condition(result: Account, base: Base, now: float, outside: Caps) -> Condition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,14 +11,19 @@ from dpcli.difference import Priced
 from dpcli.errors import InputError
 from dpcli.gate.baseline import bases_from
 from dpcli.gate.bases import Base, bases_at
+from dpcli.gate.binding import binding, unmatched
 from dpcli.gate.blame import costs_of, place_of, remedy, told
 from dpcli.gate.caps import cap_condition, capped, delta_condition
 from dpcli.gate.findings import finding_conditions, required_conditions
 from dpcli.gate.flags import Terms
+from dpcli.gate.gone import gone
 from dpcli.gate.horizon import horizon_condition
 from dpcli.gate.increase import epsilon_now, increase_condition, new_file, statement_conditions
 from dpcli.gate.ledger import ledger_condition
-from dpcli.gate.merged_caps import over
+from dpcli.gate.links import link_condition
+from dpcli.gate.merged_caps import loosened, over
+from dpcli.gate.repository import top_of
+from dpcli.gate.restatement import restatements
 from dpcli.gate.verdicts import Condition, Gated, Judged
 from dpcli.gate.waivers import check_waivers, unused, waived
 from dpcli.lint.run import judge
@@ -35,10 +41,11 @@ Bases = Mapping[str, Base | None]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file that can be read: its bytes, its pipeline with the caps that hold, and what the rules say of it."""
+    """A file that can be read: its bytes, its pipeline as it stands and with the caps that hold, and what the rules say of it."""
 
     path: str
     data: bytes
+    own: Pipeline
     pipeline: Pipeline
     diagnostics: tuple[Diagnostic, ...]
 
@@ -49,10 +56,19 @@ def gate(paths: Sequence[str], terms: Terms) -> Gated:
     Raises:
         InputError: a policy, a revision or a baseline that cannot be read. What is wrong with a file itself is its verdict.
     """
+    policy, notices = binding(terms.policy, terms.base_ref)
+    terms = replace(terms, policy=policy)
     bases = _bases(paths, terms)
     files = tuple(_judged(path, terms, bases) for path in paths)
     asked: frozenset[int] = frozenset().union(*(file.asked for file in files))
-    return Gated(files, terms.policy.path or None, tuple(unused(terms.policy, paths, asked)))
+    read = [(file.path, file.own) for file in files if file.own is not None]
+    notices += (*unmatched(policy, read), *unused(policy, paths, asked))
+    return Gated((*files, *_gone(paths, terms, bases)), policy.path or None, notices)
+
+
+def _gone(paths: Sequence[str], terms: Terms, bases: Bases | None) -> Iterator[Judged]:
+    if terms.base_ref is not None and bases is not None:
+        yield from gone(terms.base_ref, paths, (base.renamed for base in bases.values() if base is not None))
 
 
 def _bases(paths: Sequence[str], terms: Terms) -> Bases | None:
@@ -75,7 +91,7 @@ def _judged(path: str, terms: Terms, bases: Bases | None) -> Judged:
         diagnostics = judge(pipeline, data)
         _check(pipeline, data)
         caps = _caps(path, pipeline, terms)
-        opened = Opened(path, data, capped(pipeline, caps), diagnostics)
+        opened = Opened(path, data, pipeline, capped(pipeline, caps), diagnostics)
         assert opened.pipeline.budget is not None
         result = account(opened.pipeline, delta=opened.pipeline.budget.delta)
     except InvalidFile as error:
@@ -111,15 +127,16 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: Terms, bases:
     changes = () if base is None else costs_of(base, opened.data)
     said = list(_conditions(opened, result, caps, terms))
     if bases is not None:
-        said += list(_against(result, base, now, caps, terms))
+        said += list(_against(opened, result, base, now, caps, terms))
     said = [_blamed(condition, changes, opened.pipeline) for condition in said]
     after = waived(said, opened.path, opened.pipeline, terms.policy, base, terms.as_of)
     conditions = _placed(_remedied(after.conditions, result, changes), opened.data)
-    return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.asked)
+    return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.asked, opened.own)
 
 
 def _conditions(opened: Opened, result: Account, caps: Caps, terms: Terms) -> Iterator[Condition]:
     """What a file must satisfy whatever it was before."""
+    yield from link_condition(opened.path, terms.base_ref is not None)
     yield cap_condition(result)
     yield from delta_condition(opened.pipeline, caps)
     yield from finding_conditions(opened.diagnostics, opened.pipeline)
@@ -131,13 +148,26 @@ def _conditions(opened: Opened, result: Account, caps: Caps, terms: Terms) -> It
         yield ledger_condition(opened.pipeline, terms.ledger, terms.dataset)
 
 
-def _against(result: Account, base: Base | None, now: float | None, caps: Caps, terms: Terms) -> Iterator[Condition]:
+def _against(
+    opened: Opened, result: Account, base: Base | None, now: float | None, caps: Caps, terms: Terms
+) -> Iterator[Condition]:
     """What a file must satisfy against the base."""
     if base is None or now is None:
         yield new_file(result, caps)
         return
-    yield from statement_conditions(result, base, caps, (terms.horizon or terms.policy.horizon) is None)
+    own_horizon = (terms.horizon or terms.policy.horizon) is None
+    yield from statement_conditions(result, opened.own, base, caps, own_horizon, _escaped(opened, base, caps, terms))
+    yield from restatements(base.standings, opened.own)
     yield increase_condition(result, base, now, caps)
+
+
+def _escaped(opened: Opened, base: Base, caps: Caps, terms: Terms) -> list[str]:
+    """The caps of the policy that held the file as it was, under its name then, and are looser or gone now."""
+    if base.account is None:
+        return []
+    path = os.path.join(top_of(os.path.dirname(os.path.abspath(opened.path))), base.renamed) if base.renamed else opened.path
+    was = _caps(path, base.account.pipeline, terms)
+    return [f"the policy's {words}" for words in loosened(was, caps)]
 
 
 def _blamed(condition: Condition, changes: Sequence[Priced], pipeline: Pipeline) -> Condition:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dpcli.pipeline.gate_keys import Caps
 
@@ -26,3 +26,11 @@ def tightest(caps: Sequence[Caps]) -> Caps:
         min((c.max_increase for c in caps if c.max_increase is not None), default=None),
         all(allowed) if allowed else None,
     )
+
+
+def loosened(old: Caps, new: Caps) -> Iterator[str]:
+    """Each cap that is larger than it was, or gone: `epsilon 1 -> 3`."""
+    for key in ("epsilon", "delta", "max_increase"):
+        was, now = getattr(old, key), getattr(new, key)
+        if was is not None and (now is None or now > was):
+            yield f"{key} {was:g} -> {'none' if now is None else f'{now:g}'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 
 
 def matches(pattern: str, path: str, policy: str = "") -> bool:
@@ -23,6 +24,25 @@ def matches(pattern: str, path: str, policy: str = "") -> bool:
     return _means(os.path.normpath(pattern), os.path.relpath(real, _root(real, policy)))
 
 
+def in_repository(path: str) -> str:
+    """The path from the root of the repository, with forward slashes, as CI systems show places; REVISION:PATH is its PATH.
+
+    As it is where no repository is around it, or where it names no file: standard input, the address of a ledger.
+    """
+    whole = os.path.abspath(path)
+    if path.startswith(("-", "<")) or "://" in path:
+        return path
+    if not os.path.lexists(whole) and ":" in path:
+        revision, _, inside = path.partition(":")
+        return in_repository(inside) if inside.startswith("./") else inside or revision
+    real = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
+    for place in (real, whole):
+        root = next((top for top in _roots(place, "") if _holds(top, place)), None)
+        if root is not None:
+            return os.path.relpath(place, root).replace(os.sep, "/")
+    return path.replace(os.sep, "/")
+
+
 def work_tree(folder: str) -> str | None:
     """The nearest folder, this one or above, that is the root of a git work tree."""
     while not _is_work_tree(folder):
@@ -39,12 +59,18 @@ def _is_work_tree(folder: str) -> bool:
 
 
 def _root(path: str, policy: str) -> str:
+    return next((top for top in _roots(path, policy) if _holds(top, path)), os.path.realpath(os.getcwd()))
+
+
+def _roots(path: str, policy: str) -> Iterator[str]:
+    """The work trees that a path may count from: around the policy, the working directory, the file itself."""
     here = os.path.realpath(os.getcwd())
     beside = os.path.dirname(os.path.realpath(policy)) if os.path.isfile(policy) else here
-    for root in (work_tree(beside), work_tree(here)):
-        if root is not None and os.path.commonpath((root, path)) == root:
-            return root
-    return work_tree(os.path.dirname(path)) or here
+    yield from (top for top in map(work_tree, (beside, here, os.path.dirname(path))) if top is not None)
+
+
+def _holds(top: str, path: str) -> bool:
+    return os.path.commonpath((top, path)) == top
 
 
 def _means(pattern: str, path: str) -> bool:

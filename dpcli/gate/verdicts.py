@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dpcli.gate.bases import Base
     from dpcli.pipeline.diagnostics import Diagnostic
     from dpcli.pipeline.gate_keys import Waiver
+    from dpcli.pipeline.model import Pipeline
 
 Verdict = Literal["pass", "warn", "waived", "fail", "unknown", "invalid", "error"]
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "warn": 0, "waived": 0, "fail": 1, "unknown": 3, "invalid": 2, "error": 4}
@@ -64,7 +65,8 @@ class Judged:
     """One file: its account (None where it cannot be read), the conditions, and how it compares with the base.
 
     now: epsilon at the base's delta, where there is a base. changes: what each change costs, made alone to the base.
-    asked: positions of the policy's waivers that had something to say here.
+    asked: positions of the policy's waivers that had something to say here. own: the file as it stands, where it can be read: with its
+    own caps, which the account's pipeline has only where no others hold.
     """
 
     path: str
@@ -75,6 +77,7 @@ class Judged:
     now: float | None = None
     changes: tuple[Priced, ...] = ()
     asked: frozenset[int] = frozenset()
+    own: Pipeline | None = None
 
     @property
     def verdict(self) -> Verdict:

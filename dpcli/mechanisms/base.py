@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from dpcli.errors import InputError, NotRepresentable
 
@@ -138,9 +138,13 @@ class Spec:
 
     contribution_form: True where the noise is stated relative to one record's contribution (C), so that sampling under replace-one
     can tell the record's two versions from its absence.
+    evidence: what a charge of this type rests on: 2, noise that a theorem prices (or other entries, of which it is as good as the
+    weakest); 1, a number that somebody states; 0, the bare word that no private data are touched. A type proves what it claims.
     """
 
     __slots__ = ()
+
+    evidence: ClassVar[int] = 0
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         """What is inconsistent among the keys, as (key, expected, found)."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Key
@@ -125,6 +125,8 @@ class Composed(Mechanism):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComposedSpec(Spec):
     """Other entries of the file, run together on the same records; they are charged here and nowhere else."""
+
+    evidence: ClassVar[int] = 2
 
     mechanisms: Annotated[tuple[str, ...], Key("names of the entries that run together")]
 

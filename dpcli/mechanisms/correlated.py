@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Key, Rule
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
@@ -32,6 +32,8 @@ DECAY = Rule("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("max
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrelatedSpec(Spec):
     """Keys of every matrix mechanism. `steps` of the entry is how often the whole run is repeated, with fresh noise."""
+
+    evidence: ClassVar[int] = 2
 
     noise_multiplier: Annotated[
         float,

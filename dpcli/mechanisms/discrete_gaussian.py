@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import COUNT, POSITIVE, Key
@@ -122,6 +122,8 @@ class DiscreteGaussian(Mechanism):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscreteGaussianSpec(Spec):
     """Adds discrete Gaussian noise to an integer query."""
+
+    evidence: ClassVar[int] = 2
 
     sigma: Annotated[float, Key("sigma of the noise e^{-x^2/(2 sigma^2)}", POSITIVE)]
     sensitivity: Annotated[int, Key("sensitivity of the integer query under the file's adjacency, taken as stated", COUNT)]

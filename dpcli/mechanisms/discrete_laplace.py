@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.fields import COUNT, POSITIVE, Key
 from dpcli.mechanisms.atoms import AtomicLoss
@@ -70,6 +70,8 @@ class DiscreteLaplace(Mechanism):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscreteLaplaceSpec(Spec):
     """Adds two-sided geometric noise to an integer query."""
+
+    evidence: ClassVar[int] = 2
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
     sensitivity: Annotated[int, Key("L1 sensitivity of the integer query under the file's adjacency, taken as stated", COUNT)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec, any_sampled
@@ -68,6 +68,8 @@ class Gaussian(Mechanism):
 @dataclass(frozen=True, slots=True)
 class GaussianSpec(Spec):
     """Adds Gaussian noise to a query of bounded L2 sensitivity; what DP-SGD releases at each step."""
+
+    evidence: ClassVar[int] = 2
 
     noise_multiplier: Annotated[
         float | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.fields import NON_NEGATIVE, POSITIVE, RATE_OR_ZERO, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec, any_sampled
@@ -107,6 +107,8 @@ class GaussianMixtureSpec(Spec):
     The draw is not released, does not depend on what the record says, and each record has its own.
     Source: Choquette-Choo et al. 2023, arXiv:2310.15526.
     """
+
+    evidence: ClassVar[int] = 2
 
     sensitivities: Annotated[
         tuple[float, ...], Key("bounds on one record's contribution (L2), one for each outcome of its draw", NON_NEGATIVE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
@@ -87,6 +87,8 @@ class Laplace(Mechanism):
 @dataclass(frozen=True, slots=True)
 class LaplaceSpec(Spec):
     """Adds Laplace noise to a query of bounded L1 sensitivity."""
+
+    evidence: ClassVar[int] = 2
 
     noise_multiplier: Annotated[
         float | None,

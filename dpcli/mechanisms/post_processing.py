@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
 from dpcli.numerics.tails import Tails, atom_tails
@@ -58,6 +58,8 @@ class Free(Mechanism):
 @dataclass(frozen=True, slots=True)
 class PostProcessingSpec(Spec):
     """Touches released values only, never the private data; costs nothing (Dwork & Roth 2014, Proposition 2.1)."""
+
+    evidence: ClassVar[int] = 0
 
     @property
     def contribution_form(self) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Key, Rule
@@ -228,6 +228,8 @@ class RepeatAndSelectSpec(Spec):
     The number of trials is drawn afresh and stays secret, and nothing of the other trials is released. Each trial may draw its
     hyperparameters at random, but from a distribution that does not depend on the data.
     """
+
+    evidence: ClassVar[int] = 2
 
     mechanism: Annotated[str, Key("name of the entry that one trial runs, with its own steps and sampling")]
     trials: Annotated[

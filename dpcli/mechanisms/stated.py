@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from dpcli.errors import InputError
 from dpcli.fields import Key
@@ -14,6 +14,8 @@ from dpcli.mechanisms.group import grouped
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedSpec(Spec):
     """A guarantee that somebody states, for a record or for the file's unit of privacy."""
+
+    evidence: ClassVar[int] = 1
 
     stated_for: Annotated[
         Literal["record", "unit"] | None, Key("whom the statement covers; required where a unit may own several records")

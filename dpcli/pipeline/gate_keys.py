@@ -24,7 +24,7 @@ PER_YEAR: dict[str, Fraction] = {
     "year": Fraction(1),
 }
 MEASURED = ("budget", "increase", "horizon")  # conditions that compare an epsilon, so that a waiver must say up to which
-WAIVABLE = (*MEASURED, "statement")
+WAIVABLE = (*MEASURED, "statement", "restatement")
 _CODE = re.compile(r"DP[0-9]{3}")
 
 
@@ -77,7 +77,9 @@ class Waiver:
     Only what can be waived (dpcli explain CODE says so) and only a no: what cannot be certified or read stays so.
     """
 
-    rule: Annotated[str, Key("what is waived: a code of dpcli lint such as DP105, or budget, increase, statement or horizon")]
+    rule: Annotated[
+        str, Key("what is waived: a code of dpcli lint such as DP105, or budget, increase, horizon, statement or restatement")
+    ]
     reason: Annotated[Prose, Key("why the exception is right")]
     approver: Annotated[Person, Key("who answers for it")]
     expires: Annotated[datetime.date, Key("the last day on which it holds, in UTC")]
@@ -109,7 +111,9 @@ class Waiver:
 class Gate:
     """Conditions that `dpcli gate` adds to the budget."""
 
-    max_increase: Annotated[float | None, Key("largest rise of epsilon over the base that passes, in nats", NON_NEGATIVE)] = None
+    max_increase: Annotated[
+        float | None, Key("largest rise of epsilon over the base that passes, in nats", NON_NEGATIVE, "smaller")
+    ] = None
     horizon: Annotated[Horizon | None, Key("planned repetition of the whole pipeline, and a cap on all runs together")] = None
     waiver: Annotated[tuple[Waiver, ...], Key("exceptions, one [[gate.waiver]] table each")] = ()
 

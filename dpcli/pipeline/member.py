@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from dpcli.fields import Rule
 from dpcli.pipeline.kinds import Kind, Place, Refused, expected
@@ -21,6 +21,7 @@ class Member:
     rule: Rule | None = None
     doc: str = ""
     required: bool = False
+    safer: Literal["smaller"] | None = None
 
     @property
     def text(self) -> str:

@@ -26,7 +26,7 @@ class Privacy:
     dataset_size: Annotated[
         int | None, Key("number of records, declared public; needed for batch_size, epochs and the delta rule", COUNT)
     ] = None
-    delta: Annotated[float | None, Key("delta at which epsilon is reported", DELTA)] = None
+    delta: Annotated[float | None, Key("delta at which epsilon is reported", DELTA, "smaller")] = None
     releases: Annotated[Literal["final-model", "all-checkpoints", "outputs"] | None, Key("what leaves the private side")] = None
     adaptive: Annotated[
         bool, Key("true where later parameters depend on earlier outputs: only valid privacy filters may then add them up")
@@ -37,9 +37,9 @@ class Privacy:
 class Budget:
     """The most that the pipeline may spend."""
 
-    epsilon: Annotated[float, Key("cap on epsilon", POSITIVE)]
-    delta: Annotated[float | None, Key("delta of the cap; privacy.delta where absent", DELTA)] = None
-    warn_at: Annotated[float, Key("share of the cap above which a warning is given", RATE)] = 0.8
+    epsilon: Annotated[float, Key("cap on epsilon", POSITIVE, "smaller")]
+    delta: Annotated[float | None, Key("delta of the cap; privacy.delta where absent", DELTA, "smaller")] = None
+    warn_at: Annotated[float, Key("share of the cap above which a warning is given", RATE, "smaller")] = 0.8
 
 
 @dataclass(frozen=True, slots=True)

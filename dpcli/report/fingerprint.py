@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Sequence
 from urllib.parse import quote
 
+from dpcli.gate.places import in_repository
 from dpcli.report.document import Finding
 
 
@@ -23,8 +24,8 @@ def fingerprints(findings: Sequence[Finding]) -> list[str]:
 
 
 def tidy(path: str) -> str:
-    """A path as CI systems compare it: forward slashes, no "./"."""
-    return posixpath.normpath(path.replace("\\", "/"))
+    """A path as CI systems compare it: from the root of the repository, forward slashes, no "./"."""
+    return posixpath.normpath(in_repository(path).replace("\\", "/"))
 
 
 def uri(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpcli.report.document import Document, Finding, visible
+from dpcli.report.fingerprint import tidy
 
 JUDGES = True
 ENDINGS = ()
@@ -17,7 +18,7 @@ def render(document: Document) -> str:
 
 
 def _command(finding: Finding) -> str:
-    place = f"file={_property(finding.path)}"
+    place = f"file={_property(tidy(finding.path))}"
     if finding.line:
         place += f",line={finding.line},col={max(finding.column, 1)}"
     level = "notice" if finding.level == "note" else finding.level

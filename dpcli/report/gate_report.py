@@ -121,7 +121,7 @@ def _signed(x: float) -> str:
 
 
 def _changes(file: Judged) -> Iterator[tuple[str, ...]]:
-    for one in (one for one in file.changes if not one.change.free):
+    for one in (one for one in file.changes if not one.change.free or one.change.edits[0].path[0] == "mechanism"):
         epsilon = "-" if one.epsilon is None else up(one.epsilon)
         yield (file.path, edits(one), epsilon, one.reason or _signed(one.increase))
 
@@ -149,7 +149,7 @@ def _data(file: Judged) -> dict[str, Any]:
     return {
         **{key: whole[key] for key in ("pipeline", "statement", "delta", "result", "budget", "diagnostics")},
         **common,
-        "base_form": form(file.account.pipeline),
+        "base_form": form(file.own or file.account.pipeline),
     }
 
 
@@ -218,4 +218,5 @@ def _justification(pardon: Pardon) -> str:
 
 
 def _notice(gated: Gated, notice: Condition) -> Finding:
-    return Finding(gated.policy or "", "gate/waiver", "warning", notice.message, 1, 1, "dpcli gate: waiver", notice.message)
+    rule = f"gate/{notice.name}"
+    return Finding(gated.policy or "", rule, "warning", notice.message, 1, 1, f"dpcli gate: {notice.name}", notice.message)

@@ -28,7 +28,7 @@ HARSH = {code: rank for rank, code in enumerate((0, 1, 3, 2, 4))}
 
 waivers = st.builds(
     Waiver,
-    rule=st.sampled_from(["budget", "increase", "horizon", "statement", "DP105", "DP101"]),
+    rule=st.sampled_from(["budget", "increase", "horizon", "statement", "restatement", "DP105", "DP101"]),
     reason=st.just("why"),
     approver=st.just("who"),
     expires=st.dates(datetime.date(2030, 5, 1), datetime.date(2030, 7, 1)),
@@ -37,7 +37,9 @@ waivers = st.builds(
 )
 conditions = st.builds(
     Condition,
-    name=st.sampled_from(["budget", "increase", "horizon", "statement", "policy", "ledger", "file", "DP105", "DP101"]),
+    name=st.sampled_from(
+        ["budget", "increase", "horizon", "statement", "restatement", "policy", "ledger", "file", "DP105", "DP101"]
+    ),
     verdict=st.sampled_from(["pass", "warn", "fail", "unknown", "invalid", "error"]),
     message=st.just("words"),
     mechanism=st.sampled_from([None, "train", "vocabulary"]),

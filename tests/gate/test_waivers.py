@@ -115,7 +115,10 @@ def test_a_waiver_makes_no_number_where_there_is_none(tmp_path: Path) -> None:
             "gate.waiver[1].rule: expected a rule that can be waived, found DP103, without which the number itself is wrong",
         ),
         (waiver("DP001"), "expected a rule that can be waived, found DP001"),
-        (waiver("ledger"), "expected a code of dpcli lint, or one of budget, increase, horizon, statement, found 'ledger'"),
+        (
+            waiver("ledger"),
+            "expected a code of dpcli lint, or one of budget, increase, horizon, statement, restatement, found 'ledger'",
+        ),
         (waiver("bugdet", epsilon="3.0"), "did you mean 'budget'"),
         (waiver("unknown"), "expected a code of dpcli lint"),
         (waiver("DP999"), "gate.waiver[1].rule: expected the code of a rule, found DP999"),
@@ -144,7 +147,7 @@ def test_a_waiver_that_is_an_error_of_the_file(tmp_path: Path, extra: str, words
     assert ":1:1: error gate/file" in shown
 
 
-@pytest.mark.parametrize("rule", ["budget", "increase", "horizon", "statement", "DP105"])
+@pytest.mark.parametrize("rule", ["budget", "increase", "horizon", "statement", "restatement", "DP105"])
 def test_nothing_makes_up_for_an_unknown(tmp_path: Path, rule: str) -> None:
     keys = {"epsilon": "1e300"} if rule in ("budget", "increase", "horizon") else {}
     text = OVER.replace("noise_multiplier = 400.0", "noise_multiplier = 1e-300") + waiver(rule, **keys)

@@ -1,0 +1,91 @@
+"""What a file holds itself to: every key of [privacy], [budget] and [gate], and which changes of them weaken it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.comparable import statement_of
+from dpcli.pipeline.annotations import members_of
+from dpcli.pipeline.gate_keys import Gate, Horizon
+from dpcli.pipeline.member import Member, Members
+from dpcli.pipeline.model import Budget, Pipeline, Privacy
+from dpcli.pipeline.shown import shown
+
+APART = ("waiver", "horizon")  # tables of [gate] that are compared as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One key in words, `budget.warn_at 0.8 -> 1.0`, and whether the change weakens the file."""
+
+    words: str
+    weaker: bool
+
+
+def terms_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Every key by its dotted name, as JSON has it; None where it is absent."""
+    return {name: _plain(_stated(pipeline, name)) for name in _keys()}
+
+
+def _keys() -> Members:
+    tables = {"privacy": Privacy, "budget": Budget, "gate": Gate}
+    return {f"{table}.{name}": m for table, cls in tables.items() for name, m in members_of(cls).items() if name not in APART}
+
+
+def _stated(pipeline: Pipeline, name: str) -> Any:
+    table, _, key = name.partition(".")
+    return getattr(getattr(pipeline, table), key, None)
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def changed_terms(terms: Mapping[str, Any], statement: Mapping[str, Any], own: Pipeline, capped: Pipeline) -> Iterator[Changed]:
+    """What is different now.
+
+    terms, statement: of the file as it was, the second under the caps that hold. own, capped: the file as it is, with its own caps and
+    with those that hold: a cap of the file's that another replaces weakens nothing.
+    """
+    now = statement_of(capped)
+    differing = {key for key, value in now.items() if statement.get(key) != value}
+    yield from (Changed(f"{key} {word(statement.get(key))} -> {word(now[key])}", True) for key in now if key in differing)
+    replaced = own.budget is None or capped.budget is None or own.budget.epsilon != capped.budget.epsilon
+    for name, member in _keys().items():
+        old, new = terms.get(name), _plain(_stated(own, name))
+        key = name.partition(".")[2]
+        if old == new or (key in differing and (name.startswith("privacy.") or key == "delta")):
+            continue
+        binds = name != "budget.delta" and not (name == "budget.epsilon" and replaced)
+        yield Changed(f"{name} {word(old)} -> {word(new)}", binds and _weaker(member, old, new))
+
+
+def _weaker(member: Member, old: Any, new: Any) -> bool:
+    """Whether a change may weaken the file: any may, but for a limit that is smaller than it was, or was not there."""
+    if member.safer is None:
+        return True
+    return old is not None and (new is None or new > old)
+
+
+def horizon_data(horizon: Horizon | None) -> tuple[int, float] | None:
+    """Runs and cap."""
+    return None if horizon is None else (horizon.count, horizon.epsilon)
+
+
+def changed_horizon(old: tuple[int, float] | None, new: tuple[int, float] | None, binds: bool) -> Iterator[Changed]:
+    """Fewer runs or a higher cap than before, or no horizon any more, weaken the file where its own horizon holds."""
+    if old != new:
+        kept = old is None or (new is not None and new[0] >= old[0] and new[1] <= old[1])
+        yield Changed(f"gate.horizon {_runs(old)} -> {_runs(new)}", binds and not kept)
+
+
+def _runs(horizon: tuple[int, float] | None) -> str:
+    return "none" if horizon is None else f"{horizon[0]:,} runs within {horizon[1]:g}"
+
+
+def word(value: Any) -> str:
+    """A value as a sentence has it: TOML's words, `none` for nothing."""
+    return "none" if value is None else value if isinstance(value, str) else f"{value:g}" if type(value) is float else shown(value)
