@@ -15,6 +15,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "commit": ("dpcli.cli.budget_commit:command", "Note that a reserved run has ended."),
     "void": ("dpcli.cli.budget_void:command", "Give back a reservation before any noise was drawn."),
     "amend": ("dpcli.cli.budget_amend:command", "Change the cap, with a reason and an approver."),
+    "upgrade": ("dpcli.cli.budget_upgrade:command", "Make a database's checks again as this version has them."),
     "log": ("dpcli.cli.budget_log:command", "Every entry, in order."),
     "verify": ("dpcli.cli.budget_verify:command", "Check the chain, its guards, every cost, and an anchor."),
     "anchor": ("dpcli.cli.budget_anchor:command", "Print the head of the chain, to be kept elsewhere."),

@@ -20,6 +20,9 @@ dataset_option = click.option("--dataset", metavar="NAME", help="The dataset, wh
 key_option = click.option("--key", required=True, metavar="NAME", help="The run's name: a retry under it is not charged again.")
 delta_option = click.option("--delta", type=float, help="Delta at which the run is described, instead of the file's.")
 why_option = click.option("--reason", "why", default="", metavar="TEXT", help="Why, for those who read the log.")
+others_option = click.option(
+    "--reason", "why", default="", metavar="TEXT", help="Why: needed where somebody else made the reservation."
+)
 FORMATS = ("text", "table", "json", "jsonl", "markdown", "csv", "total")
 
 

@@ -6,7 +6,7 @@ outputs could have computed that view from all of them (post-processing).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters import Cost
 from dpcli.ledger.terms import Terms
-from dpcli.pipeline.canonical import pipeline_from, tables_of
+from dpcli.pipeline.canonical import tables_of
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -41,7 +41,7 @@ def declared_terms(terms: Terms, pipelines: Sequence[tuple[Pipeline, int]]) -> T
         terms.refuse_other(pipeline)
         if pipeline.privacy.adaptive:
             raise InputError(f"{pipeline.path}: privacy.adaptive: expected false in declared mode, found true: use --mode adaptive")
-    epsilon, accountant = composed(declared, terms.delta)
+    epsilon, accountant = composed(pipelines, terms.delta)
     if epsilon > terms.epsilon:
         from dpcli.rounding import up
 
@@ -51,12 +51,12 @@ def declared_terms(terms: Terms, pipelines: Sequence[tuple[Pipeline, int]]) -> T
     return replace(terms, mode="declared", declared=declared, certified={"epsilon": epsilon, "accountant": accountant})
 
 
-def composed(declared: Sequence[Mapping[str, Any]], delta: float) -> tuple[float, str]:
+def composed(runs: Sequence[tuple[Pipeline, int]], delta: float) -> tuple[float, str]:
     """(epsilon, accountant) of a set of runs whose parameters were all fixed in advance, by the tightest sound accountant."""
     from dpcli.accounting import tightest
     from dpcli.ledger.filters import steps_of
 
-    steps = [(m, n * int(item["runs"])) for item in declared for m, n in steps_of(pipeline_from(item["pipeline"]))]
+    steps = [(m, n * count) for pipeline, count in runs for m, n in steps_of(pipeline)]
     row = tightest(tuple(steps), delta)
     if row is None:
         raise CannotCertify(f"no finite epsilon can be certified for the declared runs at delta = {delta!r}")

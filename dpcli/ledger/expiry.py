@@ -10,6 +10,28 @@ from dpcli.errors import InputError
 STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 
+def clock() -> str:
+    """Now by this machine's clock, in UTC, to the second: nothing stops it from being set back."""
+    return datetime.now(UTC).strftime(STAMP)
+
+
+def is_stamp(text: str) -> bool:
+    """Whether it is a time as entries state one."""
+    try:
+        datetime.strptime(text, STAMP)
+    except ValueError:
+        return False
+    return len(text) == len("2030-01-01T00:00:00Z")
+
+
+def later(now: str, days: int = 0, seconds: int = 0) -> str:
+    """So much later."""
+    try:
+        return (datetime.strptime(now, STAMP) + timedelta(days=days, seconds=seconds)).strftime(STAMP)
+    except OverflowError:  # the calendar ends
+        return now
+
+
 def expiry(text: str | None, now: str) -> str | None:
     """The time that `text` means: ISO (UTC where it names no zone), or days or hours from `now` ("14d", "36h").
 

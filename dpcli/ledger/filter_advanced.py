@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.ledger.amounts import EXACT, Amounts, stated, upward, written, written_down
@@ -22,6 +22,8 @@ class AdvancedFilter:
     slack: float
     name: str = "advanced"
     source: str = "Whitehouse et al. 2023, arXiv:2203.05481"
+    currency: ClassVar[tuple[str, ...]] = ("half_squares", "delta")
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"slack": (5e-324, 1.0 - 2.0**-53)}
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float, slack: float | None = None) -> AdvancedFilter:

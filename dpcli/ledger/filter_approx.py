@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.ledger.amounts import Amounts, stated, upward, written, written_down
 from dpcli.ledger.filters import Cost, described
@@ -19,6 +19,8 @@ class ApproxFilter:
 
     name: str = "approx-dp"
     source: str = "Rogers et al. 2016, arXiv:1605.08294, for basic composition"
+    currency: ClassVar[tuple[str, ...]] = ("epsilon", "delta")
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float) -> ApproxFilter:

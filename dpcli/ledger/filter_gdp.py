@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
@@ -25,6 +25,8 @@ class GdpFilter:
 
     name: str = "gdp"
     source: str = "Smith & Thakurta 2022, arXiv:2210.17520; Koskela et al. 2022, arXiv:2209.15596"
+    currency: ClassVar[tuple[str, ...]] = ("mu_squared",)
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float) -> GdpFilter:

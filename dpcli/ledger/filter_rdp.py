@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
@@ -30,6 +30,8 @@ class RdpFilter:
     order: float
     name: str = "rdp"
     source: str = "Feldman & Zrnic 2021, arXiv:2008.11193; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21"
+    currency: ClassVar[tuple[str, ...]] = ("rdp",)
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"order": (1.0 + 1e-6, 1e6)}
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float, order: float | None = None) -> RdpFilter:

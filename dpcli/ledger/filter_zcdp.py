@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
 from dpcli.ledger.filters import Cost, finite, floored, largest, require_delta, steps_of
@@ -23,6 +23,8 @@ class ZcdpFilter:
 
     name: str = "zcdp"
     source: str = "Feldman & Zrnic 2021, arXiv:2008.11193, at every order; Whitehouse et al. 2023, arXiv:2203.05481"
+    currency: ClassVar[tuple[str, ...]] = ("rho",)
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float) -> ZcdpFilter:

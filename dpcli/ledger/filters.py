@@ -41,6 +41,16 @@ class Filter(Protocol):
         """The theorem."""
         ...
 
+    @property
+    def currency(self) -> tuple[str, ...]:
+        """The names of its amounts."""
+        ...
+
+    @property
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Its parameters, and the numbers that each may be, both ends included."""
+        ...
+
     def parameters(self) -> Mapping[str, Any]:
         """What the opening entry must remember beside the name."""
         ...

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dpcli import __version__
 from dpcli.errors import Denied, InputError, LedgerError
-from dpcli.ledger.chain import Entry, opened, sealed
+from dpcli.ledger.chain import Entry, digest, opened, sealed
 from dpcli.ledger.filters import Cost
-from dpcli.ledger.requests import Amend, Charge, Move, Request, checked_key
+from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
+from dpcli.ledger.requests import Amend, Charge, Move, Request, Upgrade, checked_key
 from dpcli.ledger.state import Run, State
 from dpcli.ledger.store import Store
 from dpcli.ledger.terms import Terms
@@ -22,17 +21,14 @@ if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
 
 
-def clock() -> str:
-    """Now, in UTC, to the second: advisory, since nothing stops a clock from being set back."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def account_name() -> str:
-    """Who is asking: advisory on a file, which cannot know; a database knows by itself."""
+    """The account of this process. On a file it proves nothing: whoever may write that may write any name. A database knows by itself."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
+        import pwd
+
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except (ImportError, KeyError):
+        return f"uid {os.geteuid()}" if hasattr(os, "geteuid") else "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +54,8 @@ class Ledger:
     Every entry is checked against the chain when it is first read; what has been read is remembered, and a later read starts after it.
     """
 
-    def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] = clock) -> None:
-        self.store, self.dataset, self.now = store, dataset, now
+    def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] | None = None) -> None:
+        self.store, self.dataset, self.now = store, dataset, now or store.now
         self.who = who or store.who or account_name()
         self._state = State(dataset)
 
@@ -88,11 +84,7 @@ class Ledger:
         at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
         if not 0.0 <= at < 1.0:
             raise InputError(f"expected a delta in [0, 1), found {at!r}")
-        if terms.mode == "declared":
-            from dpcli.ledger.declared import declared_cost
-
-            return declared_cost(terms, pipeline), at
-        return terms.the_filter.cost(pipeline, at), at
+        return terms.price(pipeline, at), at
 
     def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "") -> Receipt:
         """Charge a run that is made at once; returns when the charge is durable, and only then may noise be drawn.
@@ -110,21 +102,28 @@ class Ledger:
         """
         return self._charge("reserve", pipeline, key, delta, why, expires)
 
-    def start(self, key: str) -> Receipt:
-        """Note that noise is about to be drawn: from here on the reservation cannot be voided."""
-        return self._append(Move("start", key), key)
+    def start(self, key: str, why: str = "") -> Receipt:
+        """Note that noise is about to be drawn: from here on the reservation cannot be voided. why: where it is somebody else's."""
+        return self._append(Move("start", key, self.who, seen(why)), key)
 
-    def commit(self, key: str) -> Receipt:
-        """Note that a reserved run has ended; it stays charged."""
-        return self._append(Move("commit", key), key)
+    def commit(self, key: str, why: str = "") -> Receipt:
+        """Note that a reserved run has ended; it stays charged. why: where it is somebody else's."""
+        return self._append(Move("commit", key, self.who, seen(why)), key)
 
-    def void(self, key: str, why: str) -> Receipt:
-        """Give back a reservation of which no noise was drawn, with the reason. Raises LedgerError where it was started or has expired."""
-        return self._append(Move("void", key, why), key)
+    def void(self, key: str, why: str, despite_clock: bool = False) -> Receipt:
+        """Give back a reservation of which no noise was drawn, with the reason. Raises LedgerError where it was started or has expired.
+
+        despite_clock: although a later entry is dated after its end, as some clock was wrong.
+        """
+        return self._append(Move("void", key, self.who, seen(why), despite_clock or self.store.keeps_time), key)
 
     def amend(self, epsilon: float, why: str, approver: str) -> Receipt:
         """Change the cap on epsilon, upwards or downwards; chained like every entry."""
-        return self._append(Amend(epsilon, why, approver), "")
+        return self._append(Amend(epsilon, seen(why), seen(approver)), "")
+
+    def upgrade(self) -> Receipt:
+        """Note that the definitions which guard the entries were made again by a later version."""
+        return self._append(Upgrade(digest(self.store.schema()), self.store.version), "")
 
     def _charge(
         self, kind: str, pipeline: Pipeline, key: str, delta: float | None, why: str, expires: str | None = None
@@ -132,7 +131,7 @@ class Ledger:
         from dpcli.pipeline.canonical import tables_of
 
         cost, at = self.cost(pipeline, delta)
-        request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, why, expires)
+        request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, seen(why), expires)
         try:
             return self._append(request, key)
         except Denied:
@@ -145,8 +144,9 @@ class Ledger:
         with self.store.writing(self.dataset) as tail:
             for row in tail.after(state.head.seq):
                 state.apply(opened(row, self.dataset, state.head))
-            content = request.entry(state, self.now())
-            entry = None if content is None else sealed(self._signed(content), self.dataset, state.head)
+            now = self.now()
+            content = request.entry(state, now)
+            entry = None if content is None else sealed(self._signed(content, now), self.dataset, state.head)
             if entry is not None:
                 _rehearsed(state, entry)
                 tail.append(entry.row)
@@ -158,11 +158,15 @@ class Ledger:
             state.apply(entry)
         return Receipt(entry, state.runs.get(key), state)
 
-    def _signed(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        return {**content, "who": self.who, "when": self.now(), "dpcli": __version__}
+    def _signed(self, content: Mapping[str, Any], now: str | None = None) -> dict[str, Any]:
+        return {**content, "who": self.who, "when": self._time(now or self.now()), "dpcli": __version__}
+
+    def _time(self, now: str) -> str:
+        """What an entry is dated: never before the one before it, unless a wrong clock has dated that one in the time to come."""
+        return now if self.store.keeps_time else self._state.time(now)
 
 
-def open_dataset(store: Store, dataset: str, terms: Terms, who: str = "", now: Callable[[], str] = clock) -> Ledger:
+def open_dataset(store: Store, dataset: str, terms: Terms, who: str = "", now: Callable[[], str] | None = None) -> Ledger:
     """Append the opening entry of a new dataset. Raises LedgerError where it is there already, or its data under another name."""
     ledger = Ledger(store, dataset, who, now)
     if terms.mode == "declared":
@@ -194,9 +198,12 @@ def _refuse_known_data(store: Store, dataset: str, terms: Terms) -> None:
 
 
 def _rehearsed(state: State, entry: Entry) -> None:
-    """The entry applied to a copy: what a later reading would refuse must not be written."""
+    """The entry held against the grammar, and applied to a copy: what a later reading would refuse must not be written."""
     import copy
 
+    wrong = wrong_entry(entry.content)
+    if wrong is not None or len(entry.row.body) > LONGEST:
+        raise InputError(f"{wrong or 'expected an entry of at most 4 MB'}, found something else; nothing was written")
     trial = copy.copy(state)
     trial.runs = dict(state.runs)
     trial.apply(opened(entry.row, state.dataset, state.head))

@@ -61,10 +61,27 @@ def init(url: str, dataset: str, terms: Terms) -> Ledger:
         raise InputError("--team: expected postgresql://... beside it, found a file, which cannot tell one user from another")
 
     def fill(store: Store) -> None:
-        open_dataset(store, dataset, replace(terms, schema=digest(store.schema())))
+        open_dataset(
+            store, dataset, replace(terms, schema=digest(store.schema()), version=store.version if store.version > 1 else None)
+        )
 
     _create(url, fill)
     return Ledger(open_store(url), dataset)
+
+
+def upgrade(url: str) -> tuple[str, ...]:
+    """Make the definitions of a database again, and note it in every dataset that is to be seen; the names of those that needed it.
+
+    Raises LedgerError where the user may not, or the definitions are not those of any version.
+    """
+    if not url.startswith(POSTGRES):
+        open_store(url).close()
+        return ()
+    store: Store = load("dpcli.ledger.postgres:upgraded")(url)
+    try:
+        return tuple(name for name in store.datasets() if not Ledger(store, name).upgrade().repeated)
+    finally:
+        store.close()
 
 
 def _refuse_name(dataset: str) -> None:

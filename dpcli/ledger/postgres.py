@@ -16,18 +16,20 @@ from typing import Any
 
 from dpcli.errors import LedgerError
 from dpcli.ledger.chain import Row
-from dpcli.ledger.postgres_errors import driver, explained, place_of, settings_of, unreachable
-from dpcli.ledger.postgres_install import VERSION, found_version, install
+from dpcli.ledger.postgres_errors import driver, place_of, settings_of, unreachable
+from dpcli.ledger.postgres_install import ATTEMPTS, VERSION, Raced, found_version, install, renew
+from dpcli.ledger.postgres_patience import CONNECT_SECONDS, Limits, bounded
 
 BUSY_SECONDS = 30.0
-CONNECT_SECONDS = 10
+NOW = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
 READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq"
 # Each names what is wrong; a sound ledger answers with no row.
 CHECKS = (
-    "SELECT format('dataset \"%s\": its entries end at %s, the chain that was written ends at %s', d.name, max(e.seq), d.seq) "
-    "FROM dpcli.dataset d LEFT JOIN dpcli.entry e ON e.dataset = d.name GROUP BY d.name, d.seq, d.head "
+    "SELECT format('dataset \"%%s\": its entries end at %%s, the chain that was written ends at %%s', d.name, max(e.seq), d.seq) "
+    "FROM dpcli.dataset d LEFT JOIN dpcli.entry e ON e.dataset = d.name WHERE d.name = coalesce(%(dataset)s::text, d.name) "
+    "GROUP BY d.name, d.seq, d.head "
     "HAVING (max(e.seq) = d.seq AND count(*) = d.seq AND bool_or(e.seq = d.seq AND e.hash = d.head)) IS NOT TRUE ORDER BY d.name",
-    "SELECT format('the server runs with %s off: commits may not survive a power failure', name) FROM pg_catalog.pg_settings "
+    "SELECT format('the server runs with %%s off: commits may not survive a power failure', name) FROM pg_catalog.pg_settings "
     "WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name",
 )
 
@@ -55,6 +57,7 @@ class PostgresStore:
     def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False) -> None:
         settings = settings_of(url)
         self._place, self._seconds = place_of(settings), seconds
+        self._version = VERSION
         self._connect = _connector(url, settings, self._place)  # a closure: no attribute holds the password
         self._open = self._connected()
         if not installing:
@@ -67,9 +70,28 @@ class PostgresStore:
     @property
     def who(self) -> str | None:
         """The login: the database signs, and takes no other signature."""
-        with explained(self._place):
-            name: str = self.connection.execute("SELECT session_user::text").fetchone()[0]
+        with self._bounded() as connection:
+            name: str = connection.execute("SELECT session_user::text").fetchone()[0]
         return name
+
+    @property
+    def version(self) -> int:
+        """Of the definitions in the database: an older one can be read and written, and has weaker checks."""
+        return self._version
+
+    @property
+    def outdated(self) -> bool:
+        return self._version < VERSION
+
+    @property
+    def keeps_time(self) -> bool:
+        return True
+
+    def now(self) -> str:
+        """The server's clock."""
+        with self._bounded() as connection:
+            time: str = connection.execute(NOW).fetchone()[0]
+        return time
 
     @property
     def connection(self) -> Any:
@@ -79,33 +101,42 @@ class PostgresStore:
         return self._open
 
     def datasets(self) -> tuple[str, ...]:
-        with explained(self._place):
-            return tuple(sorted(name for (name,) in self.connection.execute("SELECT name FROM dpcli.dataset").fetchall()))
+        with self._bounded() as connection:
+            return tuple(sorted(name for (name,) in connection.execute("SELECT name FROM dpcli.dataset").fetchall()))
 
     def after(self, dataset: str, seq: int) -> Sequence[Row]:
-        with explained(self._place):
-            return PostgresTail(self.connection, dataset).after(seq)
+        with self._bounded() as connection:
+            return PostgresTail(connection, dataset).after(seq)
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:
-        with explained(self._place):
-            connection = self.connection
-            with connection.transaction():
-                connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, round(1000 * self._seconds)))
-                yield PostgresTail(connection, dataset)
+        with self._bounded() as connection:
+            connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, round(1000 * self._seconds)))
+            yield PostgresTail(connection, dataset)
 
     def schema(self) -> str:
         statement = Path(__file__).with_name("postgres_schema.sql").read_text(encoding="utf-8")
-        with explained(self._place), self.connection.transaction():
-            self.connection.execute("SET LOCAL search_path = pg_catalog")  # decides which names the server writes in full
-            return "\n".join(line for (line,) in self.connection.execute(statement).fetchall())
+        with self._bounded() as connection:
+            before = connection.execute("SELECT current_setting('search_path')").fetchone()[0]
+            connection.execute("SET LOCAL search_path = pg_catalog")  # decides which names the server writes in full
+            found = "\n".join(line for (line,) in connection.execute(statement).fetchall())
+            connection.execute("SELECT set_config('search_path', %s, true)", (before,))  # the caller may be in a transaction
+            return found
 
-    def check(self) -> tuple[str, ...]:
-        with explained(self._place):
-            return tuple(text for check in CHECKS for (text,) in self.connection.execute(check).fetchall())
+    def check(self, dataset: str | None = None) -> tuple[str, ...]:
+        with self._bounded() as connection:
+            asked = {"dataset": dataset}
+            return tuple(text for check in CHECKS for (text,) in connection.execute(check, asked).fetchall())
 
     def close(self) -> None:
         self._open.close()
+
+    @contextmanager
+    def _bounded(self) -> Iterator[Any]:
+        """The connection, in a transaction whose every wait has an end."""
+        connection = self.connection
+        with bounded(connection, self._place, Limits(self._seconds)):
+            yield connection
 
     def _connected(self) -> Any:
         connection = self._connect()
@@ -114,28 +145,51 @@ class PostgresStore:
 
     def _refuse_other(self) -> None:
         try:
-            with explained(self._place):
-                version = found_version(self.connection)
+            with self._bounded() as connection:
+                version = found_version(connection)
             if version is None:
                 raise LedgerError(f"{self._place}: no ledger here (the database has no schema dpcli); dpcli budget init opens one")
             if version > VERSION:
                 raise LedgerError(f"{self._place}: written by a later version of dpcli: upgrade to read it")
+            self._version = version
         except LedgerError:
             self.close()
             raise
 
 
-def create(url: str, fill: Callable[[PostgresStore], None]) -> None:
-    """The schema where the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither."""
-    store = PostgresStore(url, installing=True)
+def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS) -> None:
+    """The schema where the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither.
+
+    Whoever makes it at the same moment comes first: then the schema is there.
+    """
+    store = PostgresStore(url, seconds, installing=True)
     try:
-        with explained(store.place):
-            connection = store.connection
-            with connection.transaction():
-                install(connection, store.place)
-                fill(store)
+        for last in (False,) * (ATTEMPTS - 1) + (True,):
+            try:
+                with store._bounded() as connection:
+                    store._version = install(connection, store.place)
+                    fill(store)
+                return
+            except Raced:
+                if last:
+                    raise LedgerError(
+                        f"{store.place}: others are making a ledger here again and again; nothing was written"
+                    ) from None
     finally:
         store.close()
+
+
+def upgraded(url: str) -> PostgresStore:
+    """The store after its definitions were made again as this version has them. Raises LedgerError where the user may not."""
+    store = PostgresStore(url)
+    try:
+        if store.version < VERSION:
+            with store._bounded() as connection:
+                store._version = renew(connection, store.place)
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 def _connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], Any]:
@@ -149,7 +203,7 @@ def _connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], A
                 prepare_threshold=None,  # a pooler between may hand every transaction to another server process
                 client_encoding="utf8",
                 application_name="dpcli",
-                connect_timeout=settings.get("connect_timeout", CONNECT_SECONDS),
+                connect_timeout=_connect_seconds(settings),
             )
         except psycopg.Error as error:
             raise unreachable(place, error, settings) from None
@@ -157,3 +211,10 @@ def _connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], A
         return connection
 
     return connect
+
+
+def _connect_seconds(settings: dict[str, Any]) -> int:
+    """What a URL says, but never for ever (0 and less mean that)."""
+    text = str(settings.get("connect_timeout", CONNECT_SECONDS)).strip()
+    stated = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
+    return min(stated, 600) or CONNECT_SECONDS

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from dpcli.errors import LedgerError
+from dpcli.ledger.chain import canonical
+from dpcli.ledger.grammar import rules
 
-VERSION = 1
+VERSION = 2
 OLDEST = 130000
 # Each role may also do what the one before it may.
 ROLES = ("dpcli_viewer", "dpcli_spender", "dpcli_admin")
-LOCK = 0x6470636C
+ATTEMPTS = 5
 
 
 def found_version(connection: Any) -> int | None:
@@ -22,16 +24,48 @@ def found_version(connection: Any) -> int | None:
     return version
 
 
-def install(connection: Any, place: str) -> None:
-    """Schema and roles, inside the caller's transaction; nothing where they are there. Raises LedgerError where they cannot be made."""
-    connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(%s)", (LOCK,))
+class Raced(Exception):
+    """Somebody else made the schema or a role at the same moment."""
+
+
+def install(connection: Any, place: str) -> int:
+    """Schema and roles, inside the caller's transaction; nothing where they are there. Returns the version of what is there.
+
+    No lock is asked for that another login could hold: where two make the schema at once, the catalogue lets one of them.
+
+    Raises LedgerError where they cannot be made, Raced where somebody else has.
+    """
+    from psycopg import errors
+
     version = found_version(connection)
-    if version is None:
-        _refuse_server(connection, place)
+    if version is not None:
+        if version > VERSION:
+            raise LedgerError(f"{place}: written by a later version of dpcli: upgrade to read it")
+        return version
+    _refuse_server(connection, place)
+    try:
+        _make(connection, place, "CREATE SCHEMA dpcli")
         _make_roles(connection, place)
-        _make_schema(connection, place)
-    elif version > VERSION:
-        raise LedgerError(f"{place}: written by a later version of dpcli: upgrade to read it")
+        _make(connection, place, definitions("postgres.sql"), definitions("postgres_functions.sql"))
+    except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateObject):
+        raise Raced from None
+    except errors.InternalError_ as error:
+        if "concurrently updated" in str(error):
+            raise Raced from None
+        raise
+    return VERSION
+
+
+def renew(connection: Any, place: str) -> int:
+    """The functions of an older ledger made again as this version has them, inside the caller's transaction. Rows stay as they are."""
+    _make(connection, place, definitions("postgres_functions.sql"), f"INSERT INTO dpcli.format VALUES ({VERSION})")
+    return VERSION
+
+
+def definitions(name: str) -> str:
+    """A file of definitions, with the rules of the grammar in their place."""
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return text.replace("{rules}", canonical(rules()))
 
 
 def _refuse_server(connection: Any, place: str) -> None:
@@ -61,13 +95,14 @@ def _make_roles(connection: Any, place: str) -> None:
         ) from None
 
 
-def _make_schema(connection: Any, place: str) -> None:
+def _make(connection: Any, place: str, *statements: str) -> None:
     from psycopg.errors import InsufficientPrivilege
 
     try:
-        connection.execute(Path(__file__).with_name("postgres.sql").read_text(encoding="utf-8"))
+        for statement in statements:
+            connection.execute(statement)
     except InsufficientPrivilege as error:
         raise LedgerError(
-            f"{place}: expected a user who may create a schema, found one who may not ({error.diag.message_primary}): "
-            "an administrator runs GRANT CREATE ON DATABASE"
+            f"{place}: expected the owner of the schema dpcli, or a user who may create it, found one who may not "
+            f"({error.diag.message_primary}): an administrator runs GRANT CREATE ON DATABASE"
         ) from None

@@ -10,7 +10,7 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters import Cost
-from dpcli.ledger.state import NEXT, State
+from dpcli.ledger.state import NEXT, Run, State
 
 LONGEST = 200
 
@@ -74,14 +74,20 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """start, commit or void a reservation (`kind`)."""
+    """start, commit or void a reservation (`kind`): by whoever made it, or by an administrator who says why.
+
+    despite_clock: void it although a later entry is dated after its end: some clock was wrong.
+    """
 
     kind: str
     key: str
+    who: str
     why: str = ""
+    despite_clock: bool = False
 
     def entry(self, state: State, now: str) -> dict[str, Any] | None:
         run = state.run(self.key)
+        self._refuse_other(run)
         if self.kind == "start" and run.status == "started":
             raise LedgerError(
                 f'key "{self.key}": expected a reservation that was not started, found one that was: noise may have been drawn, '
@@ -90,17 +96,29 @@ class Move:
         if run.status == NEXT[self.kind]:
             return None
         if self.kind == "void":
-            self._refuse_void(run.status, run.expired(max(now, state.latest)))  # a clock that was set back brings nothing back
+            # A clock that was set back brings nothing back.
+            self._refuse_void(run.status, run.expired(now), not self.despite_clock and run.expired(max(now, state.latest)))
         if run.status == "void" or (self.kind == "start" and run.status == "committed"):
             raise LedgerError(f'key "{self.key}": expected a reservation to {self.kind}, found one that is {run.status}')
         return {"kind": self.kind, "key": self.key, **({"why": self.why} if self.why else {})}
 
-    def _refuse_void(self, status: str, expired: bool) -> None:
+    def _refuse_other(self, run: Run) -> None:
+        """Whether somebody is an administrator, a database knows; of a file he is whoever may write it."""
+        owner = run.content.get("who")
+        if owner != self.who and not _in_words(self.why):
+            raise InputError(f'--reason: expected why, as "{self.key}" is a reservation of {owner}, found nothing')
+
+    def _refuse_void(self, status: str, expired: bool, outdated: bool) -> None:
         if not _in_words(self.why):
             raise InputError("--reason: expected why no noise was drawn, found nothing")
         if expired:
             raise LedgerError(
                 f'key "{self.key}": expected a reservation within its time, found one that expired: it counts in full'
+            )
+        if outdated:
+            raise LedgerError(
+                f'key "{self.key}": expected a reservation within its time, found one that expired before a later entry was written; '
+                "where that entry was dated by a wrong clock: --despite-clock"
             )
         if status != "reserved":
             raise LedgerError(f'key "{self.key}": expected a reservation before any noise was drawn, found one that is {status}')
@@ -124,6 +142,25 @@ class Amend:
             raise InputError("expected --reason and --approver in words, found nothing")
         caps = dict(terms.the_filter.caps(self.epsilon, terms.delta))
         return {"kind": "amend", "epsilon": self.epsilon, "caps": caps, "why": self.why, "approver": self.approver}
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """The definitions that guard the entries were made again by a later version (`version`): their hash is `schema` from here on."""
+
+    schema: str
+    version: int
+
+    def entry(self, state: State, now: str) -> dict[str, Any] | None:
+        state.open_terms()
+        if state.schema == self.schema:
+            return None
+        if state.version >= self.version:
+            raise LedgerError(
+                f"the definitions that guard the entries were changed since the ledger was opened, and no version of dpcli did that: "
+                f"they are those of version {self.version} already"
+            )
+        return {"kind": "upgrade", "schema": self.schema, "version": self.version}
 
 
 def _in_words(text: str) -> bool:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from dpcli.errors import LedgerError
 from dpcli.ledger.chain import Row
+from dpcli.ledger.expiry import clock
 from dpcli.ledger.sqlite_file import APPLICATION, CUT_OFF, VERSION, network_file_system, refuse
 
 BUSY_SECONDS = 30.0
@@ -132,6 +133,21 @@ class SqliteStore:
     def who(self) -> str | None:
         return None
 
+    @property
+    def version(self) -> int:
+        return VERSION
+
+    @property
+    def outdated(self) -> bool:
+        return False
+
+    @property
+    def keeps_time(self) -> bool:
+        return False
+
+    def now(self) -> str:
+        return clock()
+
     def holds(self, path: str) -> bool:
         """Whether `path` is the file that this store was opened on."""
         return self._file is not None and self._file == _identity(path)
@@ -169,7 +185,7 @@ class SqliteStore:
             rows = self.connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
         return "\n".join(str(sql) for (sql,) in rows)
 
-    def check(self) -> tuple[str, ...]:
+    def check(self, dataset: str | None = None) -> tuple[str, ...]:
         with self._explained():
             found = [text for (text,) in self.connection.execute("PRAGMA integrity_check(20)").fetchall()]
         return () if found == ["ok"] else tuple(found)

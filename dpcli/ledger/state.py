@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -10,6 +11,7 @@ from typing import Any
 from dpcli.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Entry, Head
+from dpcli.ledger.expiry import is_stamp, later
 from dpcli.ledger.terms import Terms
 
 # What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
@@ -56,6 +58,8 @@ class State:
     runs: dict[str, Run] = field(default_factory=dict)
     last: Run | None = None
     latest: str = ""  # the latest time that an entry states
+    schema: str = ""  # the hash of the definitions that guard the entries
+    version: int = 1  # of those definitions
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
@@ -69,7 +73,12 @@ class State:
                 f"{self._place(entry)}: expected the content of {entry.kind}, found something else ({error!r})"
             ) from None
         self.head = Head(entry.row.seq, entry.row.hash)
-        self.latest = max(self.latest, str(entry.content.get("when", "")))
+        when = str(entry.content.get("when", ""))
+        self.latest = max(self.latest, when) if is_stamp(when) else self.latest
+
+    def time(self, now: str) -> str:
+        """The later of `now` and the latest entry's time, unless that is more than a day ahead: then some clock was wrong."""
+        return max(now, self.latest) if self.latest <= later(now, days=1) else now
 
     def open_terms(self) -> Terms:
         """The terms. Raises LedgerError where the dataset has no ledger."""
@@ -97,6 +106,7 @@ class State:
         terms, caps = Terms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
         terms.refuse_nonsense(caps)
         self.terms, self.caps, self.epsilon = terms, caps, terms.epsilon
+        self.schema, self.version = terms.schema, terms.version or 1
         self.spent = dict.fromkeys(self.caps, Decimal(0))
 
     def _charge(self, entry: Entry) -> None:
@@ -125,16 +135,23 @@ class State:
             raise LedgerError(f"{self._place(entry)}: amends other caps than the ledger has: the ledger was changed by hand")
         self.caps, self.epsilon = caps, float(entry.content["epsilon"])
 
+    def _upgrade(self, entry: Entry) -> None:
+        self.open_terms()
+        self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
+
     def _place(self, entry: Entry) -> str:
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
 
 
 def _refuse_no_run(content: Mapping[str, Any]) -> None:
-    """Raise what `apply` explains where a charge does not say for which run."""
+    """Raise what `apply` explains where a charge does not say for which run.
+
+    A delta of 1 and more says nothing, and `verify` reports it; here it stops nobody from reading on.
+    """
     pipeline = content["pipeline"]
     if not (isinstance(pipeline["privacy"], dict) and all(isinstance(entry, dict) for entry in pipeline["mechanism"])):
         raise TypeError("a pipeline without tables")
-    if not 0.0 <= float(content["delta"]) < 1.0:
+    if not 0.0 <= float(content["delta"]) < math.inf:
         raise ValueError(f"delta {content['delta']!r}")
 
 
@@ -146,4 +163,5 @@ _CHANGES: dict[str, Callable[[State, Entry], None]] = {
     "commit": State._move,
     "void": State._move,
     "amend": State._amend,
+    "upgrade": State._upgrade,
 }

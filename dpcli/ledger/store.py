@@ -54,8 +54,27 @@ class Store(Protocol):
         """The definitions that guard the rows, as text: hashed at `init`, compared by `verify`."""
         ...
 
-    def check(self) -> tuple[str, ...]:
-        """What the backend's own integrity check finds wrong; nothing where all is well."""
+    @property
+    def version(self) -> int:
+        """Of the definitions that guard the rows."""
+        ...
+
+    @property
+    def outdated(self) -> bool:
+        """Whether a later version has stronger definitions, which dpcli budget upgrade would make."""
+        ...
+
+    @property
+    def keeps_time(self) -> bool:
+        """Whether it has a clock of its own, and takes no entry dated by another."""
+        ...
+
+    def now(self) -> str:
+        """The time that an entry is given (STAMP): the server's where there is one, else this machine's."""
+        ...
+
+    def check(self, dataset: str | None = None) -> tuple[str, ...]:
+        """What the backend's own integrity check finds wrong about a dataset, or about all; nothing where all is well."""
         ...
 
     def close(self) -> None:

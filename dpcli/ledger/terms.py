@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError, LedgerError
-from dpcli.ledger.filters import Filter, filter_named
+from dpcli.ledger.filters import Cost, Filter, filter_named
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -21,6 +21,7 @@ class Terms:
     mode: "adaptive" (the filter alone decides) or "declared" (a fixed set of runs, composed beforehand by any sound accountant).
     filter, parameters: the filter and what was chosen for it. dataset_size: where declared public.
     declared: in declared mode the runs, as tables and how often; certified: the epsilon of them all and the accountant.
+    schema, version: of the definitions that guard the entries, their hash and which of dpcli's they are (1 where absent).
     fingerprint: of the data, as whoever opened the ledger computes it; the same data under a second name is refused.
     """
 
@@ -37,6 +38,7 @@ class Terms:
     fingerprint: str | None = None
     schema: str = ""
     team: str | None = None
+    version: int | None = None
 
     def content(self) -> dict[str, Any]:
         """For the opening entry."""
@@ -51,24 +53,49 @@ class Terms:
             raise LedgerError(f"expected an opening entry that this version reads, found something else ({error})") from None
 
     def refuse_nonsense(self, caps: Mapping[str, Any]) -> None:
-        """Raise LedgerError for terms that `checked` would not have let in: somebody wrote them by hand."""
+        """Raise LedgerError for terms that nothing could be added up under: somebody wrote them by hand."""
         try:
-            sound = checked(self) is self and self._sound(caps)
+            sound = self._numbers() and (self._planned(caps) if self.mode == "declared" else self._filtered(caps))
         except Exception as error:  # whatever a forged value does
             raise LedgerError(f"expected the terms of a ledger, found something else ({error!r})") from None
         if not sound:
             raise LedgerError("expected the terms of a ledger, found something else")
 
-    def _sound(self, caps: Mapping[str, Any]) -> bool:
-        if self.mode != "declared":
-            return self.mode == "adaptive" and self.the_filter.epsilon(caps, self.delta) >= 0.0
+    def _numbers(self) -> bool:
+        from dpcli.mechanisms.base import Adjacency
+
+        words = type(self.unit) is str and Adjacency(self.adjacency).value == self.adjacency
+        return words and 0.0 < self.epsilon < float("inf") and 0.0 <= self.delta < 1.0 and (self.dataset_size or 1) >= 1
+
+    def _filtered(self, caps: Mapping[str, Any]) -> bool:
+        found = self.the_filter
+        within = all(low <= found.parameters()[name] <= high for name, (low, high) in found.ranges.items())
+        return self.mode == "adaptive" and set(caps) == set(found.currency) and within
+
+    def _planned(self, caps: Mapping[str, Any]) -> bool:
         certified = self.certified or {}
-        return type(certified["accountant"]) is str and certified["epsilon"] <= self.epsilon and bool(self.declared)
+        planned = {f"run {i}": item["runs"] for i, item in enumerate(self.declared, 1)}
+        named = all(type(entry) is dict for item in self.declared for entry in item["pipeline"]["mechanism"])
+        return (
+            type(certified["accountant"]) is str
+            and certified["epsilon"] <= self.epsilon
+            and bool(planned)
+            and caps == planned
+            and named
+        )
 
     @property
     def the_filter(self) -> Filter:
         """The filter with its parameters."""
         return filter_named(self.filter, self.parameters or {})
+
+    def price(self, pipeline: Pipeline, delta: float) -> Cost:
+        """What one run is charged, described at `delta`. Raises CannotCertify or NotRepresentable where it has no cost."""
+        if self.mode == "declared":
+            from dpcli.ledger.declared import declared_cost
+
+            return declared_cost(self, pipeline)
+        return self.the_filter.cost(pipeline, delta)
 
     def refuse_other(self, pipeline: Pipeline) -> None:
         """Raises InputError (DP103) where a run is stated for another unit or adjacency than the ledger."""

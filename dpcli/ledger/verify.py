@@ -8,26 +8,29 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from dpcli.errors import DpcliError, InputError, LedgerError
+from dpcli.errors import InputError, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Entry, Head, digest
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.state import State
+from dpcli.ledger.price import SLACK, undeclared, understated
 from dpcli.ledger.terms import Terms
-from dpcli.pipeline.canonical import pipeline_from
 
 ANCHOR = "dpcli/anchor/v1"
-SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of one and the same bound
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found. entries: how many were checked. costs: how many were computed again. problems: what understates the spending."""
+    """What was found.
+
+    entries: how many were checked. costs: how many were computed again. problems: what understates the spending. notes: what does not,
+    and is better mended.
+    """
 
     entries: int
     costs: int
     head: Head
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Callable[[int, int], None] | None = None) -> Verified:
@@ -35,21 +38,25 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
 
     Raises LedgerError for the first thing that cannot be right: a damaged store, changed guards, a broken chain, an entry that no sound
     ledger holds, or a chain that no longer contains the anchor. A cost that this version finds larger than the entry says is a problem
-    in the result, and so is a cap above what its epsilon allows: entries stay as they are, and the cap has to be amended.
+    in the result, and so are a run that was stated under other terms than the ledger's and a cap above what its epsilon allows: entries
+    stay as they are, and the cap has to be amended.
     """
-    damaged = ledger.store.check()
+    damaged = ledger.store.check(ledger.dataset)
     if damaged:
         raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
     entries = ledger.entries()
     state = ledger.state()
     terms = state.open_terms()
-    if digest(ledger.store.schema()) != terms.schema:
-        raise LedgerError(f"{ledger.store.place}: the definitions that guard the entries were changed since the ledger was opened")
+    if digest(ledger.store.schema()) != state.schema:
+        again = " (dpcli budget upgrade notes it where a later version made them)" if ledger.store.version > state.version else ""
+        raise LedgerError(
+            f"{ledger.store.place}: the definitions that guard the entries were changed since the ledger was opened{again}"
+        )
     if anchor is not None:
         refuse_lost(ledger, entries, anchor)
     charges = [entry for entry in entries if "cost" in entry.content]
-    found = _undeclared(terms) if terms.mode == "declared" else (*_wide(terms, entries), *_understated(state, charges, progress))
-    return Verified(len(entries), len(charges), state.head, tuple(found))
+    found = (*(undeclared(terms) if terms.mode == "declared" else _wide(terms, entries)), *understated(state, charges, progress))
+    return Verified(len(entries), len(charges), state.head, found, _notes(ledger))
 
 
 def anchor_of(ledger: Ledger) -> dict[str, Any]:
@@ -100,29 +107,11 @@ def _wide(terms: Terms, entries: tuple[Entry, ...]) -> Iterator[str]:
                     yield f"{said}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
 
 
-def _undeclared(terms: Terms) -> Iterator[str]:
-    """What this version finds about a declared set as a whole."""
-    from dpcli.ledger.declared import composed
-
-    epsilon, accountant = composed(terms.declared, terms.delta)
-    if epsilon > terms.epsilon:
-        yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
-
-
-def _understated(state: State, charges: list[Entry], progress: Callable[[int, int], None] | None) -> Iterator[str]:
-    """Costs that this version finds larger than what was charged; a run that it cannot price any more is one of them."""
-    the_filter = state.open_terms().the_filter
-    for done, entry in enumerate(charges):
-        if progress is not None:
-            progress(done, len(charges))
-        try:
-            cost = amounts.read(the_filter.cost(pipeline_from(entry.content["pipeline"]), float(entry.content["delta"])).amounts)
-        except DpcliError as error:
-            yield f'entry {entry.row.seq} ("{entry.key}"): its cost cannot be computed again: {error}'
-            continue
-        charged = amounts.read(entry.content["cost"])
-        for name, value in cost.items():
-            if name not in charged or value > charged[name] * SLACK:
-                said = charged.get(name, Decimal(0))
-                who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
-                yield f"{who}: charged {said:.10g} of {name}, this version finds {value:.10g} (DP408)"
+def _notes(ledger: Ledger) -> tuple[str, ...]:
+    """Guards of an earlier version: an entry that they let in may be one that no guard should."""
+    if not ledger.store.outdated:
+        return ()
+    return (
+        f"the database's checks are those of version {ledger.store.version} and let a spender write what they should not: "
+        "dpcli budget upgrade makes them again",
+    )

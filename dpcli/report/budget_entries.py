@@ -56,23 +56,29 @@ def anchor(ledger: Ledger) -> Document:
     return Document(f"{found['dataset']}: entry {found['seq']}, {found['hash']}", {**found, "exit_code": 0})
 
 
+def upgraded(names: tuple[str, ...]) -> Document:
+    """What an upgrade came to."""
+    said = f"noted in {', '.join(names)}" if names else "nothing to do"
+    return Document(
+        f"the checks are those of this version: {said}",
+        {"schema": "dpcli/budget-upgrade/v1", "datasets": list(names), "exit_code": 0},
+    )
+
+
 def verified(ledger: Ledger, found: Verified) -> Document:
     """What a verification came to."""
     problems = found.problems
-    said = (
-        f"{len(problems)} of {found.costs} costs are larger than what was charged"
-        if problems
-        else f"{found.costs} costs computed again"
-    )
+    wrong = f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries say"
+    said = f"{found.costs} costs computed again{wrong if problems else ''}"
     headline = f"{ledger.dataset}: {found.entries} entries whole, head {found.head.hash[:16]}; {said}"
     data = {"schema": "dpcli/budget-verify/v1", "dataset": ledger.dataset, "entries": found.entries, "head": found.head.hash}
     code = 1 if problems else 0
     return Document(
         headline,
-        {**data, "costs": found.costs, "problems": list(problems), "exit_code": code},
+        {**data, "costs": found.costs, "problems": list(problems), "notes": list(found.notes), "exit_code": code},
         "fail" if problems else "pass",
-        notes=problems,
-        log=problems,
+        notes=(*problems, *found.notes),
+        log=(*problems, *found.notes),
         exit_code=code,
     )
 

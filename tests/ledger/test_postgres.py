@@ -77,7 +77,7 @@ def test_a_schema_of_that_name_that_is_no_ledger(database: Database) -> None:
 
 
 def test_a_ledger_of_a_later_version(database: Database, ledger: Ledger) -> None:
-    database.cluster.run("INSERT INTO dpcli.format VALUES (2)", database=database.name)
+    database.cluster.run("INSERT INTO dpcli.format VALUES (99)", database=database.name)
     assert refusal(lambda: open_store(database.url)).endswith("written by a later version of dpcli: upgrade to read it")
     assert "later version" in refusal(lambda: init(database.url, "second", terms()))
 
@@ -93,7 +93,7 @@ def test_no_database_and_no_user(cluster: Cluster) -> None:
 
 def test_a_failure_while_opening_leaves_no_schema(database: Database) -> None:
     def fail(store: PostgresStore) -> None:
-        open_dataset(store, DATASET, terms())
+        open_dataset(store, DATASET, replace(terms(), schema="0" * 64))
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -213,7 +213,11 @@ def test_a_server_that_is_read_only(database: Database, ledger: Ledger) -> None:
 def test_a_dataset_that_is_locked_for_too_long(database: Database, ledger: Ledger) -> None:
     hasty = other(database, seconds=0.2)
     with ledger.store.writing(DATASET):
-        assert refusal(lambda: charge(hasty, "run")).endswith("locked by another writer for too long; nothing was written")
+        assert refusal(lambda: charge(hasty, "run")).endswith(
+            f"locked by another writer for too long; nothing was written; held by {OWNER} (server process "
+            f"{ledger.store.connection.info.backend_pid}); an administrator of the server ends that: "
+            f"SELECT pg_terminate_backend({ledger.store.connection.info.backend_pid})"
+        )
     charge(hasty, "run")
 
 
@@ -309,8 +313,10 @@ class LosesTheAnswer(threading.Thread):
         server.connect(f"{self.real}/.s.PGSQL.5432")
         back = threading.Thread(target=self.pass_on, args=(server, client), daemon=True)
         back.start()
+        appended = False
         while data := client.recv(65536):
-            if b"COMMIT\0" in data:
+            appended = appended or b"dpcli.append" in data
+            if appended and b"COMMIT\0" in data:
                 client.shutdown(socket.SHUT_RDWR)
                 server.sendall(data)
                 server.shutdown(socket.SHUT_WR)

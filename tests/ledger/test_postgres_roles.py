@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from dpcli.errors import LedgerError
 from dpcli.ledger.chain import Head, canonical, digest
+from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.places import init, open_store
 from dpcli.ledger.postgres import PostgresStore
@@ -19,6 +21,9 @@ from tests.ledger.conftest import OWNER, Database, made
 from tests.ledger.setting import DATASET, TABLES, charge, run, terms
 
 EARLIER = "2020-01-01T00:00:00Z"
+NAME = "at most 200 visible characters"
+AMOUNTS = "expected cost: decimal numbers >= 0 of at most 20 digits"
+PIPELINE = "expected pipeline: the privacy and the mechanisms"
 
 
 def with_people(database: Database) -> Database:
@@ -52,7 +57,7 @@ def ledger(database: Database, user: str, dataset: str = DATASET) -> Ledger:
 def body(who: str, head: Head, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A charge of 0.1 that a database would take from `who`, but for the changes; None takes a name out."""
     charged = {"kind": "spend", "key": "run", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1", "delta": "0"}}
-    signed = {"detail": "stated", "who": who, "when": EARLIER, "dpcli": "0"}
+    signed = {"detail": "stated", "who": who, "when": clock(), "dpcli": "0"}
     chained = {"ledger": 1, "dataset": DATASET, "seq": head.seq + 1, "previous": head.hash}
     whole = {**charged, **signed, **chained, **(changes or {})}
     return {name: value for name, value in whole.items() if value is not None}
@@ -154,6 +159,7 @@ def test_nobody_touches_the_tables(fixed: tuple[Database, Head], user: str, stat
 
 # What the function refuses, whoever calls it.
 
+MOVE = dict.fromkeys(("pipeline", "delta", "cost", "detail"))  # what a move does not hold
 LIES: dict[str, tuple[dict[str, Any], str]] = {
     "another number": ({"seq": 4}, "does not follow the end"),
     "another previous": ({"previous": "f" * 64}, "does not follow the end"),
@@ -161,37 +167,48 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "another dataset": ({"dataset": "other"}, "belongs elsewhere"),
     "somebody else": ({"who": "ada"}, "expected an entry signed by sam"),
     "nobody": ({"who": None}, "expected an entry signed by sam"),
-    "no time": ({"when": None}, "expected the time"),
-    "a number as time": ({"when": 1}, "expected when in words"),
+    "no time": ({"when": None}, "expected when: a time"),
+    "a number as time": ({"when": 1}, "expected when: a time"),
     "unknown kind": ({"kind": "refund"}, "expected a known kind"),
     "no kind": ({"kind": None}, "expected a known kind"),
     "amend": ({"kind": "amend", "caps": {"epsilon": "9", "delta": "0"}}, "needs the role dpcli_admin"),
     "open": ({"kind": "open"}, "needs the role dpcli_admin"),
-    "no key": ({"key": None}, "expected a key"),
-    "a blank key": ({"key": " "}, "expected a key"),
-    "a number as key": ({"key": 1}, "expected key in words"),
-    "a long key": ({"key": "x" * 201}, "expected a key"),
-    "a key that a terminal acts on": ({"key": "a\x1b[2J"}, "expected a key"),
-    "no delta": ({"delta": None}, "expected a delta"),
-    "another delta": ({"delta": "nan"}, "expected a delta"),
-    "a list as reason": ({"why": ["x"]}, "expected why in words"),
-    "no mechanisms": ({"pipeline": {**TABLES, "mechanism": []}}, "expected mechanisms"),
-    "other mechanisms": ({"pipeline": {**TABLES, "mechanism": ["x"]}}, "expected mechanisms"),
-    "no privacy": ({"pipeline": {"mechanism": TABLES["mechanism"]}}, "expected a pipeline"),
-    "no pipeline": ({"pipeline": None}, "expected a pipeline"),
-    "no cost": ({"cost": None}, "expected amounts by name"),
-    "an empty cost": ({"cost": {}}, "expected amounts by name"),
-    "a negative cost": ({"cost": {"epsilon": "-0.1"}}, "expected decimal numbers >= 0"),
-    "a cost that is no number": ({"cost": {"epsilon": "NaN"}}, "expected decimal numbers >= 0"),
-    "an infinite cost": ({"cost": {"epsilon": "Infinity"}}, "expected decimal numbers >= 0"),
-    "a cost as a number": ({"cost": {"epsilon": 0.1}}, "expected amounts as strings"),
-    "a cost that would lose digits": ({"cost": {"epsilon": "0.123456789012345678901"}}, "at most 20 digits"),
-    "a cost too small for a double": ({"cost": {"epsilon": "1E-400"}}, "within the range of doubles"),
+    "no key": ({"key": None}, f"expected key: {NAME}"),
+    "a blank key": ({"key": " "}, f"expected key: {NAME}"),
+    "a number as key": ({"key": 1}, f"expected key: {NAME}"),
+    "a long key": ({"key": "x" * 201}, f"expected key: {NAME}"),
+    "a key that a terminal acts on": ({"key": "a\x1b[2J"}, f"expected key: {NAME}"),
+    "no delta": ({"delta": None}, "expected delta: the shortest spelling"),
+    "another delta": ({"delta": "nan"}, "expected delta: the shortest spelling"),
+    "a list as reason": ({"why": ["x"]}, "expected why: at most 20000 visible characters"),
+    "no mechanisms": ({"pipeline": {**TABLES, "mechanism": []}}, PIPELINE),
+    "other mechanisms": ({"pipeline": {**TABLES, "mechanism": ["x"]}}, PIPELINE),
+    "no privacy": ({"pipeline": {"mechanism": TABLES["mechanism"]}}, PIPELINE),
+    "no pipeline": ({"pipeline": None}, PIPELINE),
+    "no cost": ({"cost": None}, AMOUNTS),
+    "an empty cost": ({"cost": {}}, AMOUNTS),
+    "a negative cost": ({"cost": {"epsilon": "-0.1"}}, AMOUNTS),
+    "a cost that is no number": ({"cost": {"epsilon": "NaN"}}, AMOUNTS),
+    "an infinite cost": ({"cost": {"epsilon": "Infinity"}}, AMOUNTS),
+    "a cost as a number": ({"cost": {"epsilon": 0.1}}, AMOUNTS),
+    "a cost that would lose digits": ({"cost": {"epsilon": "0.123456789012345678901"}}, AMOUNTS),
+    "a cost too small for a double": ({"cost": {"epsilon": "1E-400"}}, AMOUNTS),
     "above the cap": ({"cost": {"epsilon": "0.90000000000000000001"}}, "over the cap on epsilon"),
     "another currency": ({"cost": {"rho": "0.1"}}, "over the cap on rho"),
-    "a move of nothing": ({"kind": "commit", "key": "unknown"}, "expected the key of a reservation"),
+    "another unit": ({"pipeline": {**TABLES, "privacy": {**TABLES["privacy"], "unit": "user"}}}, "a run under the ledger's unit"),
+    "another adjacency": (
+        {"pipeline": {**TABLES, "privacy": {**TABLES["privacy"], "adjacency": "zero-out"}}},
+        "a run under the ledger's adjacency",
+    ),
+    "something more": ({"note": "x"}, "expected no note"),
+    "a delta of 1": ({"delta": "1"}, "expected delta: the shortest spelling"),
+    "a delta of 5": ({"delta": "5"}, "expected delta: the shortest spelling"),
+    "a time to come": ({"when": "9999-12-31T23:59:59Z"}, "expected the time by the server's clock"),
+    "a time long ago": ({"when": EARLIER}, "expected the time by the server's clock"),
+    "a reservation for longer than the calendar": ({"kind": "reserve", "expires": "2030-02-30T00:00:00Z"}, "date"),
+    "a move of nothing": ({"kind": "commit", "key": "unknown", **MOVE}, "expected the key of a reservation"),
     "a key twice": ({"key": "first"}, "that key is charged already"),
-    "a move of a run": ({"kind": "void", "key": "first", "why": "x"}, "expected the key of a reservation"),
+    "a move of a run": ({"kind": "void", "key": "first", "why": "x", **MOVE}, "expected the key of a reservation"),
 }
 
 
@@ -261,22 +278,30 @@ def test_a_move_out_of_order(opened: Database, before: list[str], kind: str) -> 
     spender.reserve(run(0.1), "long")
     for move in before:
         {"start": spender.start, "commit": spender.commit, "void": lambda key: spender.void(key, "a reason")}[move]("long")
-    text = canonical(body("sam", spender.state().head, {"kind": kind, "key": "long", "why": "x", "cost": None, "pipeline": None}))
+    text = canonical(body("sam", spender.state().head, {**MOVE, "kind": kind, "key": "long", "why": "x"}))
     assert "expected a reservation" in refused(opened, "sam", text)
 
 
 def test_a_void_without_a_reason(opened: Database) -> None:
     spender = ledger(opened, "sam")
     spender.reserve(run(0.1), "long")
-    text = canonical(body("sam", spender.state().head, {"kind": "void", "key": "long", "cost": None, "pipeline": None}))
-    assert "expected why no noise was drawn" in refused(opened, "sam", text)
+    text = canonical(body("sam", spender.state().head, {**MOVE, "kind": "void", "key": "long"}))
+    assert "expected why: a reason" in refused(opened, "sam", text)
 
 
 def test_a_clock_that_was_set_back_voids_nothing(opened: Database) -> None:
-    spender = Ledger(PostgresStore(opened.cluster.url(opened.name, "sam")), DATASET, now=lambda: EARLIER)
-    spender.reserve(run(0.1), "long", expires="2020-01-02T00:00:00Z")
-    with pytest.raises(LedgerError, match="expected a reservation within its time"):
+    spender, soon = ledger(opened, "sam"), later(clock(), seconds=1)
+    spender.reserve(run(0.1), "long", expires=soon)
+    while clock() < soon:
+        time.sleep(0.1)
+    with pytest.raises(LedgerError, match="found one that expired"):
         spender.void("long", "it never started")
+    spender.now = lambda: EARLIER
+    with pytest.raises(LedgerError, match="expected the time by the server's clock"):
+        spender.void("long", "it never started")
+    head = spender.state().head
+    text = canonical(body("sam", head, {**MOVE, "kind": "void", "key": "long", "why": "x"}))
+    assert "expected a reservation within its time" in refused(opened, "sam", text)
 
 
 def test_a_role_that_was_taken_on_signs_nothing(fixed: tuple[Database, Head]) -> None:

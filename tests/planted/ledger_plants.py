@@ -113,7 +113,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("rows of another type", L + "sqlite.py", "!= (int, str, str) for row in rows", "== () for row in rows"),
     ("size not compared", L + "sqlite.py", "if _size(self._path) < sizes[0][0]:", "if False:"),
     ("no rollback after a denial", L + "sqlite.py", 'self.connection.execute("ROLLBACK")', "pass"),
-    ("guards not verified", L + "verify.py", "if digest(ledger.store.schema()) != terms.schema:", "if False:"),
+    ("guards not verified", L + "verify.py", "if digest(ledger.store.schema()) != state.schema:", "if False:"),
     ("restored backup accepted", L + "verify.py", "if len(entries) < seq:", "if False:"),
     ("other history accepted", L + "verify.py", 'if seq < 1 or entries[seq - 1].row.hash != anchor["hash"]:', "if False:"),
     (

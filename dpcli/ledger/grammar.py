@@ -1,0 +1,287 @@
+"""What an entry may hold: one table, by which dpcli checks what it writes and from which the database's own checks are made.
+
+A reader asks for less (`State`): whatever these rules let in, every reader reads. Names with "?" may be absent; nothing else may be there.
+Each type has a test of its own here and one in SQL (`dpcli.is_a`), and both are tried on the same values.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from dpcli.ledger.expiry import STAMP
+
+TEXT, NAME = 20_000, 200  # characters of a reason, and of a name or key
+DEPTH = 50  # an entry has fewer levels
+LONGEST = 4_000_000  # characters of an entry in its one spelling
+PATTERNS = {
+    "hash": "^[0-9a-f]{64}$",
+    "stamp": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
+    "amount": "^[0-9]{1,40}([.][0-9]{1,40})?(E[+-]?[0-9]{1,3})?$",
+}
+DIGITS = 20  # of an amount, without leading zeros
+SMALLEST, LARGEST = "1E-330", "1E+310"  # of an amount that is not 0
+# Characters that a terminal acts on or nobody sees, as ranges: no key, name or reason has one.
+UNSEEN = (
+    *((0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F)),
+    *((0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164)),
+    *(
+        (0xD800, 0xF8FF),
+        (0xFE00, 0xFE0F),
+        (0xFEFF, 0xFEFF),
+        (0xFFA0, 0xFFA0),
+        (0xFFF0, 0xFFFB),
+        (0xFFFE, 0xFFFF),
+        (0x110BD, 0x110BD),
+    ),
+    *((0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0x10FFFF)),
+)
+SPACES = ((0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000))
+COMMON = {
+    "ledger": "count",
+    "dataset": "name",
+    "seq": "count",
+    "previous": "hash",
+    "kind": "name",
+    "who": "name",
+    "when": "stamp",
+    "dpcli": "text",
+}
+CHARGE = {"key": "name", "pipeline": "pipeline", "delta": "delta", "cost": "amounts", "detail": "text?", "why": "text?"}
+ENTRIES = {
+    "open": {"terms": "terms", "caps": "amounts"},
+    "spend": CHARGE,
+    "reserve": {**CHARGE, "expires": "stamp?"},
+    "start": {"key": "name", "why": "text?"},
+    "commit": {"key": "name", "why": "text?"},
+    "void": {"key": "name", "why": "said"},
+    "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said"},
+    "upgrade": {"schema": "hash", "version": "count"},
+}
+TERMS = {
+    "unit": "name",
+    "adjacency": "adjacency",
+    "epsilon": "positive",
+    "delta": "share",
+    "mode": "mode",
+    "filter": "filter?",
+    "parameters": "parameters?",
+    "dataset_size": "count?",
+    "declared": "declared?",
+    "certified": "certified?",
+    "fingerprint": "name?",
+    "schema": "hash",
+    "team": "name?",
+    "version": "count?",
+}
+DECLARED = {"pipeline": "pipeline", "runs": "runs"}
+CERTIFIED = {"epsilon": "bound", "accountant": "name"}
+WORDS = {
+    "text": f"at most {TEXT} visible characters",
+    "said": "a reason in visible characters",
+    "name": f"at most {NAME} visible characters",
+    "hash": "64 hexadecimal digits",
+    "stamp": "a time as 2030-12-31T23:59:59Z",
+    "delta": "the shortest spelling of a number in [0, 1)",
+    "amounts": "decimal numbers >= 0 of at most 20 digits, by name",
+    "count": "a whole number > 0",
+    "runs": "a whole number from 1 to 1000000",
+    "positive": "a number > 0",
+    "bound": "a number >= 0",
+    "share": "a number in [0, 1)",
+    "adjacency": "a known adjacency",
+    "mode": "a known mode",
+    "filter": "a known filter",
+    "parameters": "numbers by name",
+    "pipeline": "the privacy and the mechanisms of a pipeline",
+    "declared": "pipelines and how often each is run",
+    "certified": "an epsilon and an accountant",
+    "terms": "the terms of a ledger",
+}
+MODES = ("adaptive", "declared")
+MOST_RUNS = 10**6
+MOST_COUNT = 10**18
+
+
+def rules() -> dict[str, Any]:
+    """The whole table as JSON values: what the database is given."""
+    return {
+        "patterns": PATTERNS,
+        "words": WORDS,
+        "longest": TEXT,
+        "name": NAME,
+        "unseen": [list(pair) for pair in UNSEEN],
+        "spaces": [list(pair) for pair in SPACES],
+        "common": COMMON,
+        "entries": ENTRIES,
+        "terms": TERMS,
+        "declared": DECLARED,
+        "certified": CERTIFIED,
+        "adjacencies": _adjacencies(),
+        "modes": list(MODES),
+        "filters": {name: {"currency": list(found.currency), "ranges": found.ranges} for name, found in _filters().items()},
+    }
+
+
+def wrong_entry(content: Mapping[str, Any]) -> str | None:
+    """What is wrong with the content of an entry, as "expected ..."; None where it may be written."""
+    kind = content.get("kind")
+    if type(kind) is not str or kind not in ENTRIES:
+        return "expected a known kind of entry"
+    wrong = _wrong_table({**COMMON, **ENTRIES[kind]}, content)
+    if wrong is None and kind == "open":
+        wrong = _wrong_opening(content["terms"], content["caps"])
+    return wrong
+
+
+def wrong_run(privacy: Mapping[str, Any], terms: Mapping[str, Any]) -> str | None:
+    """What in the [privacy] of a charge contradicts the terms of its ledger; None where nothing does."""
+    for name in ("unit", "adjacency"):
+        if privacy.get(name) != terms.get(name):
+            return f"expected a run under the ledger's {name}"
+    size = terms.get("dataset_size")
+    if size is not None and privacy.get("dataset_size") not in (None, size):
+        return "expected a run under the ledger's dataset_size"
+    return None
+
+
+def seen(text: str) -> str:
+    """A reason as an entry may hold it: what nobody sees is replaced, and what is too long is cut."""
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)[:TEXT]
+
+
+def _wrong_table(names: Mapping[str, str], table: Mapping[str, Any]) -> str | None:
+    unknown = sorted(set(table) - set(names))
+    if unknown:
+        return f"expected no {unknown[0]}"
+    for name, kind in sorted(names.items()):
+        if name not in table and kind.endswith("?"):
+            continue
+        if name not in table or not TYPES[kind.rstrip("?")](table[name]):
+            return f"expected {name}: {WORDS[kind.rstrip('?')]}"
+    return None
+
+
+def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
+    """The parts of an opening that depend on each other."""
+    if terms["delta"] * float(terms.get("dataset_size", 1)) >= 1.0:
+        return "expected a delta below 1/dataset_size"
+    if terms["mode"] == "declared":
+        if not {"declared", "certified"} <= set(terms) or not terms["certified"]["epsilon"] <= terms["epsilon"]:
+            return "expected declared runs within the cap"
+        planned = {f"run {i}": str(item["runs"]) for i, item in enumerate(terms["declared"], 1)}
+        return None if caps == planned else "expected the caps of the declared runs"
+    known = _filters().get(terms.get("filter", ""))
+    if known is None or set(caps) != set(known.currency):
+        return "expected a filter with the caps of its currency"
+    found = terms.get("parameters", {})
+    within = set(found) == set(known.ranges) and all(low <= found[name] <= high for name, (low, high) in known.ranges.items())
+    return None if within else "expected the parameters of the filter"
+
+
+def _adjacencies() -> list[str]:
+    from dpcli.mechanisms.base import Adjacency
+
+    return [adjacency.value for adjacency in Adjacency]
+
+
+def _filters() -> dict[str, Any]:
+    from dpcli.registry import FILTERS, load
+
+    return {name: load(target) for name, target in FILTERS.items()}
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str and len(value) <= TEXT and not _UNSEEN.search(value)
+
+
+def _is_said(value: Any) -> bool:
+    return _is_text(value) and bool(_SEEN.search(value))
+
+
+def _is_stamp(value: Any) -> bool:
+    if not _matches("stamp", value):
+        return False
+    try:
+        datetime.strptime(value, STAMP)
+    except ValueError:  # the 30th of February
+        return False
+    return True
+
+
+def _is_delta(value: Any) -> bool:
+    """The shortest spelling of a double in [0, 1)."""
+    if type(value) is not str or not re.fullmatch("[0-9][0-9.e-]{0,29}", value):
+        return False
+    try:
+        return repr(float(value)) == value and 0.0 <= float(value) < 1.0
+    except ValueError:
+        return False
+
+
+def _is_amount(value: Any) -> bool:
+    if not _matches("amount", value) or len(value) > 40:
+        return False
+    number = Decimal(value)
+    digits = len(value.partition("E")[0].replace(".", "").lstrip("0"))
+    return digits <= DIGITS and (number == 0 or Decimal(SMALLEST) <= number <= Decimal(LARGEST))
+
+
+def _is_number(value: Any, low: float = -math.inf, high: float = math.inf) -> bool:
+    if type(value) not in (int, float):
+        return False
+    try:
+        return math.isfinite(value) and low <= float(value) <= high
+    except OverflowError:
+        return False
+
+
+def _is_count(value: Any, most: int = MOST_COUNT) -> bool:
+    return type(value) is int and 1 <= value <= most
+
+
+def _is_pipeline(value: Any) -> bool:
+    if type(value) is not dict or set(value) != {"privacy", "mechanism"} or type(value["privacy"]) is not dict:
+        return False
+    mechanisms = value["mechanism"]
+    return type(mechanisms) is list and bool(mechanisms) and all(type(entry) is dict for entry in mechanisms)
+
+
+def _matches(name: str, value: Any) -> bool:
+    return type(value) is str and re.fullmatch(PATTERNS[name][1:-1], value) is not None
+
+
+def _class(ranges: tuple[tuple[int, int], ...]) -> str:
+    return "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
+
+
+_UNSEEN = re.compile(f"[{_class(UNSEEN)}]")
+_SEEN = re.compile(f"[^{_class((*UNSEEN, *SPACES))}]")
+TYPES: dict[str, Callable[[Any], bool]] = {
+    "text": _is_text,
+    "said": _is_said,
+    "name": lambda value: _is_said(value) and len(value) <= NAME,
+    "hash": lambda value: _matches("hash", value),
+    "stamp": _is_stamp,
+    "delta": _is_delta,
+    "amounts": lambda value: type(value) is dict and bool(value) and all(map(_is_amount, value.values())),
+    "count": _is_count,
+    "runs": lambda value: _is_count(value, MOST_RUNS),
+    "positive": lambda value: _is_number(value) and value > 0,
+    "bound": lambda value: _is_number(value) and value >= 0,
+    "share": lambda value: _is_number(value) and 0 <= value < 1,
+    "adjacency": lambda value: type(value) is str and value in _adjacencies(),
+    "mode": lambda value: type(value) is str and value in MODES,
+    "filter": lambda value: type(value) is str and value in _filters(),
+    "parameters": lambda value: type(value) is dict and all(map(_is_number, value.values())),
+    "pipeline": _is_pipeline,
+    "declared": lambda value: (
+        type(value) is list and bool(value) and all(type(item) is dict and _wrong_table(DECLARED, item) is None for item in value)
+    ),
+    "certified": lambda value: type(value) is dict and _wrong_table(CERTIFIED, value) is None,
+    "terms": lambda value: type(value) is dict and _wrong_table(TERMS, value) is None,
+}

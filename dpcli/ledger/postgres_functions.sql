@@ -1,0 +1,412 @@
+-- What the server checks, whoever calls it: made with the tables of a new ledger, and made again by dpcli budget upgrade.
+-- Nothing here holds a backslash, so that no session setting changes how it is read.
+
+-- What an entry may hold, as dpcli.ledger.grammar says it.
+
+CREATE OR REPLACE FUNCTION dpcli.rules() RETURNS jsonb LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT '{rules}'::jsonb
+$$;
+
+-- Refusals.
+
+CREATE OR REPLACE FUNCTION dpcli.require(holds boolean, otherwise text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  IF holds IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = 'DPL01', MESSAGE = otherwise;
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.permit(of_kind text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  needed name := CASE WHEN of_kind IN ('open', 'amend', 'upgrade') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
+BEGIN
+  IF pg_has_role(session_user, needed, 'MEMBER') IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('%s needs the role %s, which %s has not', of_kind, needed, session_user);
+  END IF;
+END $$;
+
+-- The one spelling of an entry, as dpcli.ledger.chain writes it: what no reader could take would stop everybody's reading.
+
+CREATE OR REPLACE FUNCTION dpcli.quoted(string text) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT CASE WHEN string ~ '^[ -~]*$' THEN to_json(string)::text ELSE (
+    SELECT '"' || string_agg(CASE
+      WHEN c IN ('"', chr(92)) THEN chr(92) || c
+      WHEN ascii(c) BETWEEN 32 AND 126 THEN c
+      WHEN ascii(c) IN (8, 9, 10, 12, 13) THEN chr(92) || substr('btn fr', ascii(c) - 7, 1)
+      WHEN ascii(c) < 65536 THEN chr(92) || 'u' || lpad(to_hex(ascii(c)), 4, '0')
+      ELSE chr(92) || 'u' || to_hex(55296 + ((ascii(c) - 65536) >> 10)) || chr(92) || 'u' || to_hex(56320 + ((ascii(c) - 65536) & 1023))
+    END, '' ORDER BY i) || '"' FROM regexp_split_to_table(string, '') WITH ORDINALITY AS piece (c, i)) END
+$$;
+
+-- Shortest decimals that read back as the same double. PostgreSQL writes a digit more where the shortest lies on the edge of what reads
+-- back (1e+23), hence the last line.
+CREATE OR REPLACE FUNCTION dpcli.is_number(spelled text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  x double precision;
+  fixed text;
+BEGIN
+  IF spelled ~ '^-?[0-9]+$' THEN
+    RETURN spelled <> '-0' AND length(spelled) <= 400;
+  END IF;
+  x := spelled::double precision;
+  IF x = 0 THEN
+    RETURN spelled IN ('0.0', '-0.0');
+  ELSIF abs(x) >= 1e-4 AND abs(x) < 1e16 THEN
+    fixed := trim_scale(x::text::numeric)::text;
+    RETURN spelled = fixed || CASE WHEN strpos(fixed, '.') = 0 THEN '.0' ELSE '' END;
+  END IF;
+  RETURN spelled ~ '^-?[1-9]([.][0-9]*[1-9])?e([+][1-9][0-9]{1,2}|-[0-9]{2,3})$'
+    AND (spelled = x::text OR length(spelled) < length(x::text));
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.canonical(value json, deep integer) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  PERFORM dpcli.require(deep < 50, 'expected an entry of less depth');
+  CASE json_typeof(value)
+    WHEN 'object' THEN
+      PERFORM dpcli.require(count(*) = count(DISTINCT m.key), 'expected every name in an entry once') FROM json_each(value) m;
+      RETURN (SELECT '{' || coalesce(string_agg(dpcli.quoted(m.key) || ':' || dpcli.canonical(m.value, deep + 1), ','
+        ORDER BY m.key COLLATE "C"), '') || '}' FROM json_each(value) m);
+    WHEN 'array' THEN
+      RETURN (SELECT '[' || coalesce(string_agg(dpcli.canonical(m.value, deep + 1), ',' ORDER BY m.i), '') || ']'
+        FROM json_array_elements(value) WITH ORDINALITY AS m (value, i));
+    WHEN 'string' THEN
+      RETURN dpcli.quoted(value #>> '{}');
+    WHEN 'number' THEN
+      PERFORM dpcli.require(dpcli.is_number(value::text), 'expected the shortest spelling of every number');
+      RETURN value::text;
+    ELSE
+      RETURN value::text;
+  END CASE;
+END $$;
+
+-- Amounts: decimal strings, added exactly.
+
+CREATE OR REPLACE FUNCTION dpcli.is_amount(spelled text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  IF spelled ~ (dpcli.rules() #>> '{patterns,amount}') AND length(spelled) <= 40
+    AND length(ltrim(replace(split_part(spelled, 'E', 1), '.', ''), '0')) <= 20
+  THEN
+    RETURN spelled::numeric = 0 OR spelled::numeric BETWEEN 1e-330 AND 1e310;
+  END IF;
+  RETURN false;
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.amount(spelled text) RETURNS numeric LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  PERFORM dpcli.require(dpcli.is_amount(spelled), 'expected decimal numbers >= 0');
+  RETURN spelled::numeric;
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.caps(of_dataset text) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT e.body::jsonb -> 'caps' FROM dpcli.entry e
+  WHERE e.dataset = of_dataset AND e.kind IN ('open', 'amend') ORDER BY e.seq DESC LIMIT 1
+$$;
+
+-- The first amount that a further cost takes above its cap, or that has no cap; NULL where all are within. All but voided runs count.
+CREATE OR REPLACE FUNCTION dpcli.exceeded(of_dataset text, more jsonb) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  WITH cap AS (SELECT m.key AS name, dpcli.amount(m.value) AS most FROM jsonb_each_text(dpcli.caps(of_dataset)) m),
+  part AS (
+    SELECT m.key AS name, dpcli.amount(m.value) AS cost FROM jsonb_each_text(more) m
+    UNION ALL
+    SELECT m.key, m.value::numeric FROM dpcli.entry e, jsonb_each_text(e.cost) m
+    WHERE e.dataset = of_dataset AND e.kind IN ('spend', 'reserve')
+      AND e.key NOT IN (SELECT v.key FROM dpcli.entry v WHERE v.dataset = of_dataset AND v.kind = 'void' AND v.key IS NOT NULL)
+  )
+  SELECT part.name FROM part LEFT JOIN cap ON cap.name = part.name
+  GROUP BY part.name, cap.most HAVING (sum(part.cost) <= cap.most) IS NOT TRUE ORDER BY part.name LIMIT 1
+$$;
+
+CREATE OR REPLACE FUNCTION dpcli.now() RETURNS text LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+$$;
+
+-- The types of what an entry holds, each as in dpcli.ledger.grammar.
+
+CREATE OR REPLACE FUNCTION dpcli.is_text(string text, longest integer) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT length(string) <= longest AND (string ~ '^[ -~]*$' OR NOT EXISTS (
+    SELECT FROM regexp_split_to_table(string, '') c, jsonb_array_elements(dpcli.rules() -> 'unseen') r
+    WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer))
+$$;
+
+CREATE OR REPLACE FUNCTION dpcli.is_said(string text, longest integer) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT dpcli.is_text(string, longest) AND (string ~ '[!-~]' OR EXISTS (
+    SELECT FROM regexp_split_to_table(string, '') c WHERE c <> '' AND NOT EXISTS (
+      SELECT FROM jsonb_array_elements(dpcli.rules() -> 'spaces') r WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer)))
+$$;
+
+-- The shortest spelling of a double in [0, 1).
+CREATE OR REPLACE FUNCTION dpcli.is_delta(spelled text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  IF spelled !~ '^[0-9][0-9.e-]{0,29}$' OR spelled ~ '^[0-9]+$' OR NOT dpcli.is_number(spelled) THEN
+    RETURN false;
+  END IF;
+  RETURN spelled::double precision < 1;
+END $$;
+
+-- A day that the calendar has, and a time of it.
+CREATE OR REPLACE FUNCTION dpcli.is_stamp(spelled text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  IF spelled !~ (dpcli.rules() #>> '{patterns,stamp}') OR left(spelled, 4) = '0000' THEN
+    RETURN false;
+  END IF;
+  RETURN make_date(left(spelled, 4)::integer, substr(spelled, 6, 2)::integer, substr(spelled, 9, 2)::integer) IS NOT NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.is_a(of_type text, value jsonb) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  rules jsonb := dpcli.rules();
+  plain text := value #>> '{}';
+BEGIN
+  IF of_type IN ('text', 'said', 'name', 'hash', 'stamp', 'delta', 'adjacency', 'mode', 'filter') THEN
+    IF jsonb_typeof(value) <> 'string' THEN
+      RETURN false;
+    END IF;
+    CASE of_type
+      WHEN 'text' THEN RETURN dpcli.is_text(plain, (rules ->> 'longest')::integer);
+      WHEN 'said' THEN RETURN dpcli.is_said(plain, (rules ->> 'longest')::integer);
+      WHEN 'name' THEN RETURN dpcli.is_said(plain, (rules ->> 'name')::integer);
+      WHEN 'hash' THEN RETURN plain ~ (rules #>> '{patterns,hash}');
+      WHEN 'stamp' THEN RETURN dpcli.is_stamp(plain);
+      WHEN 'delta' THEN RETURN dpcli.is_delta(plain);
+      WHEN 'adjacency' THEN RETURN rules -> 'adjacencies' ? plain;
+      WHEN 'mode' THEN RETURN rules -> 'modes' ? plain;
+      ELSE RETURN rules -> 'filters' ? plain;
+    END CASE;
+  ELSIF of_type IN ('count', 'runs', 'positive', 'bound', 'share') THEN
+    IF jsonb_typeof(value) <> 'number' THEN
+      RETURN false;
+    END IF;
+    CASE of_type
+      WHEN 'count' THEN RETURN plain ~ '^[0-9]{1,19}$' AND plain::numeric BETWEEN 1 AND 1000000000000000000;
+      WHEN 'runs' THEN RETURN plain ~ '^[0-9]{1,19}$' AND plain::numeric BETWEEN 1 AND 1000000;
+      WHEN 'positive' THEN RETURN plain::double precision > 0;
+      WHEN 'bound' THEN RETURN plain::double precision >= 0;
+      ELSE RETURN plain::double precision >= 0 AND plain::double precision < 1;
+    END CASE;
+  ELSIF of_type = 'declared' THEN
+    IF jsonb_typeof(value) <> 'array' OR value = '[]'::jsonb THEN
+      RETURN false;
+    END IF;
+    RETURN (SELECT bool_and(jsonb_typeof(m) = 'object' AND dpcli.wrong_table(rules -> 'declared', m) IS NULL) FROM jsonb_array_elements(value) m);
+  END IF;
+  IF jsonb_typeof(value) <> 'object' THEN
+    RETURN false;
+  END IF;
+  CASE of_type
+    WHEN 'amounts' THEN
+      RETURN coalesce((SELECT bool_and(jsonb_typeof(m.value) = 'string' AND dpcli.is_amount(m.value #>> '{}')) FROM jsonb_each(value) m), false);
+    WHEN 'parameters' THEN
+      RETURN coalesce((SELECT bool_and(CASE WHEN jsonb_typeof(m.value) = 'number'
+        THEN (m.value #>> '{}')::double precision IS NOT NULL ELSE false END) FROM jsonb_each(value) m), true);
+    WHEN 'pipeline' THEN
+      IF value - ARRAY['privacy', 'mechanism'] <> '{}'::jsonb OR jsonb_typeof(value -> 'privacy') IS DISTINCT FROM 'object'
+        OR jsonb_typeof(value -> 'mechanism') IS DISTINCT FROM 'array'
+      THEN
+        RETURN false;
+      END IF;
+      RETURN coalesce((SELECT bool_and(jsonb_typeof(m) = 'object') FROM jsonb_array_elements(value -> 'mechanism') m), false);
+    WHEN 'certified' THEN RETURN dpcli.wrong_table(rules -> 'certified', value) IS NULL;
+    WHEN 'terms' THEN RETURN dpcli.wrong_table(rules -> 'terms', value) IS NULL;
+    ELSE RETURN false;
+  END CASE;
+END $$;
+
+-- What is wrong with a table whose names and types are given; NULL where nothing is.
+CREATE OR REPLACE FUNCTION dpcli.wrong_table(names jsonb, content jsonb) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  item record;
+BEGIN
+  FOR item IN SELECT m.key FROM jsonb_object_keys(content) m (key) WHERE NOT names ? m.key ORDER BY 1 LOOP
+    RETURN format('expected no %s', left(item.key, 60));
+  END LOOP;
+  FOR item IN SELECT m.key, rtrim(m.value, '?') AS type, right(m.value, 1) = '?' AS free FROM jsonb_each_text(names) m ORDER BY 1 LOOP
+    IF NOT (item.free AND NOT content ? item.key) AND dpcli.is_a(item.type, content -> item.key) IS NOT TRUE THEN
+      RETURN format('expected %s: %s', item.key, dpcli.rules() #>> ARRAY['words', item.type]);
+    END IF;
+  END LOOP;
+  RETURN NULL;
+END $$;
+
+-- What each kind of entry must hold beside: what depends on what was there before, or on each other.
+
+CREATE OR REPLACE FUNCTION dpcli.check_open(of_dataset text, content jsonb, new_hash text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  terms jsonb := content -> 'terms';
+  caps jsonb := content -> 'caps';
+  of_team text := content #>> '{terms,team}';
+  known jsonb := dpcli.rules() #> ARRAY['filters', content #>> '{terms,filter}'];
+  stated jsonb := coalesce(content #> '{terms,parameters}', '{}'::jsonb);
+BEGIN
+  PERFORM dpcli.require(of_dataset = btrim(normalize(of_dataset, NFKC)), 'expected a name without spaces at its ends, in its usual form (NFKC)');
+  PERFORM dpcli.require(content -> 'seq' = '1'::jsonb AND content ->> 'previous' = repeat('0', 64), 'expected an opening as the first entry');
+  PERFORM dpcli.require((terms ->> 'delta')::double precision * coalesce(terms ->> 'dataset_size', '1')::double precision < 1,
+    'expected a delta below 1/dataset_size');
+  IF terms ->> 'mode' = 'declared' THEN
+    PERFORM dpcli.require(terms ?& ARRAY['declared', 'certified']
+      AND (terms #>> '{certified,epsilon}')::double precision <= (terms ->> 'epsilon')::double precision, 'expected declared runs within the cap');
+    PERFORM dpcli.require(caps = (SELECT jsonb_object_agg('run ' || m.i, m.run ->> 'runs')
+      FROM jsonb_array_elements(terms -> 'declared') WITH ORDINALITY AS m (run, i)), 'expected the caps of the declared runs');
+  ELSE
+    PERFORM dpcli.require(ARRAY(SELECT jsonb_object_keys(caps) ORDER BY 1) = ARRAY(SELECT jsonb_array_elements_text(known -> 'currency') ORDER BY 1),
+      'expected a filter with the caps of its currency');
+    PERFORM dpcli.require(ARRAY(SELECT jsonb_object_keys(stated) ORDER BY 1) = ARRAY(SELECT jsonb_object_keys(known -> 'ranges') ORDER BY 1)
+      AND (SELECT coalesce(bool_and((stated ->> m.key)::double precision BETWEEN (m.value ->> 0)::double precision AND (m.value ->> 1)::double precision), true)
+        FROM jsonb_each(known -> 'ranges') m), 'expected the parameters of the filter');
+  END IF;
+  PERFORM dpcli.require(dpcli.is_member(of_team), format('expected a team whose member you are, found %L', of_team));
+  INSERT INTO dpcli.dataset VALUES (of_dataset, of_team, content #>> '{terms,fingerprint}', 1, new_hash);
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.check_charge(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  of_key text := content ->> 'key';
+  privacy jsonb := content #> '{pipeline,privacy}';
+  terms jsonb := (SELECT e.body::jsonb -> 'terms' FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1);
+  over text;
+BEGIN
+  PERFORM dpcli.require(NOT EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key = of_key),
+    'that key is charged already');
+  PERFORM dpcli.require(privacy -> 'unit' = terms -> 'unit', 'expected a run under the ledger''s unit');
+  PERFORM dpcli.require(privacy -> 'adjacency' = terms -> 'adjacency', 'expected a run under the ledger''s adjacency');
+  PERFORM dpcli.require(terms -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' = terms -> 'dataset_size',
+    'expected a run under the ledger''s dataset_size');
+  over := dpcli.exceeded(of_dataset, content -> 'cost');
+  PERFORM dpcli.require(over IS NULL, format('over the cap on %s', over));
+END $$;
+
+-- A reservation is moved by whoever made it, or by an administrator who says why.
+CREATE OR REPLACE FUNCTION dpcli.check_move(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  so_far text[] := ARRAY(SELECT e.kind FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key = content ->> 'key');
+  made jsonb := (SELECT e.body::jsonb FROM dpcli.entry e
+    WHERE e.dataset = of_dataset AND e.key = content ->> 'key' AND e.kind = 'reserve');
+BEGIN
+  PERFORM dpcli.require('reserve' = ANY (so_far), 'expected the key of a reservation');
+  PERFORM dpcli.require(NOT so_far && ARRAY['commit', 'void'], 'expected a reservation that has not ended');
+  IF made ->> 'who' IS DISTINCT FROM session_user::text THEN
+    IF pg_has_role(session_user, 'dpcli_admin', 'MEMBER') IS NOT TRUE THEN
+      RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('that reservation is of %s: to %s it is theirs, or that of the role dpcli_admin',
+        made ->> 'who', content ->> 'kind');
+    END IF;
+    PERFORM dpcli.require(dpcli.is_a('said', content -> 'why'), format('expected why, as the reservation is of %s', made ->> 'who'));
+  END IF;
+  IF content ->> 'kind' <> 'commit' THEN
+    PERFORM dpcli.require(NOT 'start' = ANY (so_far), 'expected a reservation before its start');
+  END IF;
+  IF content ->> 'kind' = 'void' THEN
+    PERFORM dpcli.require(made ->> 'expires' IS NULL OR ((made ->> 'expires') COLLATE "C") > dpcli.now(),
+      'expected a reservation within its time');
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.check_amend(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  PERFORM dpcli.require((SELECT e.body::jsonb #>> '{terms,mode}' FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1) = 'adaptive',
+    'expected a ledger in adaptive mode');
+  PERFORM dpcli.require(
+    ARRAY(SELECT jsonb_object_keys(content -> 'caps') ORDER BY 1) = ARRAY(SELECT jsonb_object_keys(dpcli.caps(of_dataset)) ORDER BY 1),
+    'expected the caps that the ledger has');
+END $$;
+
+-- The time of an entry is the server's: never to come, not long ago, and not before the entry before it. (An entry that is dated in the
+-- time to come was written before this was checked.)
+CREATE OR REPLACE FUNCTION dpcli.check_time(of_dataset text, new_seq bigint, stamp text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  before text := (SELECT e.body::jsonb ->> 'when' FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = new_seq - 1);
+  ago text := to_char((clock_timestamp() - interval '10 minutes') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
+BEGIN
+  PERFORM dpcli.require((stamp COLLATE "C") >= ago AND (stamp COLLATE "C") <= dpcli.now(), 'expected the time by the server''s clock');
+  PERFORM dpcli.require(before IS NULL OR (before COLLATE "C") > dpcli.now() OR (stamp COLLATE "C") >= before,
+    'expected a time that is not before the last entry''s');
+END $$;
+
+-- The two functions that a client calls. Both run with the rights of the owner, and look at the login.
+
+-- One writer at a time: the row of the dataset stays locked until the end of the transaction; where there is none yet, whoever may open
+-- one holds off all others who may. No login that may not write can lock either row.
+CREATE OR REPLACE FUNCTION dpcli.hold(of_dataset text, milliseconds integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  PERFORM dpcli.permit('spend');
+  PERFORM dpcli.require(current_setting('fsync') = 'on', 'the server runs with fsync off: no commit would survive a power failure');
+  PERFORM set_config('lock_timeout', greatest(1, least(milliseconds, 60000))::text, true), set_config('idle_in_transaction_session_timeout', '60000', true);
+  IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
+  IF NOT FOUND THEN
+    PERFORM dpcli.permit('open');
+    PERFORM FROM dpcli.format FOR UPDATE;
+    PERFORM FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.append(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  content jsonb;
+  wrong text;
+  last dpcli.dataset;
+BEGIN
+  PERFORM dpcli.require(new_body ~ '^[ -~]+$' AND length(new_body) <= 4000000, 'expected an entry in ASCII');
+  PERFORM dpcli.require(new_hash = encode(sha256(convert_to(new_body, 'UTF8')), 'hex'), 'the hash is not that of the entry');
+  PERFORM dpcli.require(new_body::json IS NOT NULL AND json_typeof(new_body::json) = 'object', 'expected an object');
+  PERFORM dpcli.require(dpcli.canonical(new_body::json, 0) = new_body, 'expected an entry in its one spelling');
+  content := new_body::jsonb;
+  PERFORM dpcli.require(jsonb_typeof(content -> 'kind') = 'string' AND dpcli.rules() -> 'entries' ? (content ->> 'kind'),
+    'expected a known kind of entry');
+  PERFORM dpcli.permit(content ->> 'kind');
+  PERFORM dpcli.require(content ->> 'who' = session_user, format('expected an entry signed by %s, who is logged in', session_user));
+  PERFORM dpcli.require(content -> 'ledger' = '1'::jsonb, 'expected format 1');
+  wrong := dpcli.wrong_table(dpcli.rules() -> 'common' || (dpcli.rules() #> ARRAY['entries', content ->> 'kind']), content);
+  PERFORM dpcli.require(wrong IS NULL, wrong);
+  PERFORM dpcli.require(content ->> 'dataset' = of_dataset AND content -> 'seq' = to_jsonb(new_seq), 'the entry belongs elsewhere');
+  IF content ->> 'kind' = 'open' THEN
+    PERFORM dpcli.check_time(of_dataset, new_seq, content ->> 'when');
+    PERFORM dpcli.check_open(of_dataset, content, new_hash);
+    INSERT INTO dpcli.entry VALUES (of_dataset, new_seq, new_body, new_hash);
+    RETURN;
+  END IF;
+  SELECT d.* INTO last FROM dpcli.dataset d WHERE d.name = of_dataset AND dpcli.is_member(d.team) FOR UPDATE;
+  PERFORM dpcli.require(last.name IS NOT NULL, 'no such dataset');
+  PERFORM dpcli.require(new_seq = last.seq + 1 AND content ->> 'previous' = last.head, 'the entry does not follow the end of the chain');
+  PERFORM dpcli.check_time(of_dataset, new_seq, content ->> 'when');
+  CASE
+    WHEN content ->> 'kind' IN ('spend', 'reserve') THEN PERFORM dpcli.check_charge(of_dataset, content);
+    WHEN content ->> 'kind' = 'amend' THEN PERFORM dpcli.check_amend(of_dataset, content);
+    WHEN content ->> 'kind' = 'upgrade' THEN
+      PERFORM dpcli.require(content -> 'version' = (SELECT to_jsonb(max(f.version)) FROM dpcli.format f), 'expected the version of these functions');
+    ELSE PERFORM dpcli.check_move(of_dataset, content);
+  END CASE;
+  INSERT INTO dpcli.entry VALUES (of_dataset, new_seq, new_body, new_hash);
+  UPDATE dpcli.dataset d SET seq = new_seq, head = new_hash WHERE d.name = of_dataset;
+END $$;
+
+DROP FUNCTION IF EXISTS dpcli.require_amounts(jsonb);
+
+-- What each role may. An owner's rights are his own; PUBLIC has none.
+
+REVOKE ALL ON SCHEMA dpcli FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA dpcli FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dpcli FROM PUBLIC;
+GRANT USAGE ON SCHEMA dpcli TO dpcli_viewer;
+GRANT SELECT ON dpcli.format, dpcli.dataset, dpcli.entry TO dpcli_viewer;
+GRANT EXECUTE ON FUNCTION dpcli.is_member(text), dpcli.visible() TO dpcli_viewer;
+GRANT EXECUTE ON FUNCTION dpcli.hold(text, integer), dpcli.append(text, bigint, text, text) TO dpcli_spender;

@@ -1,0 +1,109 @@
+"""Every wait for a server has an end: its own limits, and ours where it does not even answer.
+
+A server that is stopped, or a network that swallows packets, keeps no limit of its own; then the socket is shut from this side.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.errors import LedgerError
+from dpcli.ledger.postgres_errors import driver, explained
+
+CONNECT_SECONDS = 10
+HELD = "; held by "
+LIMITS = "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true)"
+# Whoever holds a row of the ledger in a transaction that does not end: everybody may see the name and the process.
+HOLDERS = (
+    "SELECT DISTINCT a.usename, a.pid FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
+    "JOIN pg_catalog.pg_class c ON c.oid = l.relation JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = 'dpcli' AND c.relname IN ('dataset', 'format', 'entry') AND l.granted AND a.pid <> pg_catalog.pg_backend_pid() "
+    "AND a.datname = pg_catalog.current_database() AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'AccessExclusiveLock') "
+    "ORDER BY a.pid"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long to wait, from the time that a writer may wait for its turn: for a lock, for a statement, and for any answer at all."""
+
+    lock: float
+
+    @property
+    def statement(self) -> float:
+        """Seconds for one statement; it may wait for a lock first."""
+        return self.lock + 30.0
+
+    @property
+    def answer(self) -> float:
+        """Seconds for a transaction, after which the socket is shut."""
+        return self.lock + 60.0
+
+
+@contextmanager
+def bounded(connection: Any, place: str, limits: Limits) -> Iterator[None]:
+    """A transaction whose every wait ends. Raises LedgerError, naming who is in the way where somebody is."""
+    try:
+        with explained(place), _patient(connection, place, limits.answer), connection.transaction():
+            connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
+            yield
+    except LedgerError as error:
+        if not _locked(error):
+            raise
+        held = "" if HELD in str(error) else _holders(connection)
+        raise LedgerError(f"{error}{held}") from error.__context__
+
+
+def _locked(error: BaseException | None) -> bool:
+    """Whether it came of a lock that was not to be had."""
+    while error is not None and not isinstance(error, driver().errors.LockNotAvailable):
+        error = error.__context__
+    return error is not None
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, round(1000.0 * seconds)))
+
+
+@contextmanager
+def _patient(connection: Any, place: str, seconds: float) -> Iterator[None]:
+    """Shuts the connection's socket when the time is over, so that whoever waits for it goes on with an error."""
+    descriptor, over = os.dup(connection.fileno()), threading.Event()
+
+    def shut() -> None:
+        over.set()
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
+            end.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, shut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except driver().Error:
+        if over.is_set():
+            raise LedgerError(
+                f"{place}: the server has not answered for {seconds:g} s: nothing is acknowledged, and the entry may be written or not; "
+                "the same request under the same key finds out, and charges once"
+            ) from None
+        raise
+    finally:
+        timer.cancel()
+        timer.join()
+        os.close(descriptor)
+
+
+def _holders(connection: Any) -> str:
+    """Who holds the rows, for a message; nothing where nobody does any more."""
+    with suppress(Exception):
+        found = connection.execute(HOLDERS).fetchall()
+        if found:
+            names = ", ".join(f"{name} (server process {number})" for name, number in found)
+            return f"{HELD}{names}; an administrator of the server ends that: SELECT pg_terminate_backend({found[0][1]})"
+    return ""

@@ -1,0 +1,118 @@
+"""The charges of a ledger priced again: under its own terms, whatever the entries say they are stated for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from dpcli.errors import CannotCertify, DpcliError, InputError, NotRepresentable
+from dpcli.ledger import amounts
+from dpcli.ledger.chain import Entry
+from dpcli.ledger.denial import label
+from dpcli.ledger.state import State
+from dpcli.ledger.terms import Terms
+from dpcli.pipeline.canonical import pipeline_from
+
+if TYPE_CHECKING:
+    from dpcli.pipeline.model import Pipeline
+
+SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of one and the same bound
+Progress = Callable[[int, int], None]
+# What pricing a forged run may end in: any of it is a problem with the entry.
+HOSTILE = (
+    DpcliError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """A run under the ledger's terms. others: what it was stated for instead, in words; least: whether its contributions are unknown."""
+
+    pipeline: Pipeline
+    others: tuple[str, ...]
+    least: bool
+
+
+def restated(terms: Terms, pipeline: Pipeline) -> Restated:
+    """The run as the ledger has to count it: its mechanisms under the ledger's unit, adjacency and dataset_size.
+
+    A unit that states no bound on its records is given one record: the cost is then a lower bound on the true one.
+    """
+    from dpcli.mechanisms.base import Adjacency
+
+    stated = pipeline.privacy
+    size = stated.dataset_size if terms.dataset_size is None or stated.dataset_size is None else terms.dataset_size
+    found = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
+    wanted = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
+    others = tuple(f"{name} {found[name]} instead of {wanted[name]}" for name in wanted if found[name] != wanted[name])
+    unknown = stated.unit != terms.unit and terms.unit != "example"
+    records = None if terms.unit == "example" else stated.max_contributions or 1
+    privacy = replace(stated, unit=terms.unit, adjacency=Adjacency(terms.adjacency), dataset_size=size, max_contributions=records)
+    return Restated(replace(pipeline, privacy=privacy), others, unknown)
+
+
+def understated(state: State, charges: Sequence[Entry], progress: Progress | None = None) -> Iterator[str]:
+    """Charges under other terms than the ledger's, and costs that this version finds larger than what was charged.
+
+    A run that cannot be priced is one of them, whatever its content does to whoever tries.
+    """
+    terms = state.open_terms()
+    for done, entry in enumerate(charges):
+        if progress is not None:
+            progress(done, len(charges))
+        who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
+        try:
+            said = " and ".join(_wrong(terms, entry))
+        except HOSTILE as error:
+            said = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
+        if said:
+            yield f"{who}: {said}"
+
+
+def undeclared(terms: Terms) -> Iterator[str]:
+    """What this version finds about a declared set as a whole, under the ledger's terms."""
+    from dpcli.ledger.declared import composed
+
+    runs = [(restated(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
+    for i, (run, _) in enumerate(runs, 1):
+        if run.others:
+            yield f"run {i} of the declared set: stated for {', '.join(run.others)} (DP103)"
+    epsilon, accountant = composed([(run.pipeline, count) for run, count in runs], terms.delta)
+    if epsilon > terms.epsilon:
+        yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
+
+
+def _wrong(terms: Terms, entry: Entry) -> Iterator[str]:
+    delta = float(entry.content["delta"])
+    if not delta < 1.0:
+        raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")
+    run = restated(terms, pipeline_from(entry.content["pipeline"]))
+    if run.others:
+        yield f"stated for {', '.join(run.others)} (DP103)"
+    if run.others and terms.mode == "declared":
+        return  # the declared set has no such run
+    charged = amounts.read(entry.content["cost"])
+    try:
+        cost = amounts.read(terms.price(run.pipeline, delta).amounts)
+    except (CannotCertify, NotRepresentable) as error:
+        yield f"its cost cannot be computed again: {error}"
+        return
+    for name, value in cost.items():
+        paid = charged.get(name, Decimal(0))
+        if value > paid * SLACK:
+            least = "at least " if run.least else ""
+            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_times(value, paid)} (DP408)"
+
+
+def _times(value: Decimal, paid: Decimal) -> str:
+    return f", {value / paid:.4g} times as much" if paid else ""

@@ -1,0 +1,159 @@
+"""Ledgers of the first version (vectors/ledger-v1.db, and ledger-v1.sql by pg_dump) are read, go on, and are upgraded.
+
+The dump also holds two datasets of 0.1 out of 1 that a spender had stopped for good by hand: "bricked" has an entry described at delta = 5,
+which no client of that version reads again; "stopped" has one dated in 9999, after which nothing could be voided.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.ledger.expiry import clock, later
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.places import init, open_ledger, open_store, upgrade
+from dpcli.ledger.postgres_install import ROLES
+from dpcli.ledger.verify import verify
+from tests.command import ROOT, dpcli
+from tests.ledger.cluster import programs
+from tests.ledger.conftest import OWNER, Database
+from tests.ledger.pipelines import gaussian, pure
+from tests.ledger.setting import DATASET, run, terms
+
+VECTORS = ROOT / "tests" / "vectors"
+NAMES = {"visits": 10, "clicks": 3, "planned": 2}  # entries
+
+
+@pytest.fixture
+def old_file(tmp_path: Path) -> str:
+    """The file, as it was written."""
+    path = tmp_path / "old.db"
+    shutil.copy(VECTORS / "ledger-v1.db", path)
+    path.chmod(0o600)
+    return str(path)
+
+
+@pytest.fixture
+def old_database(database: Database) -> Database:
+    """The database, restored."""
+    cluster, folder = database.cluster, programs()
+    assert folder is not None
+    with cluster.connect() as connection:
+        for role in ROLES:
+            if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
+                connection.execute(f"CREATE ROLE {role}")
+        for member, role in ((ROLES[1], ROLES[0]), (ROLES[2], ROLES[1]), (OWNER, ROLES[2])):
+            connection.execute(f"GRANT {role} TO {member}")
+    command = [folder / "psql", "-qX", "-v", "ON_ERROR_STOP=1", "-d", cluster.url(database.name)]
+    subprocess.run(command, input=(VECTORS / "ledger-v1.sql").read_bytes(), check=True, capture_output=True)
+    return database
+
+
+@pytest.fixture(params=["old_file", "old_database"])
+def old(request: pytest.FixtureRequest) -> str:
+    """The URL of either."""
+    found = request.getfixturevalue(request.param)
+    return found if isinstance(found, str) else found.url
+
+
+def test_an_old_ledger_is_read_and_goes_on(old: str) -> None:
+    for name, count in NAMES.items():
+        ledger = open_ledger(old, name)
+        assert len(ledger.entries()) == count
+        found = verify(ledger)
+        assert (found.entries, found.problems) == (count, ())
+        for command in ("show", "log", "export"):
+            assert dpcli("budget", command, old, "--dataset", name).code == 0
+    assert 0.549 < open_ledger(old, "visits").state().spent["epsilon"] <= 0.55
+    open_ledger(old, "visits").spend(pure(0.01), "afterwards", 0.0)
+    open_ledger(old, "clicks").spend(gaussian(50.0), "afterwards")
+    open_ledger(old, "planned").spend(pure(0.5), "afterwards")
+    with pytest.raises(Denied):
+        open_ledger(old, "planned").spend(pure(0.5), "once more")
+
+
+def test_an_old_database_is_upgraded_once(old_database: Database) -> None:
+    url = old_database.url
+    assert [note for note in verify(open_ledger(url, "visits")).notes if "dpcli budget upgrade" in note]
+    done = dpcli("budget", "upgrade", url)
+    assert (done.code, done.out) == (
+        0,
+        "the checks are those of this version: noted in bricked, clicks, planned, stopped, visits\n",
+    )
+    assert dpcli("budget", "upgrade", url).out == "the checks are those of this version: nothing to do\n"
+    for name, count in NAMES.items():
+        found = verify(open_ledger(url, name))
+        assert (found.entries, found.problems, found.notes) == (count + 1, (), ())
+        assert open_ledger(url, name).entries()[-1].kind == "upgrade"
+    new = Database(old_database.cluster, old_database.cluster.database())
+    init(new.cluster.url(new.name), DATASET, terms()).store.close()
+    assert open_store(new.cluster.url(new.name)).schema() == open_store(url).schema()
+    new.cluster.drop(new.name)
+
+
+def test_definitions_that_somebody_else_changed_are_not_upgraded(old_database: Database) -> None:
+    upgrade(old_database.url)
+    old_database.cluster.run("GRANT INSERT ON dpcli.entry TO dpcli_spender", database=old_database.name)
+    with pytest.raises(LedgerError, match="no version of dpcli did that"):
+        upgrade(old_database.url)
+    with pytest.raises(LedgerError, match="were changed since"):
+        verify(open_ledger(old_database.url, "visits"))
+
+
+def test_only_the_owner_upgrades(old_database: Database) -> None:
+    sam = old_database.cluster.login("sam", "dpcli_spender")
+    with pytest.raises(LedgerError, match="expected the owner of the schema"):
+        upgrade(old_database.cluster.url(old_database.name, sam))
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["as it is", "upgraded"])
+def test_what_a_spender_had_stopped_goes_on(old_database: Database, before: bool) -> None:
+    url = old_database.url
+    if not before:
+        upgrade(url)
+    bricked, stopped = open_ledger(url, "bricked"), open_ledger(url, "stopped")
+    for name in ("bricked", "stopped"):
+        for command in ("show", "log", "export"):
+            assert dpcli("budget", command, url, "--dataset", name).code == 0
+    (problem,) = verify(bricked).problems
+    assert "delta = 5, which promises nothing" in problem
+    bricked.spend(run(0.01), "afterwards")
+    assert stopped.void("long", "it never started").state.spent["epsilon"] < 1
+    assert not [entry for entry in stopped.entries() if entry.key == "long" and entry.content["when"] > "9"]
+
+
+def test_a_file_s_entry_of_the_year_9999_does_not_stop_voids(tmp_path: Path) -> None:
+    ledger = init(str(tmp_path / "l.db"), DATASET, terms())
+    ledger.reserve(run(0.1), "long", expires="2999-01-01T00:00:00Z")
+    Ledger(ledger.store, DATASET, now=lambda: "9999-12-31T23:59:59Z").spend(run(0.01), "wrong clock")
+    with pytest.raises(LedgerError, match="--despite-clock"):
+        ledger.void("long", "it never started")
+    assert ledger.spend(run(0.01), "right clock").entry.content["when"] < "9"  # type: ignore[union-attr]
+    assert dpcli("budget", "void", str(tmp_path / "l.db"), "long", "--reason", "never began", "--despite-clock").code == 0
+
+
+def test_a_time_never_runs_backwards(tmp_path: Path) -> None:
+    ledger = init(str(tmp_path / "l.db"), DATASET, terms())
+    first = ledger.spend(run(0.01), "a").entry
+    ledger.now = lambda: later(clock(), seconds=-3600)
+    second = ledger.spend(run(0.01), "b").entry
+    assert first is not None and second is not None
+    assert second.content["when"] == first.content["when"]
+
+
+def test_the_reason_of_somebody_else(tmp_path: Path) -> None:
+    """A file cannot tell people apart, but it notes who says that it is somebody else's."""
+    ledger = init(str(tmp_path / "l.db"), DATASET, terms())
+    bob = Ledger(ledger.store, DATASET, who="bob")
+    for key in "abc":
+        ledger.reserve(run(0.1), key)
+    for move in (lambda: bob.start("a"), lambda: bob.commit("b"), lambda: bob.void("c", " ")):
+        with pytest.raises(InputError, match="--reason: expected why"):
+            move()
+    assert bob.start("a", "ana is on leave").entry.content["who"] == "bob"  # type: ignore[union-attr]
+    assert bob.void("c", "ana is on leave").state.run("c").status == "void"
+    ledger.commit("b")

@@ -1,0 +1,357 @@
+"""Whatever an append lets in, every reader reads: candidates of every kind, right, changed and hostile, on both databases."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dpcli.errors import InputError, LedgerError
+from dpcli.gate.ledger import ledger_condition
+from dpcli.ledger.chain import GENESIS, canonical, digest, sealed
+from dpcli.ledger.expiry import clock, later
+from dpcli.ledger.grammar import ENTRIES, PATTERNS, TYPES, WORDS, wrong_entry
+from dpcli.ledger.ledger import Ledger, _rehearsed
+from dpcli.ledger.places import init, open_ledger
+from dpcli.ledger.state import State
+from tests.command import dpcli
+from tests.ledger.cluster import Cluster
+from tests.ledger.conftest import Database
+from tests.ledger.setting import DATASET, TABLES, run, terms
+
+HUGE = 10**400
+STRINGS = (
+    *(
+        "",
+        " ",
+        "\xa0",
+        "\u3000 \u2003",
+        "\u3164",
+        "a\x1b[2J",
+        "\u202eevil",
+        "\u200b",
+        "\x9b2J",
+        "\x7f",
+        "\x00",
+        "x" * 200,
+        "x" * 201,
+    ),
+    *(
+        "x" * 20_001,
+        "é̂",
+        "日本 😀",
+        'a"b\\c',
+        "\U000e0041",
+        "\ufeff",
+        "1",
+        "5",
+        "0",
+        "0.0",
+        "-0.0",
+        "0.5",
+        "1e-06",
+        "1e-6",
+        "5e-324",
+    ),
+    *(
+        "1e-400",
+        "0.99999999999999999999",
+        "0.30000000000000004",
+        "nan",
+        "inf",
+        "Infinity",
+        "-1",
+        "1.0",
+        "1E+5",
+        "1E5",
+        "1E-330",
+        "1E-331",
+    ),
+    *(
+        "1E+310",
+        "1E+311",
+        "9E+999",
+        "0E+999",
+        "1_0",
+        " 1",
+        "1 ",
+        "0x1",
+        "\u0661",
+        "\u06f5",
+        "1.",
+        ".1",
+        "00000000.1",
+        "0." + "1" * 20,
+    ),
+    *("0." + "1" * 21, "1" * 41, "9999-12-31T23:59:59Z", "2030-02-30T00:00:00Z", "0000-01-01T00:00:00Z", "2030-01-01T24:00:00Z"),
+    *(
+        "2030-01-01T00:00:60Z",
+        "2030-01-01",
+        "2030-01-01T00:00:00Z",
+        "soon",
+        "a" * 64,
+        "A" * 64,
+        "add-remove",
+        "declared",
+        "gdp",
+        "epsilon",
+    ),
+)
+NUMBERS = (0, 1, -1, 2, 1.0, 2.5, -0.0, 5e-324, 1e308, 10**18, 10**18 + 1, 10**30, 10**309, HUGE, 0.999, 1e-300)
+OTHERS = (None, True, False, [], {}, ["x"], {"a": "b"}, [[]], {"epsilon": "0.01"}, {"epsilon": 0.01}, {"": "1"})
+DEEP = json.loads("[" * 45 + "]" * 45)
+TOO_DEEP = json.loads("[" * 60 + "]" * 60)
+
+
+def values(chance: random.Random) -> Iterator[Any]:
+    """Hostile values, without end."""
+    while True:
+        yield copy.deepcopy(chance.choice(chance.choice((STRINGS, NUMBERS, OTHERS, (DEEP, TOO_DEEP)))))
+
+
+def places_in(value: Any, depth: int = 0) -> Iterator[tuple[Any, Any]]:
+    """Every (container, key) inside a JSON value, a few levels down."""
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in list(keys):
+        yield value, key
+        if depth < 4:
+            yield from places_in(value[key], depth + 1)
+
+
+def mutated(content: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+    """A content with a few hostile changes: a value replaced, taken out or added, at any depth."""
+    found, hostile = copy.deepcopy(content), values(chance)
+    for _ in range(chance.choice((0, 1, 1, 1, 2))):
+        container, key = chance.choice(list(places_in(found)) or [({}, None)])
+        what = chance.random()
+        if what < 0.7:
+            container[key] = next(hostile)
+        elif what < 0.8 and isinstance(container, dict):
+            container.pop(key, None)
+        elif isinstance(container, dict):
+            container[chance.choice(("note", "expires", "why", "unit", "", "epsilon", "steps", "\x1b"))] = next(hostile)
+    return found
+
+
+def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
+    """A content that may come next, of any kind."""
+    charge = {
+        "key": f"key {number}",
+        "pipeline": TABLES,
+        "delta": "0.0",
+        "cost": {"epsilon": "1E-9", "delta": "0"},
+        "detail": "stated",
+    }
+    reserved = [run.key for run in ledger.state().runs.values() if run.status == "reserved"] or ["none"]
+    kinds: dict[str, dict[str, Any]] = {
+        "spend": {**charge, "why": "because"},
+        "reserve": {**charge, "expires": later(clock(), days=3)},
+        "start": {"key": chance.choice(reserved)},
+        "commit": {"key": chance.choice(reserved), "why": "it ended"},
+        "void": {"key": chance.choice(reserved), "why": "it never started"},
+        "amend": {"epsilon": 2.0, "caps": {"epsilon": "2", "delta": "0"}, "why": "wider", "approver": "the board"},
+        "upgrade": {"schema": "a" * 64, "version": 2},
+    }
+    kind = chance.choice(("spend", "spend", "spend", "reserve", "reserve", "start", "commit", "void", "amend"))
+    return {"kind": kind, **kinds[kind], "dpcli": "0"}
+
+
+def chained(ledger: Ledger, content: dict[str, Any], who: str, dataset: str = DATASET) -> dict[str, Any]:
+    head = ledger.state().head
+    return {**content, "who": who, "when": clock(), "ledger": 1, "dataset": dataset, "seq": head.seq + 1, "previous": head.hash}
+
+
+def everybody_reads(url: str, dataset: str, number: int) -> None:
+    """Every reader, in every machine form; verify may find the spending understated, but reads."""
+    for command, *formats in (
+        ("show", "text", "json", "markdown", "csv", "total"),
+        ("log", "text", "json"),
+        ("export", "json", "csv"),
+    ):
+        for form in formats[number % len(formats) :][:1]:
+            done = dpcli("budget", command, url, "--dataset", dataset, "-f", form)
+            assert done.code == 0, (command, done)
+    assert dpcli("lint", "--ledger", url, "--dataset", dataset).code in (0, 1)
+    verified = dpcli("budget", "verify", url, "--dataset", dataset)
+    assert verified.code in (0, 1), verified
+    assert ledger_condition(run(0.01), url, dataset).verdict in ("pass", "fail")
+
+
+def candidates(ledger: Ledger, who: str, count: int, seed: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    chance = random.Random(seed)
+    for number in range(count):
+        yield number, mutated(chained(ledger, right(ledger, chance, number), who), chance)
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int) -> None:
+    """Called by hand as a spender and as an administrator; what it lets in keeps the grammar, and nothing right is refused."""
+    import psycopg
+
+    init(database.url, DATASET, terms()).store.close()
+    sam, ada = database.cluster.login("sam", "dpcli_spender"), database.cluster.login("ada", "dpcli_admin")
+    reader = open_ledger(database.url, DATASET)
+    written = 0
+    for who in (sam, ada):
+        with database.cluster.connect(database.name, who) as connection:
+            for _, content in candidates(reader, who, 200, 2 * seed + (who == sam)):
+                try:
+                    text = canonical(content)
+                    connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (DATASET, content.get("seq"), text, digest(text)))
+                except (psycopg.Error, ValueError):
+                    continue
+                written += 1
+                assert wrong_entry(content) is None, content
+                if written % 16 == 0:
+                    everybody_reads(database.url, DATASET, written)
+                else:
+                    reader.state()
+    everybody_reads(database.url, DATASET, 0)
+    assert written > 30
+    reader.amend(10.0, "room for one more", "the board")
+    assert not reader.reserve(run(0.001), "the next").repeated
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_what_dpcli_lets_in_everybody_reads(tmp_path: Any, seed: int) -> None:
+    """The same on a file, where dpcli's own check stands before every row."""
+    url = str(tmp_path / "ledger.db")
+    ledger = init(url, DATASET, terms())
+    written = 0
+    for _, content in candidates(ledger, ledger.who, 300, seed):
+        state = ledger.state()
+        try:
+            with ledger.store.writing(DATASET) as tail:
+                entry = sealed(content, DATASET, state.head)
+                _rehearsed(state, entry)
+                tail.append(entry.row)
+        except (LedgerError, InputError, ValueError):
+            continue
+        written += 1
+        if written % 16 == 0:
+            everybody_reads(url, DATASET, written)
+    everybody_reads(url, DATASET, 0)
+    assert written > 30
+    ledger.amend(10.0, "room for one more", "the board")
+    assert not ledger.reserve(run(0.001), "the next").repeated
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster) -> Iterator[Any]:
+    """A connection to a ledger's functions, as its owner."""
+    name = cluster.database()
+    init(cluster.url(name), DATASET, terms()).store.close()
+    with cluster.connect(name) as connection:
+        yield connection
+    cluster.drop(name)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_python_and_the_database_know_the_same_types(installed: Any, kind: str) -> None:
+    """Each type's two tests agree on what the database can hold at all."""
+    import psycopg
+
+    def by_database(value: Any) -> bool:
+        try:
+            found: bool = installed.execute("SELECT dpcli.is_a(%s, %s::jsonb)", (kind, json.dumps(value))).fetchone()[0]
+        except psycopg.Error:
+            return False
+        return found
+
+    chance = random.Random(kind)
+    seeds = [TABLES, terms().content() | {"schema": "a" * 64}, {"epsilon": "0.01"}, [{"pipeline": TABLES, "runs": 2}]]
+    seeds += [{"epsilon": 1.0, "accountant": "exact"}, {"order": 6.1}]
+    tried = [*STRINGS, *NUMBERS, *OTHERS, DEEP, *seeds, *(mutated({"x": seed}, chance).get("x") for seed in seeds * 60)]
+    tried += [repr(chance.random() * 10.0 ** -chance.randrange(320)) for _ in range(100)]
+    agreed = 0
+    for value in tried:
+        if "\\u0000" in json.dumps(value):
+            continue  # the database has no such text
+        assert by_database(value) == TYPES[kind](value), (kind, value)
+        agreed += TYPES[kind](value)
+    assert agreed > 0
+
+
+def test_every_kind_and_type_is_in_the_table() -> None:
+    used = {kind.rstrip("?") for names in ENTRIES.values() for kind in names.values()}
+    assert used <= set(TYPES) == set(WORDS)
+    assert set(ENTRIES) == {"open", *("spend", "reserve", "start", "commit", "void", "amend", "upgrade")}
+    assert not any("\\" in pattern for pattern in PATTERNS.values())
+
+
+OPENINGS: tuple[dict[str, Any], ...] = (
+    {"terms": terms().content(), "caps": {"epsilon": "1", "delta": "0"}},
+    {"terms": {**terms().content(), "filter": "rdp", "parameters": {"order": 6.1}, "delta": 1e-6}, "caps": {"rdp": "0.5"}},
+    {"terms": {**terms().content(), "filter": "gdp", "delta": 1e-6, "dataset_size": 1000}, "caps": {"mu_squared": "0.5"}},
+    {
+        "terms": {**terms().content(), "filter": "advanced", "parameters": {"slack": 1e-7}, "delta": 1e-6},
+        "caps": {"half_squares": "0.5", "delta": "9E-7"},
+    },
+    {
+        "terms": {
+            "unit": "example",
+            "adjacency": "add-remove",
+            "epsilon": 1.0,
+            "delta": 1e-6,
+            "mode": "declared",
+            "declared": [{"pipeline": TABLES, "runs": 2}],
+            "certified": {"epsilon": 0.02, "accountant": "exact"},
+        },
+        "caps": {"run 1": "2"},
+    },
+)
+
+
+def test_every_opening_that_is_let_in_can_be_read(database: Database) -> None:
+    """By an administrator's hand, in every mode and filter; on the reader's side as on the database's."""
+    import psycopg
+
+    init(database.url, DATASET, terms()).store.close()
+    ada, chance = database.cluster.login("ada", "dpcli_admin"), random.Random(1)
+    opened = refused = 0
+    with database.cluster.connect(database.name, ada) as connection:
+        for number, opening in enumerate(itertools.chain(OPENINGS, (chance.choice(OPENINGS) for _ in range(150)))):
+            name = f"dataset {number}"
+            content = {"kind": "open", "dpcli": "0", **opening, "who": ada, "when": clock(), "ledger": 1}
+            content = {**content, "dataset": name, "seq": 1, "previous": GENESIS}
+            content["terms"] = {**content["terms"], "schema": "a" * 64, "version": 2}
+            content = content if number < len(OPENINGS) else mutated(content, chance)
+            try:
+                text = canonical(content)
+                connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (name, 1, text, digest(text)))
+            except (psycopg.Error, ValueError):
+                assert number >= len(OPENINGS), content
+                refused += 1
+                continue
+            opened += 1
+            assert wrong_entry(content) is None, content
+            shown = dpcli("budget", "show", database.url, "--dataset", name)
+            assert shown.code == 0, (content, shown)
+            for command in ("log", "export"):
+                assert dpcli("budget", command, database.url, "--dataset", name).code == 0
+            # Its schema is made up, which verify says, and nothing else.
+            assert "definitions that guard" in dpcli("budget", "verify", database.url, "--dataset", name).err
+            assert ledger_condition(run(0.01), database.url, name).verdict in ("pass", "fail", "unknown", "invalid")
+    assert opened > 10 < refused
+
+
+def test_a_state_reads_no_less_than_the_grammar() -> None:
+    """Any opening that the grammar lets in is read, without a database between."""
+    chance, read = random.Random(2), 0
+    for _ in range(3000):
+        opening = mutated({"kind": "open", "dpcli": "0", **chance.choice(OPENINGS), "who": "ana", "when": clock()}, chance)
+        opening["terms"] = {**opening["terms"], "schema": "a" * 64} if isinstance(opening.get("terms"), dict) else None
+        entry = None
+        try:
+            entry = sealed(opening, "visits", State("visits").head)
+        except ValueError:
+            continue
+        if wrong_entry(entry.content) is None:
+            State("visits").apply(entry)
+            read += 1
+    assert read > 300

@@ -1,0 +1,199 @@
+"""Verify prices every entry under the ledger's terms: whatever else an entry says that it is stated for is found, with what it costs."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from dpcli.ledger import amounts
+from dpcli.ledger.chain import canonical, digest, sealed
+from dpcli.ledger.expiry import clock
+from dpcli.ledger.filters import opened_filter
+from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.places import init, open_ledger, open_store
+from dpcli.ledger.price import understated
+from dpcli.ledger.state import State
+from dpcli.ledger.terms import Terms
+from dpcli.ledger.verify import verify
+from dpcli.mechanisms.base import Adjacency
+from dpcli.pipeline.canonical import tables_of
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.read import parse
+from tests.command import dpcli
+from tests.ledger.conftest import Database
+from tests.ledger.test_earlier import old_database  # noqa: F401
+
+FILE = """\
+format = 1
+[privacy]
+unit = "user"
+adjacency = "replace-one"
+max_contributions = 2
+dataset_size = 1000
+delta = 1e-7
+[[mechanism]]
+name = "train"
+type = "gaussian"
+noise_multiplier = 20.0
+steps = 2
+"""
+SAMPLED = 'sampling = { scheme = "poisson", batch_size = 10 }\n'
+HONEST = parse(FILE.encode(), "run.toml")
+OTHERS: dict[str, dict[str, Any]] = {
+    "unit": {"unit": "example", "max_contributions": None},
+    "adjacency": {"adjacency": Adjacency.ADD_REMOVE},
+    "dataset_size": {"dataset_size": 10**6},
+}
+
+
+def terms(name: str) -> Terms:
+    found = opened_filter(name, 100.0, 1e-5, {})
+    return Terms("user", "replace-one", 100.0, 1e-5, filter=name, parameters=dict(found.parameters()), dataset_size=1000)
+
+
+def stated(pipeline: Pipeline, names: tuple[str, ...]) -> Pipeline:
+    """The run, stated for something else."""
+    changes = {key: value for name in names for key, value in OTHERS[name].items()}
+    return replace(pipeline, privacy=replace(pipeline.privacy, **changes))
+
+
+def charge(found: Terms, pipeline: Pipeline, price: Pipeline | None = None) -> dict[str, Any]:
+    """An entry that is priced as it is stated, or as `price`."""
+    cost = found.price(price or pipeline, 1e-7)
+    return {
+        "kind": "spend",
+        "key": "run",
+        "pipeline": tables_of(pipeline),
+        "delta": "1e-07",
+        "cost": dict(cost.amounts),
+        "detail": "",
+    }
+
+
+def problems(found: Terms, *contents: dict[str, Any]) -> list[str]:
+    """What verify says of a chain of them."""
+    state, entries = State("visits"), []
+    opening = {"kind": "open", "terms": found.content(), "caps": dict(found.the_filter.caps(found.epsilon, found.delta))}
+    for content in (opening, *contents):
+        entries.append(sealed(content, "visits", state.head))
+        state.apply(entries[-1])
+    return list(understated(state, entries[1:]))
+
+
+@pytest.mark.parametrize("name", ["rdp", "zcdp", "gdp", "approx-dp", "advanced"])
+@pytest.mark.parametrize("others", [names for count in (1, 2, 3) for names in itertools.combinations(OTHERS, count)], ids="+".join)
+def test_other_terms_are_found_with_what_the_run_costs_there(name: str, others: tuple[str, ...]) -> None:
+    sampled = "dataset_size" in others and name not in ("gdp", "zcdp")
+    honest = parse((FILE + SAMPLED * sampled).encode(), "run.toml")
+    if sampled:  # amplification under replace-one is not what this is about
+        honest = replace(honest, privacy=replace(honest.privacy, adjacency=Adjacency.ADD_REMOVE))
+    found = replace(terms(name), adjacency=honest.privacy.adjacency.value)
+    other = stated(honest, tuple(n for n in others if not (sampled and n == "adjacency")))
+    assert problems(found, charge(found, honest)) == []
+    (said,) = problems(found, charge(found, other))
+    assert said.startswith('entry 2 ("run", dpcli None): stated for ')
+    changed = [n for n in others if not (sampled and n == "adjacency")]
+    assert all(f"{n} " in said for n in changed)
+    assert "(DP103)" in said
+    one = replace(honest, privacy=replace(honest.privacy, max_contributions=1 if "unit" in others else 2))
+    true, paid = found.price(one, 1e-7).amounts, found.price(other, 1e-7).amounts
+    dearer = [key for key in true if Decimal(true[key]) > Decimal(paid[key])]
+    for key in dearer:
+        assert f"{amounts.read(true)[key]:.10g}" in said
+        assert ("at least " in said) is ("unit" in others)
+    if "adjacency" in changed:
+        assert dearer
+
+
+def test_a_quarter_of_the_price_is_four_times_as_much() -> None:
+    """A Gaussian for example/add-remove in a ledger for user/replace-one."""
+    found = terms("zcdp")
+    (said,) = problems(found, charge(found, stated(HONEST, ("unit", "adjacency"))))
+    assert said.endswith("charged 0.002500000000 of rho, this version finds at least 0.01000000000, 4.000 times as much (DP408)"), (
+        said
+    )
+
+
+def test_a_price_of_another_run_is_found() -> None:
+    found = terms("zcdp")
+    cheap = parse(FILE.replace("20.0", "200.0").encode(), "run.toml")
+    (said,) = problems(found, charge(found, HONEST, cheap))
+    assert "100.0 times as much" in said
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        {},
+        {"type": "gaussian"},
+        {"name": {"a": []}, "type": []},
+        {"name": "a", "type": "gaussian", "noise_multiplier": "x"},
+        {"steps": -1},
+    ],
+    ids=str,
+)
+def test_a_run_that_nobody_can_price_is_a_problem_and_no_crash(mechanism: dict[str, Any]) -> None:
+    found = terms("zcdp")
+    content = charge(found, HONEST)
+    content["pipeline"]["mechanism"] = [mechanism]
+    (said,) = problems(found, content)
+    assert "its cost cannot be computed again" in said
+
+
+def test_a_file_with_such_an_entry_fails_verify(tmp_path: Any) -> None:
+    path = str(tmp_path / "l.db")
+    ledger = init(path, "visits", terms("zcdp"))
+    content = charge(terms("zcdp"), stated(HONEST, ("unit", "adjacency")))
+    with ledger.store.writing("visits") as tail:
+        tail.append(sealed(ledger._signed(content), "visits", ledger.state().head).row)
+    done = dpcli("budget", "verify", path)
+    assert done.code == 1
+    assert "stated for unit example instead of user, adjacency add-remove instead of replace-one" in done.out
+    assert "4.000 times as much" in done.out
+
+
+def test_an_old_database_with_such_an_entry_fails_verify(old_database: Database) -> None:  # noqa: F811
+    """The checks of the first version let it in; those of this one do not."""
+    store = open_store(old_database.url)
+    open_dataset(store, "later", replace(terms("zcdp"), schema=digest(store.schema())))
+    head = open_ledger(old_database.url, "later").state().head
+    other = charge(terms("zcdp"), stated(HONEST, ("unit", "adjacency")))
+    signed = {
+        **other,
+        "who": "sam",
+        "when": clock(),
+        "dpcli": "0",
+        "ledger": 1,
+        "dataset": "later",
+        "seq": 2,
+        "previous": head.hash,
+    }
+    old_database.cluster.login("sam", "dpcli_spender")
+    with old_database.cluster.connect(old_database.name, "sam") as connection:
+        connection.execute("SELECT dpcli.append('later', 2, %s, %s)", (canonical(signed), digest(canonical(signed))))
+    done = dpcli("budget", "verify", old_database.url, "--dataset", "later")
+    assert (done.code, "4.000 times as much" in done.out) == (1, True)
+
+
+def test_a_declared_run_that_is_another_is_found() -> None:
+    from dpcli.ledger.declared import declared_caps, declared_terms
+
+    found = declared_terms(Terms("user", "replace-one", 100.0, 1e-5, dataset_size=1000), [(HONEST, 2)])
+    state = State("visits")
+    opening = sealed({"kind": "open", "terms": found.content(), "caps": declared_caps(found)}, "visits", state.head)
+    state.apply(opening)
+    heavy = {**charge(found, HONEST), "pipeline": tables_of(parse(FILE.replace("20.0", "0.2").encode(), "run.toml"))}
+    entry = sealed(heavy, "visits", state.head)
+    state.apply(entry)
+    (said,) = understated(state, [entry])
+    assert "expected one of the 1 runs that were declared" in said
+
+
+def test_verify_is_quiet_about_what_is_right(tmp_path: Any) -> None:
+    ledger: Ledger = init(str(tmp_path / "l.db"), "visits", terms("rdp"))
+    ledger.spend(HONEST, "run")
+    assert verify(ledger).problems == ()
