@@ -1,0 +1,145 @@
+"""What a model draws at random while it runs: each record's draws are its own, whoever else is in the batch.
+
+Under `keyed`, the numbers that record r is given depend on its key and on nothing else, so that two runs that share r's key share its
+dropout. Under `remembered`, what one record was given is kept, and given to it again when it is taken alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+
+def draws(func: Any) -> bool:
+    """Whether an operator draws random numbers, by torch's own tag."""
+    return torch.Tag.nondeterministic_seeded in func.tags
+
+
+def place(shape: Sequence[int], size: int) -> tuple[int, int] | None:
+    """(dimension, entries of one record) in a tensor of `size` records; None where it has none.
+
+    The first dimension of that many entries, else the first with several for each record, one record after the other.
+    """
+    exact = [(dim, 1) for dim, length in enumerate(shape) if length == size]
+    merged = [(dim, length // size) for dim, length in enumerate(shape) if size > 1 and length and length % size == 0]
+    return next(iter((*exact, *merged)), None)
+
+
+@contextmanager
+def keyed(keys: Sequence[int], seed: int) -> Iterator[None]:
+    """Random operators draw each record's numbers from (seed, its key, how many operators drew before).
+
+    Args:
+        keys: of the batch's records, in its order; a record keeps its key in whatever batch it is.
+        seed: of the step.
+
+    Edge cases: what has no dimension of records is drawn from the seed alone. A tensor whose dimensions happen to be as long as the
+    batch may be cut along a wrong one: two runs then differ where they need not.
+    """
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), Keyed(keys, seed):
+        yield
+
+
+class Keyed(TorchDispatchMode):
+    """See `keyed`."""
+
+    def __init__(self, keys: Sequence[int], seed: int) -> None:
+        super().__init__()
+        self.keys, self.seed, self.done = list(keys), seed, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if not draws(func):
+            return func(*args, **kwargs)
+        self.done += 1
+        torch.manual_seed(self.mixed(None))
+        whole = func(*args, **kwargs)
+        for row, key in enumerate(self.keys):
+            torch.manual_seed(self.mixed(key))
+            self.draw_row(row, whole, func, args, kwargs)
+        return whole
+
+    def mixed(self, key: int | None) -> int:
+        """One seed from all that a draw depends on."""
+        return int.from_bytes(hashlib.blake2b(repr((self.seed, key, self.done)).encode(), digest_size=8).digest(), "little") >> 1
+
+    def draw_row(self, row: int, whole: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Draws one record's part anew, into its place in the whole."""
+        size = len(self.keys)
+        narrowed = [rows(value, row, size) if torch.is_tensor(value) else lengths(value, size) for value in args]
+        found = func(*narrowed, **tree_map(lambda v: rows(v, row, size) if torch.is_tensor(v) else v, kwargs))
+        for target, source in zip(*(value if isinstance(value, tuple) else (value,) for value in (whole, found)), strict=True):
+            if place(target.shape, size) is not None:
+                rows(target, row, size).copy_(source)
+
+
+def rows(value: Tensor, row: int, size: int) -> Tensor:
+    """A view of one record's part; of a tensor without records, the whole."""
+    found = place(value.shape, size)
+    return value if found is None else value.narrow(found[0], row * found[1], found[1])
+
+
+def lengths(value: Any, size: int) -> Any:
+    """A shape for one record."""
+    if not isinstance(value, list | tuple) or not all(isinstance(length, int) for length in value):
+        return value
+    found = place(value, size)
+    return value if found is None else [found[1] if dim == found[0] else length for dim, length in enumerate(value)]
+
+
+@contextmanager
+def remembered(row: int, size: int) -> Iterator[list[Tensor]]:
+    """Keeps what one record of a batch is given, operator after operator."""
+    kept: list[Tensor] = []
+    with Remembered(row, size, kept):
+        yield kept
+
+
+class Remembered(TorchDispatchMode):
+    """See `remembered`."""
+
+    def __init__(self, row: int, size: int, kept: list[Tensor]) -> None:
+        super().__init__()
+        self.row, self.size, self.kept = row, size, kept
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        whole = func(*args, **(kwargs or {}))
+        if draws(func):
+            for value in tensors(whole):
+                self.kept.append(rows(value, self.row, self.size).clone())
+        return whole
+
+
+@contextmanager
+def repeated(kept: Sequence[Tensor]) -> Iterator[None]:
+    """Gives a record that is taken alone what was kept of it."""
+    with Repeated(kept):
+        yield
+
+
+class Repeated(TorchDispatchMode):
+    """See `repeated`; draws afresh where nothing of that size was kept."""
+
+    def __init__(self, kept: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.kept = list(kept)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        whole = func(*args, **(kwargs or {}))
+        if draws(func):
+            for value in tensors(whole):
+                if self.kept and self.kept[0].numel() == value.numel():
+                    value.copy_(self.kept.pop(0).reshape(value.shape))
+        return whole
+
+
+def tensors(value: Any) -> list[Tensor]:
+    """Of one output or several."""
+    return [one for one in (value if isinstance(value, tuple) else (value,)) if torch.is_tensor(one)]

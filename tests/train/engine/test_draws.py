@@ -1,0 +1,97 @@
+"""One record's draws are its own: whoever else is in the batch, and when it is taken alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+from torch import Tensor, nn  # noqa: E402
+from torch.func import functional_call, vmap  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from dpcli.train.engine.draws import keyed, remembered, repeated  # noqa: E402
+
+LSTM = nn.LSTM(4, 3, num_layers=2, dropout=0.5)
+
+WAYS: dict[str, Callable[[Tensor], Tensor]] = {
+    "dropout": lambda x: functional.dropout(x, 0.5),
+    "dropout in place": lambda x: functional.dropout(x.clone(), 0.5, inplace=True),
+    "alpha dropout": lambda x: functional.alpha_dropout(x, 0.5, training=True),
+    "channels": lambda x: functional.dropout1d(x, 0.5),
+    "noise like": lambda x: x + torch.randn_like(x),
+    "noise": lambda x: x + torch.randn(x.shape),
+    "one number each": lambda x: x * torch.rand(x.shape[0], 1, 1),
+    "steps": lambda x: x * torch.randint(0, 1000, (x.shape[0], 1, 1)),
+    "drawn in place": lambda x: x + torch.empty_like(x).uniform_(),
+    "bernoulli": lambda x: torch.bernoulli(torch.sigmoid(x)),
+    "normal": lambda x: torch.normal(x, 1.0),
+    "rrelu": lambda x: functional.rrelu(x, training=True),
+    "gumbel": lambda x: functional.gumbel_softmax(x),
+    "multinomial": lambda x: torch.multinomial(x[:, 0].exp(), 2),
+    "positions first": lambda x: LSTM(x.transpose(0, 1))[0].transpose(0, 1),
+    "flattened": lambda x: functional.dropout(x.flatten(0, 1), 0.5).view(x.shape),
+    "attention": lambda x: functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5),
+}
+
+
+def batch(size: int) -> Tensor:
+    return torch.randn(size, 6, 4)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_record_draws_the_same_in_another_batch(name: str) -> None:
+    x = batch(5)
+    with keyed([10, 11, 12, 13, 14], 3):
+        whole = WAYS[name](x)
+    with keyed([14, 7, 11], 3):
+        other = WAYS[name](x[[4, 0, 1]])
+    with keyed([12], 3):
+        alone = WAYS[name](x[2:3])
+    for found, rows in ((other[[0, 2]], [4, 1]), (alone, [2])):
+        torch.testing.assert_close(found, whole[rows])
+    assert not torch.equal(other[1], whole[0])  # another key
+    with keyed([10, 11, 12, 13, 14], 4):
+        assert not torch.equal(WAYS[name](x), whole)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_record_is_given_again_what_it_drew(name: str) -> None:
+    x = batch(5)
+    for row in (0, 3):
+        with remembered(row, 5) as kept:
+            whole = WAYS[name](x)
+        with repeated(kept):
+            alone = WAYS[name](x[row : row + 1])
+        torch.testing.assert_close(alone, whole[row : row + 1])
+
+
+def test_records_draw_differently_and_nobody_elses_numbers_are_touched() -> None:
+    state = torch.random.get_rng_state()
+    with keyed(range(400), 1):
+        found = torch.randn(400, 50)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert abs(float(found.mean())) < 5 / 20_000**0.5 and abs(float(found.var()) - 1.0) < 5 * (2 / 20_000) ** 0.5
+    assert float(torch.corrcoef(found).fill_diagonal_(0.0).abs().max()) < 0.9
+
+
+def test_what_all_records_share_is_drawn_from_the_seed() -> None:
+    """Dropout with one mask for all."""
+    with keyed([1, 2, 3], 5):
+        first = torch.rand(7)
+    with keyed([9, 8], 5):
+        assert torch.equal(torch.rand(7), first)
+
+
+def test_vmap_draws_as_the_batch() -> None:
+    model: Any = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2)).train()
+    x = torch.randn(5, 4)
+    with keyed([1, 2, 3, 4, 5], 3):
+        whole = model(x)
+    with keyed([1, 2, 3, 4, 5], 3):
+        mapped = vmap(lambda row: functional_call(model, dict(model.named_parameters()), (row[None],))[0], randomness="different")(
+            x
+        )
+    torch.testing.assert_close(mapped, whole)
