@@ -47,11 +47,11 @@ def keyed(keys: Sequence[int], seed: int) -> Iterator[None]:
         yield
 
 
-class Keyed(TorchDispatchMode):
+class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """See `keyed`."""
 
     def __init__(self, keys: Sequence[int], seed: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.keys, self.seed, self.done = list(keys), seed, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -102,11 +102,11 @@ def remembered(row: int, size: int) -> Iterator[list[Tensor]]:
         yield kept
 
 
-class Remembered(TorchDispatchMode):
+class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """See `remembered`."""
 
     def __init__(self, row: int, size: int, kept: list[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.row, self.size, self.kept = row, size, kept
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -124,11 +124,11 @@ def repeated(kept: Sequence[Tensor]) -> Iterator[None]:
         yield
 
 
-class Repeated(TorchDispatchMode):
+class Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """See `repeated`; draws afresh where nothing of that size was kept."""
 
     def __init__(self, kept: Sequence[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.kept = list(kept)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
