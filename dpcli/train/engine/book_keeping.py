@@ -6,7 +6,7 @@ Source: Bu et al. 2023, arXiv:2210.00038, Algorithm 1; Li et al. 2021, arXiv:211
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -51,6 +51,9 @@ class BookKeeping:
                 raise
         method.spread = True  # the model repeats a shared output itself, and cannot take one that is repeated already
         return method.learn(batch)
+
+    def on(self, model: nn.Module) -> BookKeeping:
+        return replace(self, model=model, layers=layers(model))
 
     def learn(self, batch: Batch) -> BookKeeping:
         """Reads the roles off one forward of the first example and one of all."""

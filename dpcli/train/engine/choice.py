@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.errors import InputError
-from dpcli.train.engine.batches import Batch, distinct, size, take
+from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.book_keeping import BookKeeping
 from dpcli.train.engine.clip import Automatic
+from dpcli.train.engine.draws import keyed
 from dpcli.train.engine.layers import Unsuitable
 from dpcli.train.engine.method import Loss, Method
-from dpcli.train.engine.probe import check, replaced, reproducible, seeded, shifted, tolerance_of
+from dpcli.train.engine.probe import SEED, replaced, seeded, shifted, tolerance_of
 from dpcli.train.engine.sums import Sums, clipped
 from dpcli.train.engine.vectorised import Looped, Vectorised
 
@@ -42,30 +44,25 @@ class Choice:
         return "; ".join((self.method.name, *self.passed_over))
 
 
-def choose(model: nn.Module, loss: Loss, batch: Batch, candidates: Sequence[tuple[str, Build]] = CANDIDATES) -> Choice | None:
-    """The fastest method that agrees with a loop over a few examples; None where the batch has no two different examples.
-
-    Raises:
-        InputError: the model or the loss does not keep examples apart.
-    """
-    rows = distinct(batch, EXAMPLES)
-    if len(rows) < 2:
-        return None
-    few = take(batch, rows)
-    with shifted(model):
-        check(model, loss, few)
-        return first_that_agrees(model, loss, few, candidates)
+def choose(
+    model: nn.Module, loss: Loss, draw: Callable[[int], Batch], candidates: Sequence[tuple[str, Build]] = CANDIDATES
+) -> Choice:
+    """The fastest method that agrees with a loop over a few made-up examples, on a copy that is thrown away."""
+    spare = copy.deepcopy(model)
+    with shifted(spare):
+        found = first_that_agrees(spare, loss, draw(EXAMPLES), candidates)
+    return Choice(found.method.on(model), found.passed_over)
 
 
 def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]]) -> Choice:
     """The loop is always right, and always last."""
     reasons: list[str] = []
-    with reproducible(model, loss, few):
-        expected = unit_sums(model, Looped(model, loss), few)
+    expected = one_by_one(model, loss, few)
     for name, build in candidates:
         try:
-            method = build(model, loss, few)
-            verify(model, loss, method, few, expected)
+            with seeded(model):
+                method = build(model, loss, few)
+            verify(model, method, few, expected)
             return Choice(method, tuple(reasons))
         except InputError:
             raise
@@ -76,15 +73,14 @@ def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequ
     return Choice(Looped(model, loss), tuple(reasons))
 
 
-def verify(model: nn.Module, loss: Loss, method: Method, few: Batch, expected: Sums) -> None:
+def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None:
     """Norms and sums as the loop's, and no example's norm moved by another example.
 
     Raises:
         Unsuitable: otherwise; with the parameter whose gradient differs.
     """
     tolerance = tolerance_of(model)
-    with reproducible(model, loss, few):
-        found = unit_sums(model, method, few)
+    found = unit_sums(model, method, few)
     if not near(found.norms, expected.norms, tolerance):
         raise Unsuitable("its norms differ from those of one example at a time")
     length = sum(float(g.square().sum()) for g in expected.gradients.values()) ** 0.5
@@ -96,7 +92,7 @@ def verify(model: nn.Module, loss: Loss, method: Method, few: Batch, expected: S
 
 
 def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: float) -> None:
-    """In training mode, with the same dropout: an example's norm does not notice that another one was exchanged."""
+    """Each with its own dropout: an example's norm does not notice that another one was exchanged."""
     before = unit_sums(model, method, few).norms
     for row in range(size(few)):
         others = [other for other in range(size(few)) if other != row]
@@ -105,11 +101,19 @@ def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: fl
             raise Unsuitable("the norm of one example depends on another")
 
 
-def unit_sums(model: nn.Module, method: Method, batch: Batch) -> Sums:
-    """Sums with every example at length one."""
+def unit_sums(model: nn.Module, method: Method, batch: Batch, keys: Sequence[int] | None = None) -> Sums:
+    """Sums with every example at length one, and each drawing by its own key."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with seeded(model):
+    with keyed(range(size(batch)) if keys is None else keys, SEED):
         return clipped(method.parts(batch), UNIT, parameters)
+
+
+def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
+    """The same from a loop, in which each example draws what it draws in the batch."""
+    first, *rest = (unit_sums(model, Looped(model, loss), take(batch, [row]), [row]) for row in range(size(batch)))
+    for one in rest:
+        first = first + one
+    return first
 
 
 def near(a: Tensor, b: Tensor, tolerance: float) -> bool:

@@ -17,9 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 
-def draws(func: Any) -> bool:
-    """Whether an operator draws random numbers, by torch's own tag."""
-    return torch.Tag.nondeterministic_seeded in func.tags
+def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operator draws random numbers, by torch's own tag; attention and dropout that drop nothing draw none."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    names = [argument.name for argument in func._schema.arguments]
+    values = {**{argument.name: argument.default_value for argument in func._schema.arguments}, **dict(zip(names, args, strict=False))}
+    values |= kwargs
+    return values.get("dropout_p") != 0.0 and values.get("train") is not False
 
 
 def place(shape: Sequence[int], size: int) -> tuple[int, int] | None:
@@ -56,7 +61,7 @@ class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        if not draws(func):
+        if not draws(func, args, kwargs):
             return func(*args, **kwargs)
         self.done += 1
         torch.manual_seed(self.mixed(None))
@@ -111,7 +116,7 @@ class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         whole = func(*args, **(kwargs or {}))
-        if draws(func):
+        if draws(func, args, kwargs or {}):
             for value in tensors(whole):
                 self.kept.append(rows(value, self.row, self.size).clone())
         return whole
@@ -133,7 +138,7 @@ class Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         whole = func(*args, **(kwargs or {}))
-        if draws(func):
+        if draws(func, args, kwargs or {}):
             for value in tensors(whole):
                 if self.kept and self.kept[0].numel() == value.numel():
                     value.copy_(self.kept.pop(0).reshape(value.shape))

@@ -22,6 +22,9 @@ class Method(Protocol):
     def name(self) -> str:
         """What a report calls it."""
 
+    def on(self, model: nn.Module) -> Method:
+        """The same for a model of which this one's is a copy."""
+
     def parts(self, batch: Batch) -> Iterator[Part]:
         """Consecutive parts of the batch.
 

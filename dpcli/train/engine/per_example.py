@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch import nn
 
 from dpcli.train.engine.batches import Batch, size
-from dpcli.train.engine.choice import CANDIDATES, Choice, choose
+from dpcli.train.engine.choice import CANDIDATES, Build, Choice, choose
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import Unsuitable
 from dpcli.train.engine.method import Loss, Method
 from dpcli.train.engine.precision import full_precision
-from dpcli.train.engine.probe import check_whole
 from dpcli.train.engine.refusals import refuse
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
+from dpcli.train.isolation.alone import rechecked
+from dpcli.train.isolation.gate import isolated
+from dpcli.train.isolation.made_up import Draw, like
+from dpcli.train.isolation.program import Program
 
 __all__ = ["Batch", "ClippedGradients", "Loss", "Sums"]
 
@@ -30,12 +34,12 @@ class ClippedGradients:
         clip: the clipping style, with the bound C on one example's contribution.
 
     Raises:
-        InputError: a module mixes examples or keeps statistics (BatchNorm); at the first batch: the probe found that examples
-            are not kept apart, with the module's name; the loss is not one number per example.
+        InputError: a module mixes examples or keeps statistics (BatchNorm); at the rehearsal, or else the first batch: examples are
+            not kept apart, with the module's name; the loss is not one number per example.
 
     Edge cases:
         Empty batch: zeros, and the model does not run. Non-finite example: adds zero, whatever the others do. Zero gradient: adds
-        zero. Norm beyond the number format: as non-finite. Until a batch holds two different examples, they are taken one at a time.
+        zero. Norm beyond the number format: as non-finite. Without a rehearsal the first batch brings one, on made-up examples.
 
     Every sum is accumulated in at least single precision, and norms are taken 8 machine epsilons longer than computed (1e-6 in
     single precision), so that rounding errs toward less influence. What stays: a row of a matrix product may depend in its last
@@ -49,7 +53,7 @@ class ClippedGradients:
     clip: Clip
     choice: Choice | None = field(default=None, init=False)
     mode: bool = field(default=True, init=False)
-    largest: int = field(default=1, init=False)  # batch in which examples were seen to be kept apart
+    program: Program | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         refuse(self.model)
@@ -59,34 +63,55 @@ class ClippedGradients:
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not size(batch):
             return zero(parameters)
-        self.probe(batch)
+        if self.choice is None or self.mode != self.model.training:
+            self.rehearse(like(batch))
         try:
             return clipped(self.method.parts(batch), self.clip, parameters)
         except Unsuitable as problem:
             self.demote(batch, problem)
             return clipped(self.method.parts(batch), self.clip, parameters)
 
-    def probe(self, batch: Batch) -> None:
-        """Chooses a method where none is chosen for the model's mode, training or evaluation; looks at larger batches anew."""
-        if self.choice is None or self.mode != self.model.training:
-            with full_precision(next(self.model.parameters()).device):  # else rounding hides what the probe compares
-                self.choice, self.mode = choose(self.model, self.loss, batch), self.model.training
-        if size(batch) >= 2 * self.largest:
-            with full_precision(next(self.model.parameters()).device):
-                check_whole(self.model, self.loss, batch)
-            self.largest = size(batch)
+    def rehearse(self, draw: Draw) -> None:
+        """Whether the program keeps examples apart, and a method for the model's mode, training or evaluation.
+
+        Args:
+            draw: examples that nobody owns.
+        """
+        self.chosen(draw, CANDIDATES)
+
+    def chosen(self, draw: Draw, candidates: Sequence[tuple[str, Build]]) -> None:
+        """By a method that does not rely on rules where an operator had none."""
+        refuse(self.model)
+        with full_precision(next(self.model.parameters()).device):  # else rounding hides what is compared
+            self.program = isolated(self.model, self.loss, draw)
+            doubt = self.program.doubt
+            isolating = [one for one in candidates if doubt is None or one[0] == "vmap"]
+            found = choose(self.model, self.loss, draw, isolating)
+        said = () if doubt is None else (f"not book-keeping: {doubt} has no rule",)
+        self.choice, self.mode = Choice(found.method, (*said, *found.passed_over)), self.model.training
+
+    def checked(self, batch: Batch, row: int) -> Sums:
+        """The same, after one example's gradient was computed alone as well.
+
+        Raises:
+            InputError: it has another length alone.
+        """
+        if not size(batch):
+            return self(batch)
+        return rechecked(self, batch, row)
 
     @property
     def method(self) -> Method:
-        """What computes the sums; one example at a time until the probe has run."""
+        """What computes the sums; one example at a time until the rehearsal."""
         return self.choice.method if self.choice else Looped(self.model, self.loss)
 
     def describe(self) -> str:
         """The method, and why each faster one was passed over."""
-        return str(self.choice) if self.choice else "not chosen yet: no batch with two different examples so far"
+        return str(self.choice) if self.choice else "not chosen yet"
 
     def demote(self, batch: Batch, problem: Unsuitable) -> None:
-        """A later batch showed what the probe did not: from here on without book-keeping."""
+        """A later batch showed what the rehearsal did not: from here on without book-keeping."""
         passed_over = f"not {self.method.name}: {problem}"
-        chosen = choose(self.model, self.loss, batch, CANDIDATES[1:]) or Choice(Looped(self.model, self.loss))
-        self.choice = Choice(chosen.method, (passed_over, *chosen.passed_over))
+        self.chosen(like(batch), CANDIDATES[1:])
+        if self.choice is not None:
+            self.choice = Choice(self.choice.method, (passed_over, *self.choice.passed_over))

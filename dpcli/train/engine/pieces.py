@@ -40,7 +40,7 @@ class Rows:
         return squared(self.values)
 
     def weighted(self, factors: Tensor) -> Tensor:
-        return (factors.to(self.values.dtype) @ self.values.flatten(1)).view(self.values.shape[1:])
+        return (factors.to(self.values.dtype) @ flat(self.values)).view(self.values.shape[1:])
 
     def kept(self, rows: Tensor) -> Rows:
         return Rows(self.values[rows])
@@ -166,9 +166,14 @@ class Tied:
         return self.outer.rows() + self.lookup.rows()
 
 
+def flat(values: Tensor) -> Tensor:
+    """(B, numbers), one number where the parameter is a scalar."""
+    return values.flatten(1) if values.dim() > 1 else values[:, None]
+
+
 def squared(values: Tensor) -> Tensor:
     """Squared norms over all but the first dimension."""
-    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1)
+    norms: Tensor = torch.linalg.vector_norm(flat(values), dim=1)
     return norms.square()
 
 

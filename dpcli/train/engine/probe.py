@@ -1,4 +1,4 @@
-"""What is checked on a few examples before the first sum: that the model keeps examples apart.
+"""What is tried on a few made-up examples before the first sum: that the model keeps examples apart.
 
 The parameters are shifted a little meanwhile: a layer that starts at zero (LoRA's second matrix) would hide all before it.
 """
@@ -6,17 +6,18 @@ The parameters are shifted a little meanwhile: a layer that starts at zero (LoRA
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.errors import InputError
-from dpcli.train.engine.batches import Batch, distinct, size, take
+from dpcli.train.engine.batches import Batch, size, take
+from dpcli.train.engine.draws import keyed
 from dpcli.train.engine.method import Loss, per_example_losses
 
 SEED = 20221
@@ -43,28 +44,15 @@ def shifted(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def seeded(model: nn.Module, seed: int = SEED) -> Iterator[None]:
-    """The same dropout each time, and nobody else's random numbers touched."""
+    """The same random numbers each time, and nobody else's touched."""
     devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         yield
 
 
-@contextmanager
-def reproducible(model: nn.Module, loss: Loss, batch: Batch) -> Iterator[None]:
-    """Training mode where the model is deterministic in it, evaluation mode where dropout is drawn."""
-    modes = {module: module.training for module in model.modules()}
-    try:
-        if not torch.equal(*(traced(model, loss, batch, seed)[0].nan_to_num() for seed in (SEED, SEED + 1))):
-            model.eval()
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-
-
-def traced(model: nn.Module, loss: Loss, batch: Batch, seed: int = SEED) -> tuple[Tensor, Trace]:
-    """The losses, and every module's outputs in the order of the calls."""
+def traced(model: nn.Module, loss: Loss, batch: Batch, keys: Sequence[int], seed: int = SEED) -> tuple[Tensor, Trace]:
+    """The losses, and every module's outputs in the order of the calls; each record draws by its own key."""
     trace: Trace = {}
 
     def after(name: str, module: nn.Module, args: Any, output: Any) -> None:
@@ -72,69 +60,33 @@ def traced(model: nn.Module, loss: Loss, batch: Batch, seed: int = SEED) -> tupl
 
     handles = [module.register_forward_hook(partial(after, name)) for name, module in model.named_modules()]
     try:
-        with seeded(model, seed), torch.no_grad():
-            return per_example_losses(model, loss, batch, size(batch)), trace
+        with torch.enable_grad(), keyed(keys, seed):
+            return per_example_losses(model, loss, tree_map(torch.clone, batch), size(batch)).detach(), trace
     finally:
         for handle in handles:
             handle.remove()
 
 
-def check(model: nn.Module, loss: Loss, batch: Batch) -> None:
-    """That buffers stay, that no example's loss depends on another example, and that f(batch)[i] = f(x_i).
+def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: float) -> None:
+    """That no example's loss depends on another example, and that f(batch)[i] = f(x_i).
 
     Args:
-        batch: a few examples, no two of which are equal.
+        batch: a few made-up examples.
+        seed: of what the model draws.
+        tolerance: what rounding explains between a batch and an example alone.
 
     Raises:
         InputError: with the name of the module where examples meet.
     """
-    check_buffers(model, loss, batch)
-    together, trace = traced(model, loss, batch)
+    keys = list(range(size(batch)))
+    together, trace = traced(model, loss, batch, keys, seed)
     exact = 32.0 * torch.finfo(together.dtype).eps
-    for row in range(size(batch)):
-        others = [other for other in range(size(batch)) if other != row]
-        changed, changed_trace = traced(model, loss, replaced(batch, row, others[0]))
+    for row in keys:
+        others = [other for other in keys if other != row]
+        changed, changed_trace = traced(model, loss, replaced(batch, row, others[0]), keys, seed)
         if not close(changed[others], together[others], exact):
             raise mixing(model, lambda a, b: close(a[others], b[others], exact), trace, changed_trace)  # noqa: B023
-    with reproducible(model, loss, batch):
-        check_alone(model, loss, batch)
-
-
-def check_whole(model: nn.Module, loss: Loss, batch: Batch) -> None:
-    """That no example's loss moves when one other example is exchanged, in a batch of the size that training has.
-
-    Args:
-        batch: any; of which the first two different examples are exchanged.
-
-    Raises:
-        InputError: with the name of the module where examples meet.
-    """
-    rows = distinct(batch, 2)
-    if len(rows) < 2:
-        return
-    others = torch.tensor([row for row in range(size(batch)) if row != rows[0]])
-    together, trace = traced(model, loss, batch)
-    changed, changed_trace = traced(model, loss, replaced(batch, rows[0], rows[1]))
-    tolerance = 64.0 * torch.finfo(together.dtype).eps
-    if not close(changed[others], together[others], tolerance):
-        raise mixing(model, lambda a, b: close(a[others], b[others], tolerance), trace, changed_trace)
-
-
-def check_buffers(model: nn.Module, loss: Loss, batch: Batch) -> None:
-    """A buffer that a forward changes is an unclipped, unnoised release of the data."""
-    before = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
-    traced(model, loss, batch)
-    for name, buffer in model.named_buffers():
-        if name not in before or not same(buffer, before[name]):
-            raise InputError(f"model: {name}: expected a buffer that training leaves alone, found one that a forward updates")
-
-
-def check_alone(model: nn.Module, loss: Loss, batch: Batch) -> None:
-    """The loss of an example in a batch is its loss alone: a sum over the batch, divided by its size, is not."""
-    together, trace = traced(model, loss, batch)
-    tolerance = tolerance_of(model)
-    for row in range(size(batch)):
-        alone, alone_trace = traced(model, loss, take(batch, [row]))
+        alone, alone_trace = traced(model, loss, take(batch, [row]), [row], seed)
         if not close(together[row : row + 1], alone, tolerance):
             raise mixing(model, lambda a, b: close(a[row : row + 1], b, tolerance), trace, alone_trace)  # noqa: B023
 
@@ -163,10 +115,6 @@ def comparable(a: Tensor, b: Tensor) -> bool:
 def close(a: Tensor, b: Tensor, tolerance: float) -> bool:
     """Equal up to the tolerance, relative to each number or to one, whichever is larger; NaN equals NaN."""
     return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
-def same(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def tolerance_of(model: nn.Module) -> float:

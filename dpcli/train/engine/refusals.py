@@ -27,9 +27,9 @@ class Refusal:
 REFUSALS = [
     Refusal(
         _BatchNorm,
-        lambda m: not isinstance(m, _InstanceNorm),
+        lambda m: not isinstance(m, _InstanceNorm) and (m.training or m.running_mean is None),
         "whose output for one example depends on the others",
-        "use GroupNorm",
+        "use GroupNorm, or freeze it: .eval()",
     ),
     Refusal(
         _InstanceNorm,

@@ -62,7 +62,7 @@ def zeros(parameter: Tensor) -> Tensor:
 def clipped(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor]) -> Sums:
     """The sum over all parts of a batch."""
     groups = clip.groups(list(parameters))
-    like = zeros(next(iter(parameters.values())).detach()[..., :0])
+    like = zeros(next(iter(parameters.values())).detach().reshape(-1)[:0])
     gradients: dict[str, Tensor] = {}
     lengths, finites = [], []
     for pieces, count in parts:

@@ -39,6 +39,9 @@ class Vectorised:
     loss: Loss
     name: str = "vmap"
 
+    def on(self, model: nn.Module) -> Vectorised:
+        return Vectorised(model, self.loss)
+
     def parts(self, batch: Batch) -> Iterator[Part]:
         parameters = {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
         step = max(1, LARGEST_PART // max(1, sum(p.numel() for p in parameters.values())))
@@ -68,6 +71,9 @@ class Looped:
     loss: Loss
     name: str = "loop"
 
+    def on(self, model: nn.Module) -> Looped:
+        return Looped(model, self.loss)
+
     def parts(self, batch: Batch) -> Iterator[Part]:
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         for row in range(size(batch)):
@@ -80,4 +86,4 @@ def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, R
     if not losses.requires_grad:
         return {}
     found = torch.autograd.grad(losses, list(parameters.values()), torch.ones_like(losses), allow_unused=True)
-    return {name: Rows(wide(g)[None]) for name, g in zip(parameters, found, strict=True) if g is not None}
+    return {name: Rows(wide(g.to_dense() if g.is_sparse else g)[None]) for name, g in zip(parameters, found, strict=True) if g is not None}

@@ -1,0 +1,80 @@
+"""One example of a real step, computed alone as well: what its gradient is there, it must be in the batch."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from dpcli.errors import InputError
+from dpcli.train.engine.batches import Batch, size, take
+from dpcli.train.engine.clip import Clip
+from dpcli.train.engine.draws import remembered, repeated
+from dpcli.train.engine.method import Loss
+from dpcli.train.engine.probe import tolerance_of
+from dpcli.train.engine.sums import Sums, clipped
+from dpcli.train.engine.vectorised import Looped
+from dpcli.train.isolation.program import Program, dense
+
+LARGE = 1e15  # a norm above it may be beyond the number format one way and not the other
+
+
+class Sum(Protocol):
+    """What computes clipped sums, after its rehearsal."""
+
+    model: nn.Module
+    loss: Loss
+    program: Program | None
+
+    @property
+    def clip(self) -> Clip: ...
+
+    def __call__(self, batch: Batch) -> Sums: ...
+
+
+def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
+    """The batch's sums.
+
+    Args:
+        row: of the example that is computed alone too, with the random numbers that it drew in the batch.
+
+    Raises:
+        InputError: the lengths of its gradient differ by more than rounding; the words show nothing of it.
+    """
+    random = engine.program is None or engine.program.random
+    kept: list[torch.Tensor] = []
+    listening: AbstractContextManager[list[torch.Tensor]] = remembered(row, size(batch)) if random else nullcontext(kept)
+    with listening as kept:
+        sums = engine(batch)
+    with repeated(kept) if kept else nullcontext():
+        norm = float(length(engine, take(batch, [row])))
+    together, tolerance = float(sums.norms[row]), tolerance_for(engine)
+    if not agree(norm, together, tolerance, engine.clip.bound):
+        raise InputError(
+            "model: expected an example's gradient in the batch to be the one that it has alone, found another: the model or the loss "
+            "does not keep examples apart; this step was not released"
+        )
+    return sums
+
+
+def length(engine: Sum, alone: Batch) -> torch.Tensor:
+    """Of the example's gradient."""
+    parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
+    with dense(engine.model):
+        return clipped(Looped(engine.model, engine.loss).parts(alone), engine.clip, parameters).norms[0]
+
+
+def tolerance_for(engine: Sum) -> float:
+    """What rounding explains, from the coarsest numbers that the program has."""
+    coarsest = 0.0 if engine.program is None else engine.program.coarsest
+    return max(tolerance_of(engine.model), math.pow(coarsest, 0.4))
+
+
+def agree(alone: float, together: float, tolerance: float, bound: float) -> bool:
+    """Up to rounding, relative to the length or to a fiftieth of C."""
+    if not (math.isfinite(alone) and math.isfinite(together)):
+        return math.isfinite(alone) == math.isfinite(together) or max(x for x in (alone, together, 0.0) if x < math.inf) > LARGE
+    return abs(alone - together) <= tolerance * (max(alone, together) + 0.02 * bound)

@@ -1,0 +1,323 @@
+"""Follows a program operator by operator on tensors without numbers, whose first length is a symbol for any batch's size."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from dpcli.errors import InputError
+from dpcli.train.engine.draws import draws
+from dpcli.train.isolation.call import Call, leaves
+from dpcli.train.isolation.kinds import SHARED, Kind, Kinds, Merged, Mixed, Numbers, Rows, Shared, Unknown
+from dpcli.train.isolation.lengths import STAND_IN, coefficient, records
+from dpcli.train.isolation.operators import DRAWN, MADE, RULES, SIZED
+from dpcli.train.isolation.sums import pointwise
+from dpcli.train.tasks.user_code import INSTALLED
+
+SIZES = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was found: the first place where records meet, operators without a rule, the coarsest numbers, and whether it draws any."""
+
+    refusal: InputError | None = None
+    unknown: list[str] = field(default_factory=list)
+    coarsest: float = 0.0
+    random: bool = False
+    counted: bool = False
+    path: list[str] = field(default_factory=list)
+    forwards: list[tuple[str, ...]] = field(default_factory=list)
+
+
+class Counting(TorchFunctionMode):
+    """len() of a batch must be a number: a prime that no model has, which comes back as the batch's size."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if func is torch.Tensor.__len__ and records(args[0].shape[0]) and coefficient(args[0].shape[0]) is not None:
+            self.seen.counted = True
+            return STAND_IN * (coefficient(args[0].shape[0]) or 1)
+        return func(*args, **(kwargs or {}))
+
+
+class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Keeps for every tensor what it holds of the records.
+
+    Args:
+        size: the symbol of the batch's size.
+        where: the name of the module that runs.
+        names: of tensors that were there before: what is written to them outlives the call.
+    """
+
+    def __init__(self, seen: Seen, size: torch.SymInt, where: Callable[[], str], names: dict[int, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen, self.size, self.where, self.names = seen, size, where, names
+        self.kinds: Any = WeakIdKeyDictionary()
+        self.made: Any = WeakIdKeyDictionary()  # by what, and where
+        self.stores: dict[int, tuple[Any, Kind, tuple[object, ...]]] = {}
+        self.spoilt: dict[int, tuple[Any, Kind]] = {}
+        self.given: set[int] = set()  # storages of the batch itself
+
+    def give(self, tensor: Tensor, kind: Kind) -> None:
+        """A tensor of the batch."""
+        self.kinds[tensor] = kind
+        self.given.add(store(tensor)._cdata)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace != "aten" and func.namespace in ("prim", "prims") or func.overloadpacket.__name__.startswith("sym_"):
+            return func(*args, **kwargs)
+        args, kwargs = (torch.utils._pytree.tree_map(self.symbolic, value) for value in (args, kwargs))
+        values = bound(func, args, kwargs)
+        name = func.overloadpacket.__name__
+        self.require_written(func, values)
+        if name == "unbind" and any(isinstance(k, Rows) and k.dim == values["dim"] % values["self"].dim() for k in [self.kind(values["self"])]):
+            raise self.refuse(f"{name}, a loop over the records")
+        try:
+            out = self.constant(func, values) if name == "_local_scalar_dense" else NotImplemented
+            out = func(*args, **kwargs) if out is NotImplemented else out
+        except (DataDependentOutputException, DynamicOutputShapeException) as problem:
+            raise self.refuse("a branch or a shape that depends on values", branch=True) from problem
+        outputs = list(leaves(out if isinstance(out, list | tuple) else [out]))
+        base = name.rstrip("_") if not name.startswith("__") else name
+        call = Call(base, values, outputs, self.kind)
+        self.note(func, call)
+        try:
+            found = self.judged(func, call, [*map(self.kind, call.tensors())])
+        except Mixed as mixed:
+            raise self.refuse(str(mixed)) from None
+        if not isinstance(found, list):
+            found = [found] * len(outputs)
+        for output, kind in zip(outputs, found, strict=True):
+            self.keep(output, kind, base)
+        self.write(func, values, found)
+        return out
+
+    def note(self, func: Any, call: Call) -> None:
+        self.seen.path.append(call.name)
+        if draws(func, (), dict(call.values)):
+            self.seen.random = True
+        for output in call.outputs:
+            if output.is_floating_point():
+                self.seen.coarsest = max(self.seen.coarsest, float(torch.finfo(output.dtype).eps))
+
+    def symbolic(self, value: Any) -> Any:
+        """The stand-in is the symbol again."""
+        if isinstance(value, int) and not isinstance(value, bool) and value and value % STAND_IN == 0:
+            return self.size * (value // STAND_IN)
+        return value
+
+    def constant(self, func: Any, values: Any) -> Any:
+        """The number in a tensor that was there before and is not trained."""
+        tensor = values["self"]
+        if isinstance(tensor, FakeTensor) or tensor.requires_grad:
+            return NotImplemented
+        with torch.utils._python_dispatch._disable_current_modes():
+            return tensor.item()
+
+    def kind(self, tensor: Tensor) -> Kind:
+        """What a tensor holds; one that was not seen to be made is not known."""
+        if not isinstance(tensor, FakeTensor):
+            return SHARED
+        held = store(tensor)
+        if held is not None and held._cdata in self.spoilt:
+            return self.spoilt[held._cdata][1]
+        found: Kind | None = self.kinds.get(tensor)
+        if found is not None:
+            return found
+        if held is not None and held._cdata in self.stores:
+            _, kind, shape = self.stores[held._cdata]
+            if shape == tuple(tensor.shape):
+                return kind
+        return Unknown("a tensor that came from elsewhere")
+
+    def keep(self, tensor: Tensor, kind: Kind, name: str) -> None:
+        if isinstance(kind, Unknown) and kind.operator not in self.seen.unknown:
+            self.seen.unknown.append(kind.operator)
+        if isinstance(kind, Merged) and " at " not in kind.how and " in " not in kind.how:
+            kind = Merged(kind.how + self.place())
+        self.kinds[tensor] = kind
+        if not isinstance(kind, Shared):
+            self.made[tensor] = name + self.place()
+        held = store(tensor)
+        if held is not None:
+            self.stores[held._cdata] = (held, kind, tuple(tensor.shape))
+
+    def judged(self, func: Any, call: Call, kinds: list[Kind]) -> Kinds:
+        """What comes out, from what goes in."""
+        lengths, count = counting(func, call.values)
+        if call.name.endswith("_like") or (call.name.startswith("new_") and call.name in MADE):
+            return [self.alike(call, output) for output in call.outputs]
+        unknown = [kind for kind in kinds if isinstance(kind, Unknown)]
+        if unknown:
+            return unknown[0]
+        rows = [kind for kind in kinds if isinstance(kind, Rows | Numbers)]
+        if len({kind.call for kind in rows}) > 1:
+            raise Mixed(f"{call.name} with a tensor that was kept from an earlier batch")
+        merged = [kind for kind in kinds if isinstance(kind, Merged)]
+        if call.name == "arange" and not rows and not merged and (lengths or count):
+            return self.places(call)
+        if merged or count:
+            how = merged[0].how if merged else f"{call.name} with the number of records"
+            if rows:
+                raise Mixed(how)
+            return Merged(how)
+        if not rows:
+            if not any(records(length) for output in call.outputs for length in output.shape):
+                return SHARED
+            return [self.alike(call, output) if call.name in MADE else Unknown(call.name) for output in call.outputs]
+        if any(isinstance(kind, Numbers) for kind in rows) and call.name not in ("index", "index_put", "_unsafe_index"):
+            return self.numbered(call, rows)
+        rule = RULES.get(call.name)
+        if lengths and call.name not in SIZED:
+            return Unknown(f"{call.name} with the number of records")
+        if rule is None:
+            rule = pointwise if torch.Tag.pointwise in func.tags else not_understood
+        return self.told_apart(rule(call), rows)
+
+    def told_apart(self, found: Kinds, rows: Sequence[Kind]) -> Kinds:
+        """What is made of something that differs between records differs."""
+        if all(isinstance(kind, Rows) and kind.alike for kind in rows):
+            return found
+        several = found if isinstance(found, list) else [found]
+        differing: list[Kind] = [replace(kind, alike=False) if isinstance(kind, Rows) else kind for kind in several]
+        return differing if isinstance(found, list) else differing[0]
+
+    def alike(self, call: Call, output: Tensor) -> Kind:
+        """New numbers that depend on no record, in a shape: along the dimension that its model has, else the only one."""
+        dims = [dim for dim, length in enumerate(output.shape) if records(length)]
+        if not dims:
+            return SHARED
+        for tensor in call.tensors():
+            kind = self.kind(tensor)
+            if isinstance(kind, Rows) and dims == [kind.dim] and coefficient(output.shape[kind.dim]) == kind.outer * kind.inner:
+                return replace(kind, alike=False)
+        times = coefficient(output.shape[dims[0]])
+        number = self.number
+        alike = call.name not in DRAWN
+        return Rows(dims[0], 1, times, number, alike) if len(dims) == 1 and times else Unknown(call.name)
+
+    @property
+    def number(self) -> int:
+        """Of the batch that is followed now."""
+        return self._number
+
+    _number = 0
+
+    def next_batch(self, size: torch.SymInt) -> None:
+        self._number, self.size = self._number + 1, size
+        self.given = set()
+
+    def places(self, call: Call) -> Kind:
+        """arange over the batch."""
+        start, step = call.values.get("start", 0), call.values.get("step", 1)
+        return Numbers(0, self.number) if (start, step) == (0, 1) and coefficient(call.outputs[0].shape[0]) == 1 else Unknown("arange")
+
+    def numbered(self, call: Call, rows: Sequence[Kind]) -> Kind:
+        """The places in another shape are still places; calculated with, they are nothing that can be told."""
+        (output,) = call.outputs if len(call.outputs) == 1 else (None,)
+        dims = [] if output is None else [dim for dim, length in enumerate(output.shape) if records(length)]
+        moved = call.name in ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze")
+        if moved and output is not None and len(dims) == 1 and coefficient(output.shape[dims[0]]) == 1:
+            return Numbers(dims[0], self.number)
+        return Unknown(f"{call.name} of the records' places")
+
+    def require_written(self, func: Any, values: Any) -> None:
+        """Before it runs: nothing is written to what was there before the call."""
+        for argument in func._schema.arguments:
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            for tensor in leaves([values[argument.name]]):
+                if not isinstance(tensor, FakeTensor):
+                    name = self.names.get(id(tensor), "a tensor that outlives it")
+                    raise self.refuse(f"{func.overloadpacket.__name__}, which writes to {name}", state=True)
+                if store(tensor)._cdata in self.given:
+                    raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
+
+    def write(self, func: Any, values: Any, found: list[Kind]) -> None:
+        """What is written into a part of a tensor is in the whole."""
+        for argument in func._schema.arguments:
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            for tensor in leaves([values[argument.name]]):
+                before, kind = self.stores.get(store(tensor)._cdata, (None, SHARED, ()))[1], found[0] if found else SHARED
+                if isinstance(kind, Merged | Unknown):
+                    self.spoilt[store(tensor)._cdata] = (store(tensor), kind)
+                elif isinstance(kind, Rows) and not isinstance(before, Rows):
+                    self.spoilt[store(tensor)._cdata] = (store(tensor), Unknown(func.overloadpacket.__name__))
+
+    def refuse(self, found: str, branch: bool = False, state: bool = False) -> InputError:
+        """The first refusal counts, whatever the user's code makes of it."""
+        place = self.where()
+        line = self.place()
+        found = found if line in found else f"{found}, which meets them{line}" if " at " in found else found + line
+        if branch:
+            words = f"{place}: expected one path whatever the values of the records, found {found}"
+        elif state:
+            words = f"{place}: expected a forward that changes nothing, found {found}"
+        else:
+            words = f"{place}: expected an output for each example that depends on it alone, found {found}"
+        self.seen.refusal = self.seen.refusal or InputError(words)
+        return self.seen.refusal
+
+    def place(self) -> str:
+        """The innermost line of the user's own code."""
+        frame: Any = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if not file.startswith(("<", *INSTALLED)):
+                return f" at {os.path.basename(file)}, line {frame.f_lineno}"
+            frame = frame.f_back
+        return ""
+
+    def left(self) -> Iterator[str]:
+        """What is still there of the batches: by what it was made."""
+        for tensor in list(self.kinds.keys()):
+            if not isinstance(self.kinds[tensor], Shared) and store(tensor)._cdata not in self.given:
+                yield self.made.get(tensor, "a part of the batch")
+
+
+def not_understood(call: Call) -> Kinds:
+    """No rule."""
+    return Unknown(call.name)
+
+
+def store(tensor: Tensor) -> Any:
+    """The storage, which views share."""
+    return tensor.untyped_storage() if tensor.layout is torch.strided else None
+
+
+def bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by the schema's names."""
+    named = [argument for argument in func._schema.arguments]
+    values = {argument.name: argument.default_value for argument in named if argument.has_default_value()}
+    positional = [argument.name for argument in named if not argument.kwarg_only]
+    return {**values, **dict(zip(positional, args, strict=False)), **kwargs}
+
+
+def counting(func: Any, values: dict[str, Any]) -> tuple[bool, bool]:
+    """Whether the batch's size is among the lengths that an operator is told, and among the numbers that it calculates with."""
+    lengths = count = False
+    for argument in func._schema.arguments:
+        value = values.get(argument.name)
+        found = [one for one in (value if isinstance(value, list | tuple) else [value]) if not torch.is_tensor(one) and records(one)]
+        if found and str(argument.real_type) in SIZES:
+            lengths = True
+        elif found:
+            count = True
+    return lengths, count
+

@@ -1,0 +1,228 @@
+"""The program of a step, followed for a batch of any size: losses and gradients, twice, on tensors without numbers."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._pytree import tree_map
+
+from dpcli.errors import DpcliError, InputError
+from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.method import Loss
+from dpcli.train.isolation.following import Counting, Following, Seen
+from dpcli.train.isolation.kinds import Merged, Rows, Unknown
+from dpcli.train.isolation.lengths import STAND_IN
+from dpcli.train.tasks.user_code import raised_at
+
+CALLS = 2
+TRIED = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 31, 32, 33, 64, 100, 128, 255, 256, 257, 500, 512, 1000, 1024, 2048, 4096, 16384)
+SEPARATE = "expected a loss for each example that depends on it alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is known of a program that keeps records apart.
+
+    doubt: an operator that has no rule, if any: its records are taken one at a time. coarsest: machine epsilon of its coarsest numbers.
+    random: whether it draws any.
+    """
+
+    doubt: str | None
+    coarsest: float
+    random: bool
+
+
+def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
+    """Follows the program.
+
+    Args:
+        model: a copy that nobody needs: its attributes may change.
+        like: a batch whose shapes and types count, and nothing else of it.
+
+    Raises:
+        InputError: records meet, a branch depends on values or on how many records there are, something is written that outlives the
+            call, or the program cannot be followed.
+    """
+    seen = Seen()
+    environment = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    fake, stack = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True), ["model"]
+    follower = Following(seen, symbol(environment, 0), lambda: stack[-1], names(model))
+    with dense(model), named(model, stack), young():
+        for number in range(CALLS):
+            if number:
+                follower.next_batch(symbol(environment, number))
+            try:
+                with fake, Counting(seen), follower:
+                    step(model, loss, batch_like(like, follower, number), follower, seen, backward=number == 0)
+            except Exception as problem:
+                raise seen.refusal or refusal(problem) from problem
+            if seen.refusal is not None:
+                raise seen.refusal
+            require_nothing_left(follower)
+    first, second = seen.forwards
+    if first != second:
+        raise InputError("model: expected the same operators for every batch, found others at the second")
+    require_any_size(environment)
+    return Program(seen.unknown[0] if seen.unknown else None, seen.coarsest, seen.random)
+
+
+def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, seen: Seen, backward: bool) -> None:
+    """The losses and their gradients; nothing of them is kept."""
+    with torch.enable_grad():
+        seen.path = []
+        losses = loss(model, batch)
+        seen.forwards.append(tuple(seen.path))
+        require_losses(losses, follower)
+        wanted = [p for p in model.parameters() if p.requires_grad]
+        if backward and losses.requires_grad:
+            torch.autograd.grad(losses, wanted, torch.ones_like(losses), allow_unused=True)
+
+
+def require_nothing_left(follower: Following) -> None:
+    """Raises InputError where a tensor that was made of records lives on: in a cache, a list, a closure."""
+    gc.collect()
+    for left in follower.left():
+        raise InputError(
+            f"model: expected a forward that leaves nothing behind of the records that it saw, found what {left} made kept"
+        )
+
+
+def require_losses(losses: Any, follower: Following) -> None:
+    """One for each record.
+
+    Raises:
+        InputError: otherwise.
+    """
+    if not torch.is_tensor(losses) or losses.dim() != 1 or losses.shape[0] is not follower.size and losses.shape[0] != follower.size:
+        found = tuple(losses.shape) if torch.is_tensor(losses) else type(losses).__name__
+        raise InputError(
+            f"loss: expected one loss per example, found shape {found}; "
+            'a mean over the batch hides who contributed what: use reduction="none"'
+        )
+    kind = follower.kind(losses)
+    if isinstance(kind, Merged):
+        raise InputError(f"loss: {SEPARATE}, found {kind.how}")
+    if not isinstance(kind, Unknown) and kind != Rows(0, 1, 1, follower.number):
+        raise InputError(f"loss: {SEPARATE}, found one that depends on no example")
+
+
+def symbol(environment: ShapeEnv, number: int) -> torch.SymInt:
+    """The size of one batch."""
+    hint = STAND_IN + 30 * number
+    source = ConstantSource(f"batch_{number}")
+    found = environment.create_symbol(hint, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
+    made: torch.SymInt = environment.create_symintnode(found, hint=hint)  # type: ignore[assignment]
+    return made
+
+
+def batch_like(like: Batch, follower: Following, number: int) -> Batch:
+    """Tensors of a symbolic number of records."""
+
+    def of(leaf: Tensor) -> Tensor:
+        with torch.utils._python_dispatch._disable_current_modes():
+            mode = leaf.dtype, leaf.device
+        made = torch.empty((follower.size, *leaf.shape[1:]), dtype=mode[0], device=mode[1])
+        follower.give(made, Rows(0, 1, 1, number))
+        return made
+
+    found: Batch = tree_map(of, like)
+    return found
+
+
+def names(model: nn.Module) -> dict[int, str]:
+    """What a tensor is called that the model has."""
+    return {id(value): name for name, value in (*model.named_buffers(), *model.named_parameters())}
+
+
+@contextmanager
+def young() -> Iterator[None]:
+    """The garbage collector looks at what is made from here on: all else may be a million objects."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+@contextmanager
+def dense(model: nn.Module) -> Iterator[None]:
+    """Gradients of tables in full: a sparse one says the same in another form."""
+    sparse = [module for module in model.modules() if getattr(module, "sparse", False) is True]
+    try:
+        for module in sparse:
+            module.sparse = False  # type: ignore[assignment]
+        yield
+    finally:
+        for module in sparse:
+            module.sparse = True  # type: ignore[assignment]
+
+
+@contextmanager
+def named(model: nn.Module, stack: list[str]) -> Iterator[None]:
+    """Which module runs, innermost last."""
+    handles = []
+    for name, module in model.named_modules():
+        label = f"model: {name or 'the model'} ({type(module).__name__})"
+        handles.append(module.register_forward_pre_hook(entering(stack, label), prepend=True))
+        handles.append(module.register_forward_hook(leaving(stack)))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def entering(stack: list[str], label: str) -> Callable[..., None]:
+    def enter(*unused: Any) -> None:
+        stack.append(label)
+
+    return enter
+
+
+def leaving(stack: list[str]) -> Callable[..., None]:
+    def leave(*unused: Any) -> None:
+        stack.pop()
+
+    return leave
+
+
+def refusal(problem: Exception) -> InputError:
+    """Of what the user's code or torch raised while it was followed; no record was there whose numbers it could show."""
+    if isinstance(problem, DpcliError) and isinstance(problem, InputError):
+        return problem
+    cause = problem.__cause__ if isinstance(problem, DpcliError) and problem.__cause__ is not None else problem
+    said = (str(cause).strip().splitlines() or [""])[0][:200]
+    return InputError(
+        "model: expected a program that can be followed operator by operator for any number of records, "
+        f"found {raised_at(cause).partition(' (its message')[0]}{': ' if said else ''}{said}"
+    )
+
+
+def require_any_size(environment: ShapeEnv) -> None:
+    """Raises InputError where the program took a path that another number of records would not take."""
+    import sympy
+
+    expressions = {str(guard.expr): guard for guard in environment.guards}
+    for text, guard in expressions.items():
+        symbols = list(guard.expr.free_symbols)
+        for size in TRIED:
+            if guard.expr.subs({name: size + 7 * place for place, name in enumerate(symbols)}) not in (sympy.true, True):
+                raise InputError(
+                    f"model: expected the same path for every number of records, found a branch on it ({text}){line_of(guard)}"
+                )
+
+
+def line_of(guard: Any) -> str:
+    """Where the user's code asked, as far as torch says."""
+    found = re.findall(r"([^\s/\\]+\.py):(\d+)", str(guard.sloc))
+    return f" at {found[0][0]}, line {found[0][1]}" if found else ""

@@ -1,0 +1,160 @@
+"""Everything that a model and its loss can reach and write to: compared around a forward, which must change none of it."""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+import types
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpcli.errors import InputError
+from dpcli.train.engine.method import Loss
+from dpcli.train.tasks.user_code import INSTALLED
+
+PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+MOST = 100_000  # values that are looked at
+
+
+@dataclass(slots=True)
+class State:
+    """Values by the path on which they are found. whole: tensors with their numbers, else by identity and version."""
+
+    whole: bool
+    found: dict[str, object] = field(default_factory=dict)
+    seen: dict[int, object] = field(default_factory=dict)
+
+    def require_same(self, later: State) -> None:
+        """Raises InputError, naming it, where something is another."""
+        for name in (*self.found, *(name for name in later.found if name not in self.found)):
+            if name not in self.found or name not in later.found or not equal(self.found[name], later.found[name]):
+                kind = "buffer" if isinstance(later.found.get(name), Tensor) else "value"
+                raise InputError(f"{name}: expected a {kind} that training leaves alone, found one that a forward updates")
+
+
+def state(model: nn.Module, loss: Loss, whole: bool = True) -> State:
+    """As it is now."""
+    found = State(whole)
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        keep(found, f"model: {name}", tensor)
+    for name, module in model.named_modules():
+        for key, value in vars(module).items():
+            if key not in ("_parameters", "_buffers", "_modules"):
+                visit(found, f"model: {name}.{key}" if name else f"model: {key}", value, 0)
+        own(found, f"model: {name or 'the model'}", type(module))
+    visit(found, "loss", loss, 0)
+    found.found["Python's random numbers"] = random.getstate()
+    numbers = sys.modules.get("numpy")
+    if numbers is not None:
+        found.found["numpy's random numbers"] = str(numbers.random.get_state())
+    return found
+
+
+def keep(found: State, name: str, tensor: Tensor) -> None:
+    found.found[name] = tensor.detach().clone() if found.whole else (id(tensor), tensor._version)
+
+
+def visit(found: State, name: str, value: Any, depth: int) -> None:
+    """A value, and what hangs on it."""
+    if isinstance(value, PLAIN):
+        found.found[name] = repr(value)
+        return
+    if id(value) in found.seen or depth > 8 or len(found.found) > MOST:
+        found.found.setdefault(name, id(value))
+        return
+    found.seen[id(value)] = value
+    if isinstance(value, Tensor):
+        keep(found, name, value)
+    elif isinstance(value, torch.Generator):
+        found.found[name] = str(value.get_state().tolist())
+    elif isinstance(value, random.Random):
+        found.found[name] = value.getstate()
+    elif type(value).__module__ == "numpy":
+        found.found[name] = repr(getattr(value, "tobytes", lambda: value)())
+    else:
+        parts = list(inside(value))
+        found.found[name] = (id(value), len(parts))
+        for key, part in parts:
+            visit(found, f"{name}{key}", part, depth + 1)
+        if isinstance(value, types.FunctionType):
+            written(found, name, value, depth)
+        elif not isinstance(value, type):
+            own(found, name, type(value))
+
+
+def inside(value: Any) -> Iterator[tuple[str, Any]]:
+    """The parts of a container, a function or an object."""
+    if isinstance(value, Mapping):
+        yield from ((f"[{key!r}]" if isinstance(key, str | int) else f"[{place}]", part) for place, (key, part) in enumerate(value.items()))
+    elif isinstance(value, list | tuple | deque):
+        yield from ((f"[{place}]", part) for place, part in enumerate(value))
+    elif isinstance(value, set | frozenset):
+        yield "", len(value)
+    elif isinstance(value, functools.partial):
+        yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
+    elif hasattr(value, "cache_info"):
+        yield ".cache", value.cache_info().currsize
+    elif isinstance(value, types.FunctionType):
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            yield f".{name}", cell_of(cell)
+        yield ".__defaults__", value.__defaults__
+        yield ".__dict__", vars(value)
+    elif isinstance(value, types.MethodType):
+        yield from ((".__self__", value.__self__), (".__func__", value.__func__))
+    elif not isinstance(value, types.ModuleType | type) and hasattr(value, "__dict__"):
+        yield from ((f".{key}", part) for key, part in vars(value).items())
+
+
+def cell_of(cell: Any) -> Any:
+    """What a closure holds; nothing where it is not yet bound."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def written(found: State, name: str, function: types.FunctionType, depth: int) -> None:
+    """The globals of a user's own function."""
+    if function.__code__.co_filename.startswith(("<", *INSTALLED)):
+        return
+    space = function.__globals__
+    label = space.get("__name__", name)
+    for key in sorted(names_in(function.__code__) & space.keys()):
+        if not isinstance(space[key], types.ModuleType):
+            visit(found, f"{label}.{key}", space[key], depth + 1)
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    """Of globals that a function, or one inside of it, may use."""
+    nested = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return set(code.co_names).union(*(names_in(one) for one in nested))
+
+
+def own(found: State, name: str, kind: type) -> None:
+    """Attributes of a user's own class, and what its methods use."""
+    for base in kind.__mro__:
+        module = sys.modules.get(base.__module__)
+        file = getattr(module, "__file__", None)
+        if id(base) in found.seen or file is None or file.startswith(INSTALLED):
+            continue
+        found.seen[id(base)] = base
+        for key, value in vars(base).items():
+            value = getattr(value, "__func__", value)
+            if isinstance(value, types.FunctionType):
+                for label, part in inside(value):
+                    visit(found, f"{base.__name__}.{key}{label}", part, 1)
+                written(found, name, value, 0)
+            elif not key.startswith("__") and not callable(value):
+                visit(found, f"{base.__name__}.{key}", value, 1)
+
+
+def equal(a: object, b: object) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | ((a != a) & (b != b))).all())
+    return type(a) is type(b) and bool(a == b)
