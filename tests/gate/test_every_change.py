@@ -1,0 +1,231 @@
+"""Each key of [privacy], [budget] and [gate], and each key of each mechanism type: a change of it is in what the gate says."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.fields import Key
+from dpcli.gate.restatement import standings_of
+from dpcli.gate.terms import _keys, terms_of, word
+from dpcli.mechanisms.base import Spec
+from dpcli.pipeline.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
+from dpcli.pipeline.model import Budget, Entry, Privacy
+from dpcli.pipeline.read import parse
+from dpcli.registry import load
+from tests.command import dpcli
+from tests.gate.conftest import git
+from tests.pipeline.test_every_key import toml
+
+Document = dict[str, Any]
+BASE: Document = {
+    "format": 1,
+    "privacy": {
+        "unit": "user",
+        "adjacency": "add-remove",
+        "max_contributions": 1,
+        "dataset_size": 10**6,
+        "delta": 1e-8,
+        "releases": "final-model",
+        "adaptive": False,
+    },
+    "budget": {"epsilon": 30.0, "delta": 1e-8, "warn_at": 0.8},
+    "gate": {
+        "max_increase": 0.5,
+        "horizon": {"epsilon": 900.0, "runs": 3},
+        "waiver": [{"rule": "DP105", "reason": "r", "approver": "ada", "expires": datetime.date(2031, 1, 2)}],
+    },
+    "mechanism": [{"name": "train", "type": "gaussian", "noise_multiplier": 40.0, "steps": 9}],
+}
+OTHER: dict[str, Any] = {
+    "privacy.unit": "household",
+    "privacy.adjacency": "zero-out",
+    "privacy.max_contributions": 2,
+    "privacy.dataset_size": 10**5,
+    "privacy.delta": 1e-7,
+    "privacy.releases": "outputs",
+    "privacy.adaptive": True,
+    "budget.epsilon": 31.0,
+    "budget.delta": 1e-9,
+    "budget.warn_at": 0.9,
+    "gate.max_increase": 0.6,
+    "gate.horizon": {"epsilon": 901.0, "runs": 3},
+    "gate.waiver": [{"rule": "DP105", "reason": "other", "approver": "ada", "expires": datetime.date(2031, 1, 2)}],
+}
+TYPES: dict[str, dict[str, Any]] = {
+    "gaussian": {"noise_multiplier": 40.0},
+    "gaussian-mixture": {"sigma": 40.0, "sensitivities": [0.0, 1.0], "probabilities": [0.5, 0.5]},
+    "laplace": {"noise_multiplier": 90.0},
+    "discrete-gaussian": {"sigma": 40.0, "sensitivity": 1},
+    "discrete-laplace": {"scale": 90.0, "sensitivity": 1},
+    "randomized-response": {"epsilon": 0.01},
+    "exponential": {"epsilon": 0.01},
+    "report-noisy-max": {"epsilon": 0.01},
+    "permute-and-flip": {"epsilon": 0.01},
+    "sparse-vector": {"epsilon": 0.01, "answers": 2},
+    "pure-dp": {"epsilon": 0.01},
+    "approx-dp": {"epsilon": 0.01, "delta": 1e-10},
+    "zcdp": {"rho": 0.0001},
+    "rdp": {"orders": [2.0, 64.0], "values": [0.001, 0.01]},
+    "composed": {"mechanisms": ["part"]},
+    "repeat-and-select": {"mechanism": "part", "trials": {"distribution": "geometric", "mean": 2}},
+    "post-processing": {},
+}
+
+
+def put(document: Document, path: tuple[str, ...], value: Any) -> Document:
+    head, *rest = path
+    inner = document.get(head, {})
+    return {**document, head: put(inner, tuple(rest), value) if rest else value}
+
+
+def text_of(document: Document) -> str:
+    return "".join(f"{key} = {toml(value)}\n" for key, value in document.items())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q", "-b", "main")
+    return tmp_path
+
+
+def judged(folder: Path, before: Document, after: Document) -> tuple[int, str]:
+    """What the gate prints of a change, in its table."""
+    (folder / "train.toml").write_text(text_of(before))
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "base")
+    (folder / "train.toml").write_text(text_of(after))
+    result = dpcli("gate", "train.toml", "--base-ref", "main", "-f", "jsonl", "--as-of", "2030-01-01", folder=folder)
+    return result.code, result.out + result.err
+
+
+def test_no_key_is_forgotten() -> None:
+    tables = {"privacy": Privacy, "budget": Budget, "gate": Gate}
+    assert set(OTHER) == {f"{table}.{key}" for table, cls in tables.items() for key in members_of(cls)}
+    own = terms_of(parse(text_of(BASE).encode(), "x"))
+    assert set(own) == set(OTHER) - {"gate.waiver", "gate.horizon"} == set(_keys())
+    assert set(members_of(Horizon)) == {"epsilon", "every", "years", "runs"}
+    assert set(members_of(Waiver)) == {"rule", "reason", "approver", "expires", "mechanism", "epsilon"}
+
+
+@pytest.mark.parametrize("name", OTHER)
+@pytest.mark.parametrize("how", ["changed", "dropped"])
+def test_a_changed_term_is_told(folder: Path, name: str, how: str) -> None:
+    after = put(BASE, tuple(name.split(".")), OTHER[name])
+    if name == "privacy.adjacency" and how == "dropped":
+        return  # it is required
+    if how == "dropped":
+        table, key = name.split(".")
+        after = {**BASE, table: {k: v for k, v in BASE[table].items() if k != key}}
+    code, out = judged(folder, BASE, after)
+    if how == "dropped" and name in ("privacy.adaptive", "budget.warn_at", "gate.waiver"):
+        return  # what holds without it is what it said, or more
+    if how == "dropped" and name in ("budget.epsilon", "privacy.max_contributions"):
+        assert code == 2
+        assert f"{name}: expected " in out
+        return
+    assert words_of(name, how == "dropped") in out
+    assert code == (0 if name in ("gate.waiver", "budget.delta") and (how, name) != ("changed", "budget.delta") else 1), out
+
+
+def words_of(name: str, dropped: bool) -> str:
+    """What the gate says of the key."""
+    table, key = name.split(".")
+    if name == "gate.waiver":
+        return "new waiver, added by this change"
+    if name == "gate.horizon":
+        return "gate.horizon 3 runs within 900 -> " + ("none" if dropped else "3 runs within 901")
+    statement = table == "privacy" and key not in ("releases", "delta")
+    label = key if statement or (name == "budget.delta" and not dropped) else name
+    return f"{label} {word(BASE[table][key])} -> {word(None if dropped else OTHER[name])}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (0.8, 0.7, "budget.warn_at 0.8 -> 0.7 (weakens nothing that holds here)"),
+        (0.8, 0.9, "budget.warn_at 0.8 -> 0.9 (--allow-statement-change lets it pass)"),
+    ],
+)
+def test_a_stricter_term_is_told_and_passes(folder: Path, old: float, new: float, words: str) -> None:
+    code, out = judged(folder, put(BASE, ("budget", "warn_at"), old), put(BASE, ("budget", "warn_at"), new))
+    assert words in out
+    assert code == (1 if new > old else 0)
+
+
+def test_booleans_are_those_of_the_file(folder: Path) -> None:
+    _, out = judged(folder, BASE, put(BASE, ("privacy", "adaptive"), True))
+    assert "adaptive false -> true" in out
+
+
+def with_type(kind: str) -> Document:
+    part = [{"name": "part", "type": "gaussian", "noise_multiplier": 50.0}] if kind in ("composed", "repeat-and-select") else []
+    adjacency = "replace-one" if kind == "randomized-response" else "add-remove"
+    document = put(BASE, ("privacy", "adjacency"), adjacency)
+    return {**document, "mechanism": [*part, {"name": "train", "type": kind, **TYPES[kind]}]}
+
+
+COMPUTED = [kind for kind in TYPES if load(MECHANISMS.registry[kind]).evidence == 2]
+FEW = [("gaussian", kind) for kind in TYPES] + [(kind, "pure-dp") for kind in TYPES] + [("pure-dp", "post-processing")]
+
+
+@pytest.mark.parametrize(("before", "after"), [pair for pair in FEW if pair[0] != pair[1]])
+def test_a_change_of_type_is_told_and_judged_where_it_rests_on_less(folder: Path, before: str, after: str) -> None:
+    old, new = with_type(before), with_type(after)
+    new["privacy"] = old["privacy"] = {**old["privacy"], "adjacency": "zero-out"}
+    old["mechanism"], new["mechanism"] = (
+        [*d["mechanism"], {"name": "other", "type": "pure-dp", "epsilon": 0.1}] for d in (old, new)
+    )
+    code, out = judged(folder, old, new)
+    assert '"old": "' + before in out or f'"{before}"' in out or f"{before} ->" in out or f"as {before}" in out, out
+    weaker = load(MECHANISMS.registry[after]).evidence < load(MECHANISMS.registry[before]).evidence
+    assert ("rests" in out or "restatement" in out) == weaker, out
+    assert (code == 1) == weaker or code in (1, 2, 3), out
+
+
+def test_every_type_says_what_it_rests_on() -> None:
+    for target in MECHANISMS.registry.values():
+        cls = load(target)
+        stated = next(base for base in cls.__mro__ if "evidence" in vars(base))
+        assert stated is not Spec, cls
+        # Noise and parts are priced; a number that is stated, and a word, are not.
+        assert (cls.evidence == 1) == ("stated_for" in members_of(cls)), cls
+        assert (cls.evidence == 0) == (not members_of(cls)), cls
+
+
+def test_an_entry_is_worth_its_weakest_part() -> None:
+    document = with_type("composed")
+    assert standings_of(parse(text_of(document).encode(), "x"))["train"] == ("composed", 2)
+    document["mechanism"][0] = {"name": "part", "type": "zcdp", "rho": 0.1}
+    assert standings_of(parse(text_of(document).encode(), "x"))["train"] == ("composed", 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "old", "new"),
+    [
+        ("steps", 9, 8),
+        ("noise_multiplier", 40.0, 41.0),
+        ("description", "a", "b"),
+        ("sampling", {"scheme": "poisson", "rate": 0.1}, {"scheme": "poisson", "rate": 0.05}),
+        ("partition", None, {"of": "region", "part": "north"}),
+        ("name", "train", "model"),
+    ],
+)
+def test_a_changed_key_of_an_entry_is_told(folder: Path, key: str, old: Any, new: Any) -> None:
+    entry = {**BASE["mechanism"][0], **({} if old is None else {key: old})}
+    (folder / "train.toml").write_text(text_of({**BASE, "mechanism": [entry]}))
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "base")
+    (folder / "train.toml").write_text(text_of({**BASE, "mechanism": [{**entry, key: new}]}))
+    out = dpcli("gate", "train.toml", "--base-ref", "main", "-f", "markdown", "--as-of", "2030-01-01", folder=folder).out
+    assert f"train: {key}" in out.replace("sampling.rate", "sampling").replace("\\", ""), out
+
+
+def test_every_key_of_an_entry_has_a_place_in_the_changes() -> None:
+    assert set(members_of(Entry)) == {"name", "type", "steps", "epochs", "sampling", "partition", "description"}
+    assert SAMPLING.registry
+    assert Key("x").safer is None

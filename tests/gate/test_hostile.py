@@ -1,0 +1,231 @@
+"""Twelve changes that get a pass by something other than less privacy loss: exit code and words of each, and what lets it pass."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.command import dpcli
+from tests.gate.conftest import git
+from tests.gate.samples import GATE, waiver
+
+DAY = ("--as-of", "2030-06-01")
+POLICY = 'format = 1\n\n[[rule]]\nfiles = "ads/*.toml"\nepsilon = 2.0\n'
+RESTATED = GATE.replace('type = "gaussian"', 'type = "pure-dp"').replace("noise_multiplier = 400.0", "epsilon = 0.00001")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """ads/train.toml under a policy that caps ads."""
+    (tmp_path / "ads").mkdir()
+    (tmp_path / "ads" / "train.toml").write_text(GATE)
+    (tmp_path / "policy.toml").write_text(POLICY)
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "base")
+    return tmp_path
+
+
+def edit(old: str, new: str) -> Callable[[Path], None]:
+    def made(root: Path) -> None:
+        file = root / "ads" / "train.toml"
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
+
+    return made
+
+
+def write(text: str, *, name: str = "ads/train.toml") -> Callable[[Path], None]:
+    return lambda root: Path(root / name).write_text(text) and None
+
+
+def deleted(root: Path) -> None:
+    (root / "ads" / "other.toml").write_text(OTHER)
+    (root / "ads" / "train.toml").unlink()
+
+
+OTHER = """format = 1
+privacy = { adjacency = "add-remove", unit = "example", releases = "outputs", delta = 0.0 }
+budget = { epsilon = 1 }
+mechanism = [{ name = "count", type = "discrete-laplace", scale = 9, sensitivity = 1 }]
+"""
+
+
+def moved(root: Path) -> None:
+    (root / "ads" / "other.toml").write_text(OTHER)
+    (root / "old").mkdir()
+    (root / "ads" / "train.toml").rename(root / "old" / "train.toml")
+
+
+def renamed(root: Path) -> None:
+    (root / "misc").mkdir()
+    (root / "ads" / "train.toml").rename(root / "misc" / "train.toml")
+
+
+def linked(root: Path) -> None:
+    outside = root.parent / f"{root.name}-outside.toml"
+    outside.write_text(GATE)
+    (root / "ads" / "train.toml").unlink()
+    (root / "ads" / "train.toml").symlink_to(outside)
+
+
+PULLS: dict[str, tuple[Callable[[Path], None], int, str]] = {
+    "restated": (write(RESTATED), 1, "restatement: train: it states its own cost, and as gaussian it was priced by its noise"),
+    "deleted": (deleted, 0, "ads/train.toml, a pipeline at main, is deleted: what it has released stays released"),
+    "moved out of the glob": (
+        moved,
+        1,
+        "ads/train.toml, a pipeline at main, was moved to old/train.toml, which is not judged here",
+    ),
+    "renamed out of the policy's rule": (renamed, 1, "statement: the policy's epsilon 2 -> none"),
+    "a link out of the repository": (linked, 1, "link: a link out of the repository, to "),
+    "the policy weakened": (
+        write(POLICY.replace("2.0", "9.0"), name="policy.toml"),
+        0,
+        "policy.toml: warning: changed by this change: the policy as it is at main binds",
+    ),
+    "a waiver for itself": (
+        write(RESTATED + waiver("restatement")),
+        0,
+        "new waiver, added by this change: approved by ada until 2030-06-30 (29 days left): launch",
+    ),
+    "warn_at raised": (edit("warn_at = 0.9", "warn_at = 1.0"), 1, "statement: budget.warn_at 0.9 -> 1"),
+    "releases widened": (edit('releases = "final-model"', 'releases = "outputs"'), 1, "privacy.releases final-model -> outputs"),
+    "delta raised": (edit("delta = 1e-8", "delta = 1e-7"), 1, "statement: delta 1e-08 -> 1e-07"),
+    "unit coarsened": (edit('unit = "user"', 'unit = "session"'), 1, "statement: unit user -> session"),
+    "adjacency weakened": (edit('"add-remove"', '"zero-out"'), 1, "statement: adjacency add-remove -> zero-out"),
+}
+
+
+def judged(root: Path, format_: str = "text", *more: str) -> tuple[int, str]:
+    files = sorted(str(path.relative_to(root)) for folder in ("ads", "misc") for path in (root / folder).glob("*.toml"))
+    arguments = (*files, "--base-ref", "main", "--policy", "policy.toml", *DAY, *more, "-f", format_)
+    result = dpcli("gate", *arguments, folder=root)
+    return result.code, result.out + result.err
+
+
+def table(root: Path) -> str:
+    """All conditions and notices, one a line."""
+    found = json.loads(judged(root, "json")[1])
+    lines = [f"{c['name']}: {c['message']}" for file in found["files"] for c in file["conditions"]]
+    return "\n".join([*lines, *(f"policy.toml: warning: {text}" for text in found["policy"]["warnings"])])
+
+
+def test_nothing_hostile_passes_without_a_word(repository: Path) -> None:
+    code, out = judged(repository)
+    assert code == 0
+    assert "warning" not in out
+
+
+@pytest.mark.parametrize("name", PULLS)
+def test_a_hostile_change(repository: Path, name: str) -> None:
+    make, code, words = PULLS[name]
+    make(repository)
+    assert words in table(repository)
+    assert judged(repository)[0] == code
+    git(repository, "add", "-A")
+    git(repository, "checkout", "-qb", "change")
+    git(repository, "commit", "-qm", "hostile")
+    assert words in table(repository)
+    assert judged(repository)[0] == code
+
+
+@pytest.mark.parametrize("name", [name for name, (_, code, _) in PULLS.items() if code == 1])
+def test_a_no_stands_at_a_line_of_the_pull_request(repository: Path, name: str) -> None:
+    PULLS[name][0](repository)
+    assert "::error file=" in judged(repository, "github")[1]
+
+
+def test_the_policy_of_the_base_judges(repository: Path) -> None:
+    edit("steps = 5_000", "steps = 30_000")(repository)  # epsilon 2.7: over the policy's cap, under the file's own
+    assert judged(repository, "text", "--max-increase", "5")[0] == 1
+    (repository / "policy.toml").write_text(POLICY.replace("2.0", "9.0"))
+    assert judged(repository, "text", "--max-increase", "5")[0] == 1
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "both")
+    asked = ("ads/train.toml", "--base-ref", "main~1", "--max-increase", "5")
+    assert dpcli("gate", *asked, "--policy", "main:policy.toml", folder=repository).code == 0  # the caller's own choice
+
+
+def test_a_new_policy_is_told(repository: Path) -> None:
+    (repository / "fresh.toml").write_text("format = 1\nepsilon = 9.0\n")
+    result = dpcli("gate", "ads/train.toml", "--base-ref", "main", "--policy", "fresh.toml", "-f", "json", folder=repository)
+    assert result.code == 0
+    assert json.loads(result.out)["policy"]["warnings"] == [
+        "new in this change: main has no such policy, so that it binds as it stands"
+    ]
+
+
+RULES = [
+    ('files = "ad/*.toml"', 'rule[1] (files = "ad/*.toml") matches no file: nothing is held to it'),
+    ('unit = "usr"', 'rule[1] (unit = "usr") holds for none of the files judged here'),
+    ('files = "ads/*"\nunit = "usr"', 'rule[1] (files = "ads/*", unit = "usr") holds for none of the files judged here'),
+    ('adjacency = "zero-out"', 'rule[1] (adjacency = "zero-out") holds for none of the files judged here'),
+    ('files = "ads/*.toml"', None),
+    ('files = "policy.toml"', None),  # a file of the repository that was not asked about
+]
+
+
+@pytest.mark.parametrize(("selector", "words"), RULES)
+def test_a_rule_that_holds_for_nothing_is_told(repository: Path, selector: str, words: str | None) -> None:
+    (repository / "policy.toml").write_text(f"format = 1\n[[rule]]\n{selector}\nepsilon = 2.0\n")
+    result = dpcli("gate", "ads/train.toml", "--policy", "policy.toml", "-f", "json", folder=repository)
+    assert json.loads(result.out)["policy"]["warnings"] == ([] if words is None else [words])
+
+
+def test_a_guarantee_in_a_part_is_found_out(repository: Path) -> None:
+    part = RESTATED.replace('name = "train"', 'name = "claim"')
+    write(part + '\n[[mechanism]]\nname = "train"\ntype = "composed"\nmechanisms = ["claim"]\n')(repository)
+    assert "restatement: train: it states its own cost, and as gaussian it was priced by its noise" in table(repository)
+
+
+def test_a_guarantee_under_a_new_name_is_found_out(repository: Path) -> None:
+    write(RESTATED.replace('name = "train"', 'name = "model"'))(repository)
+    assert "restatement: model: it states its own cost, and train, which is gone, as gaussian it was priced by its noise" in table(
+        repository
+    )
+
+
+def test_a_baseline_finds_a_restatement_out_too(repository: Path) -> None:
+    (repository / "base.json").write_text(dpcli("gate", "ads/train.toml", "-f", "json", folder=repository).out)
+    asked = ("ads/train.toml", "--baseline", "base.json")
+    assert dpcli("gate", *asked, folder=repository).code == 0
+    write(RESTATED)(repository)
+    assert dpcli("gate", *asked, folder=repository).code == 1
+
+
+@pytest.mark.parametrize("format_", ["github", "sarif", "gitlab"])
+@pytest.mark.parametrize("folder", [".", "ads", "a b%"])
+def test_places_count_from_the_root_of_the_repository(repository: Path, format_: str, folder: str) -> None:
+    (repository / "a b%").mkdir()
+    edit("steps = 5_000", "steps = 300_000")(repository)
+    path = os.path.relpath(repository / "ads" / "train.toml", repository / folder)
+    result = dpcli("gate", path, "-f", format_, folder=repository / folder).out
+    shown = {"github": "file=ads/train.toml,", "sarif": '"uri": "ads/train.toml"', "gitlab": '"path": "ads/train.toml"'}
+    assert shown[format_] in result
+    assert ".." not in result
+
+
+def test_a_place_in_sarif_is_encoded(repository: Path) -> None:
+    (repository / "ads" / "rank é%:1.toml").write_text("format = 1\n")
+    result = dpcli("lint", "rank é%:1.toml", "-f", "sarif", folder=repository / "ads").out
+    assert '"uri": "ads/rank%20%C3%A9%25%3A1.toml"' in result
+
+
+def test_no_repository_and_a_shallow_clone_are_called_so(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    alone = tmp_path_factory.mktemp("alone")
+    (alone / "train.toml").write_text(GATE)
+    outside = dpcli("gate", "train.toml", "--base-ref", "main", folder=alone)
+    assert outside.code == 2
+    assert "found not a git repository" in outside.err
+    edit("steps = 5_000", "steps = 5_001")(repository)
+    git(repository, "commit", "-qam", "second")
+    git(alone, "clone", "-q", "--depth", "1", f"file://{repository}", "shallow")
+    shallow = dpcli("gate", "ads/train.toml", "--base-ref", "main~1", folder=alone / "shallow")
+    assert shallow.code == 2
+    assert "this clone is shallow: fetch all of its history (fetch-depth: 0 in CI" in shallow.err
