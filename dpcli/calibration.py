@@ -235,7 +235,8 @@ def _with(entry: Entry, key: str, value: float, shared: bool) -> Entry:
     if key in changes:
         return replace(entry, **changes[key]())
     spec: Any = entry.spec
-    times = getattr(spec, "sensitivity", None) if shared and key in ("sigma", "scale") else None
+    stated = (getattr(spec, name, None) for name in ("sensitivity", "l2_sensitivity"))
+    times = next((found for found in stated if found is not None), None) if shared and key in ("sigma", "scale") else None
     return replace(entry, spec=replace(spec, **{key: value * (times or 1.0)}))
 
 

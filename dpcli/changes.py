@@ -13,7 +13,7 @@ Tables = Mapping[str, Any]
 ALTERNATIVES = (
     frozenset({"steps", "epochs"}),
     frozenset({"rate", "batch_size"}),
-    frozenset({"noise_multiplier", "sigma", "scale", "sensitivity"}),
+    frozenset({"noise_multiplier", "sigma", "scale", "sensitivity", "l2_sensitivity"}),
     frozenset({"epsilon", "keep", "rho", "orders", "values"}),
 )
 TOGETHER = frozenset({"unit", "max_contributions"})  # a unit that may own several records says how many

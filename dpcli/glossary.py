@@ -37,17 +37,20 @@ TERMS: dict[str, str] = {
         "sensitivity: C under add-remove and zero-out, 2C under replace-one."
     ),
     "sensitivity": (
-        "How far one change, under the file's adjacency and for its unit, can move the query: L1 for laplace, L2 for gaussian. Taken as "
+        "How far one change, under the file's adjacency and for its unit, can move the query: L1 for laplace and discrete-laplace, "
+        "L2 for gaussian, and for discrete-gaussian how far one integer moves (a vector of integers states l2_sensitivity). Taken as "
         "stated; dpcli never doubles it."
     ),
     "sampling_rate": (
         "The probability that a given record is in the sample of one step. Amplification by sampling holds for how the records were "
-        "really drawn: shuffled batches are not Poisson samples."
+        "really drawn: shuffled batches are not Poisson samples. Every entry draws a sample of its own; what is released from one "
+        "and the same sample belongs in a composed entry, which carries the sampling."
     ),
     "max_contributions": (
         "Records that one unit may own. Noise stated per contribution (noise_multiplier) is charged for all of them; a "
         "sensitivity, and an "
-        'epsilon with stated_for = "unit", is taken to cover the whole unit already.'
+        'epsilon with stated_for = "unit", is taken to cover the whole unit already. Beside partition = "name" these bound what happens '
+        "in one part only, and are charged max_contributions times: a unit's records may lie in as many parts."
     ),
     "stated_for": (
         "Whom a stated epsilon covers: a record (the group theorem is applied for the unit's records) or the unit. "
@@ -55,8 +58,10 @@ TERMS: dict[str, str] = {
         "own several records: dpcli does not guess."
     ),
     "partition": (
-        'Parallel composition. partition = "region": runs once on each disjoint part, at one cost. partition = { of, part }: one of '
-        "several entries on different parts, of which the dearest is charged. Parts must be disjoint and assigned record by record."
+        'Parallel composition. partition = "region": runs once on each disjoint part, at one cost where a unit is one record. Where it may '
+        "own max_contributions records, they may lie in as many parts: a stated sensitivity or guarantee is then charged that many "
+        "times; noise_multiplier once, for all of them in one part. partition = { of, part }: one of several entries on different parts, "
+        "of which the dearest is charged. Parts must be disjoint and assigned record by record."
     ),
     "adaptive": (
         "True where later parameters depend on earlier outputs. Composition theorems for fixed parameters do not hold "

@@ -166,6 +166,9 @@ def _relative_to(entry: Entry) -> str:
     stated = getattr(entry.spec, "sensitivity", None)
     if stated is not None:
         return f"sensitivity {stated!r} under the file's adjacency, as stated"
+    norm = getattr(entry.spec, "l2_sensitivity", None)
+    if norm is not None:
+        return f"L2 sensitivity {norm!r} under the file's adjacency, as stated"
     if getattr(entry.spec, "noise_multiplier", None) is not None:
         return "noise_multiplier over the bound C on one record's contribution"
     if named(entry.spec):

@@ -32,6 +32,8 @@ FILE_RULES: dict[str, str] = {
     "DP112": "dpcli.lint.composition:ADAPTIVE",
     "DP117": "dpcli.lint.sampling:ROUNDED_STEPS",
     "DP119": "dpcli.lint.composition:PARTITION",
+    "DP120": "dpcli.lint.composition:SAME_SAMPLE",
+    "DP121": "dpcli.lint.claims:VECTOR",
     "DP201": "dpcli.lint.statement:FLOATING_POINT",
     "DP210": "dpcli.lint.names:PRIVATE_NAMES",
     "DP213": "dpcli.lint.repeated:ASKED_AGAIN",

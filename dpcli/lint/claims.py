@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
 from dpcli.lint.settings import chosen, on, one_of, section, settings, spelled
+from dpcli.mechanisms.discrete_gaussian import DiscreteGaussianSpec
 from dpcli.pipeline.model import Entry, Pipeline
 
 ANALYTIC = ("analytic", "exact", "balle")
@@ -27,6 +28,17 @@ def _classical(pipeline: Pipeline) -> Iterator[Finding]:
 
 def _from_classical_noise(text: str) -> bool:
     return "gaussian" in text and not any(word in text for word in ANALYTIC)
+
+
+def _vector(pipeline: Pipeline) -> Iterator[Finding]:
+    for path, entry in entries(pipeline):
+        spec = entry.spec
+        if isinstance(spec, DiscreteGaussianSpec) and spec.sensitivity is not None and spec.priced_as_vector(1):
+            message = (
+                f"priced as a vector of integers that moves by {spec.sensitivity} in L2: say dimension = 1 where it is one integer, which "
+                "costs less, or l2_sensitivity, a real number, where it is a vector"
+            )
+            yield Finding((*path, "sensitivity"), message)
 
 
 def _words(entry: Entry) -> str:
@@ -121,4 +133,29 @@ DATA_DEPENDENT = RuleInfo(
     bad=HEAD + edited(VOTES, "of 250 teachers", "of 250 teachers, data-dependent"),
     good=HEAD + VOTES,
     check=_data_dependent,
+)
+
+COUNTS = """
+[[mechanism]]
+name = "histogram"
+type = "discrete-gaussian"
+sigma = 12.0
+sensitivity = 2
+"""
+
+VECTOR = RuleInfo(
+    code="DP121",
+    severity="warning",
+    waivable=True,
+    title="one integer or a vector of integers",
+    what="A discrete-gaussian mechanism states a sensitivity above 1 and does not say, by dimension = 1, that it releases one "
+    "integer. It is priced as a vector of integers with that L2 sensitivity.",
+    why="The loss of one integer that moves by 2 is known exactly; a histogram that moves by (1, 1, 1, 1) has the same norm and may "
+    "cost more. Priced as one integer, it would print an epsilon below what is true: 24.0 for 26.7 with sigma 0.5.",
+    fix="One integer: add dimension = 1. A vector: state l2_sensitivity, the root of the sum of squares, rounded up; it need not be "
+    "whole, so a record that leaves one bin and enters another moves a histogram by 1.41422.",
+    source="Canonne, Kamath & Steinke 2020, arXiv:2004.00010, theorem 4",
+    bad=HEAD + COUNTS,
+    good=HEAD + edited(COUNTS, "sensitivity = 2", "l2_sensitivity = 1.41422"),
+    check=_vector,
 )

@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
 from dpcli.lint.settings import covered, section, switched_on
 from dpcli.mechanisms.base import Adjacency
-from dpcli.pipeline.model import Pipeline
+from dpcli.mechanisms.sampling import Batched
+from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.parts import named as parts_named
 
 SEARCHES = frozenset(
     {"sweep", "grid", "grid_search", "param_grid", "random_search", "hyperparameter_search", "optuna", "search", "tune", "tuning"}
 )
 DATA_DERIVED = re.compile("quantile|quartile|decile|percentile|median|cluster|k-?means", re.IGNORECASE)
+
+
+ALONE = edited(edited(TRAIN, "steps = 1000\n", ""), 'sampling = { scheme = "poisson", batch_size = 256 }\n', "")
 
 
 def _tuning(pipeline: Pipeline) -> Iterator[Finding]:
@@ -31,6 +36,35 @@ def _adaptive(pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
+def _same_sample(pipeline: Pipeline) -> Iterator[Finding]:
+    named = {name for entry in pipeline.mechanisms for name in parts_named(entry.spec)}
+    found: dict[tuple[object, ...], str] = {}
+    for path, entry in entries(pipeline):
+        scheme = entry.sampling
+        rate = scheme.exact_rate(pipeline.privacy.dataset_size) if isinstance(scheme, Batched) else None
+        if entry.name in named or rate is None or not 0 < rate < 1 or not getattr(scheme, "amplified", True):
+            continue
+        key = (type(scheme), float(rate), entry.epochs, entry.steps)
+        first = found.setdefault(key, entry.name)
+        if first != entry.name:
+            message = (
+                f'priced as a sample of its own beside "{first}", which has the same rate and as many steps: if both read one batch, name '
+                "them in a composed entry and sample that"
+            )
+            yield Finding((*path, "sampling"), message)
+
+
+def _charged(entry: Entry, contributions: int) -> str:
+    """What is counted, in words; `resolve` counts it."""
+    if contributions == 1:
+        counted = "counted once for all parts"
+    elif entry.spec.contribution_form:
+        counted = f"counted once for all parts, at {contributions} records of a unit in one part, which is the worst case"
+    else:
+        counted = f"counted {contributions} times for all parts, since the {contributions} records of a unit may lie in as many"
+    return f"{counted}: they must be disjoint, and each record's part must not depend on other records"
+
+
 def _partition(pipeline: Pipeline) -> Iterator[Finding]:
     for path, entry in entries(pipeline):
         if entry.partition is None:
@@ -40,8 +74,7 @@ def _partition(pipeline: Pipeline) -> Iterator[Finding]:
             message = "parallel composition needs add-remove or zero-out: a record that is replaced may move to another part"
             yield Finding(key, message, "error")
         elif isinstance(entry.partition, str) or DATA_DERIVED.search(entry.partition.of):
-            message = "counted once for all parts: they must be disjoint, and each record's part must not depend on other records"
-            yield Finding(key, message)
+            yield Finding(key, _charged(entry, pipeline.privacy.max_contributions or 1))
         elif (pipeline.privacy.max_contributions or 1) > 1:
             message = (
                 "a unit that may own several records may have them in several parts: partition = { of, part } needs one per unit"
@@ -86,14 +119,44 @@ ADAPTIVE = RuleInfo(
     check=_adaptive,
 )
 
+SAME_SAMPLE = RuleInfo(
+    code="DP120",
+    severity="warning",
+    waivable=True,
+    title="two mechanisms that may read one sample",
+    what="Two mechanisms are sampled in the same way, at the same rate and for as many steps, and no composed entry names them. "
+    "Every entry draws a sample of its own; entries that a composed one names share one.",
+    why="Where two releases are made from one batch, a record is in both or in neither: the two add up inside the sample, before "
+    "its amplification. Priced as two samples, a run that releases gradients and a norm from each batch prints an epsilon that "
+    "can be half of what it leaks.",
+    fix='Where they read one batch: drop their sampling, and name both in an entry of type = "composed" that has the sampling and the '
+    "steps. Where each draws its own: waive this rule, or state their steps apart.",
+    source="Zhu, Dong & Wang 2022, arXiv:2106.08567, theorems 10 and 11, which hold for the composition on one sample",
+    bad=HEAD + TRAIN + edited(edited(TRAIN, "train", "norms"), "1.1", "30.0"),
+    good=HEAD
+    + ALONE
+    + edited(edited(ALONE, "train", "norms"), "1.1", "30.0")
+    + """
+[[mechanism]]
+name = "step"
+type = "composed"
+mechanisms = ["train", "norms"]
+steps = 1000
+sampling = { scheme = "poisson", batch_size = 256 }
+""",
+    check=_same_sample,
+)
+
 PARTITION = RuleInfo(
     code="DP119",
     severity="warning",
     waivable=True,
     title="parallel composition",
     what="A mechanism is counted once for all parts of a partition whose parts are not named, or are drawn by quantiles "
-    "or clusters (a warning; parts that are named with { of, part } pass). Under replace-one any partition is an error, "
-    "and so is { of, part } where a unit may own several records.",
+    "or clusters (a warning; parts that are named with { of, part } pass). A unit that may own max_contributions records may have them in "
+    "as many parts: a mechanism with a stated sensitivity or guarantee then counts max_contributions times, one with noise_multiplier "
+    "once for all of a unit's records in one part. Under replace-one any partition is an error, and so is { of, part } where a "
+    "unit may own several records.",
     why="One cost for all parts holds only where each record is in one part and its part depends on itself alone. "
     "Parts that overlap, or that are drawn by looking at the data (quantiles, clusters), let one record change "
     "several results. A replaced record can leave one part and enter another, which changes two; a unit with several "

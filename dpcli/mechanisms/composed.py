@@ -124,7 +124,10 @@ class Composed(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComposedSpec(Spec):
-    """Other entries of the file, run together on the same records; they are charged here and nowhere else."""
+    """Other entries of the file, run together on the same records, and on one sample where it is sampled; charged here and nowhere else.
+
+    Entries that no composed one names each draw a sample of their own, which costs less than two releases from one batch.
+    """
 
     evidence: ClassVar[int] = 2
 

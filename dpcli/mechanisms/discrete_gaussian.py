@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from dpcli.errors import NotRepresentable
 from dpcli.fields import COUNT, POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.mechanisms.given_renyi import Zcdp
 from dpcli.numerics.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
@@ -121,16 +122,50 @@ class DiscreteGaussian(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscreteGaussianSpec(Spec):
-    """Adds discrete Gaussian noise to an integer query."""
+    """Adds discrete Gaussian noise to one integer (sensitivity), or to every entry of a vector of integers (l2_sensitivity).
+
+    A vector is not priced as one integer: where a shift of norm 2 is (1, 1, 1, 1), delta can be several times that of 2. It is priced on
+    its Renyi curve, D_a <= a l2_sensitivity^2 / (2 sigma^2) (Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 4, coordinate by
+    coordinate), since nothing sharper is proven for every shift; so is a sensitivity above 1 that dimension does not say to be that
+    of one integer. A shift of norm 1 is one integer that moves by 1.
+    """
 
     evidence: ClassVar[int] = 2
 
     sigma: Annotated[float, Key("sigma of the noise e^{-x^2/(2 sigma^2)}", POSITIVE)]
-    sensitivity: Annotated[int, Key("sensitivity of the integer query under the file's adjacency, taken as stated", COUNT)]
+    sensitivity: Annotated[
+        int | None,
+        Key("sensitivity of one integer under the file's adjacency, taken as stated; a vector states l2_sensitivity", COUNT),
+    ] = None
+    l2_sensitivity: Annotated[
+        float | None, Key("L2 sensitivity of a vector of integers under the file's adjacency, instead of sensitivity", POSITIVE)
+    ] = None
+    dimension: Annotated[
+        int | None, Key("how many integers are released; 1 says that sensitivity is that of one integer", COUNT)
+    ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
-        if self.sigma < 0.05 * self.sensitivity:
-            yield "sigma", f"at least sensitivity / 20 = {self.sensitivity / 20.0:g} (less is no privacy)", repr(self.sigma)
+        if (self.sensitivity is None) == (self.l2_sensitivity is None):
+            found = "neither" if self.sensitivity is None else "both"
+            yield "sensitivity", "either sensitivity (one integer) or l2_sensitivity (a vector of integers)", found
+            return
+        if self.sensitivity is not None and (self.dimension or 1) > 1:
+            yield "dimension", "1 beside sensitivity, or l2_sensitivity for a vector", str(self.dimension)
+        if self.sigma < 0.05 * self.moved:
+            yield "sigma", f"at least sensitivity / 20 = {self.moved / 20.0:g} (less is no privacy)", repr(self.sigma)
+
+    @property
+    def moved(self) -> float:
+        """The stated sensitivity, of either kind."""
+        stated = self.l2_sensitivity if self.sensitivity is None else self.sensitivity
+        assert stated is not None
+        return stated
+
+    def priced_as_vector(self, group: int) -> bool:
+        """Whether the shift may have several coordinates; an integer vector of norm 1 has one."""
+        return self.l2_sensitivity is not None or (self.dimension != 1 and group * self.moved > 1.0)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
+        if self.sensitivity is None or self.priced_as_vector(neighbours.group):
+            return Zcdp(0.5 * (neighbours.group * self.moved / self.sigma) ** 2)
         return DiscreteGaussian(self.sigma, self.sensitivity * neighbours.group)

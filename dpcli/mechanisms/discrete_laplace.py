@@ -74,7 +74,9 @@ class DiscreteLaplaceSpec(Spec):
     evidence: ClassVar[int] = 2
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
-    sensitivity: Annotated[int, Key("L1 sensitivity of the integer query under the file's adjacency, taken as stated", COUNT)]
+    sensitivity: Annotated[
+        int, Key("L1 sensitivity of the integer, or vector of integers, under the file's adjacency, taken as stated", COUNT)
+    ]
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         sensitivity = self.sensitivity * neighbours.group

@@ -108,10 +108,15 @@ class Entry:
     epochs: Annotated[
         float | None, Key("passes over the data instead of steps; needs a sampling rate; rounded up to whole steps", POSITIVE)
     ] = None
-    sampling: Annotated[Scheme | None, Key("how the records of one step are chosen; absent: every step sees all records")] = None
+    sampling: Annotated[
+        Scheme | None,
+        Key(
+            "how the records of one step are chosen, afresh for every entry (a composed one shares its sample); absent: all records"
+        ),
+    ] = None
     partition: Annotated[
         str | PartitionKey | None,
-        Key("the attribute on whose disjoint parts it runs, once each: a name (all parts, one cost), or { of, part } for one part"),
+        Key("the attribute on whose disjoint parts it runs, once each: a name (all parts; see explain partition), or { of, part }"),
     ] = None
     description: Annotated[Note | None, Key("free text")] = None
 

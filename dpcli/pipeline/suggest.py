@@ -25,7 +25,6 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "target_epsilon": ("epsilon",),
     "target_delta": ("delta",),
     "l1_sensitivity": ("sensitivity",),
-    "l2_sensitivity": ("sensitivity",),
     "count": ("steps",),
     "compositions": ("steps",),
     "n": ("dataset_size",),

@@ -39,6 +39,8 @@ FIXED_IN_MECHANISM = frozenset(
         "sigma",
         "scale",
         "sensitivity",
+        "l2_sensitivity",
+        "dimension",
         "partition",
         "mechanism",
         "mechanisms",

@@ -45,7 +45,7 @@ CASES: list[tuple[Parameter, Pipeline, float]] = [
     ("noise", dp_sgd(1.0, 0.01, 100), 1.0),
     ("noise", dp_sgd(1.0, None, 1), 0.5),
     ("noise", pipeline(entry("laplace", scale=1.0, sensitivity=2.0)), 0.3),
-    ("noise", pipeline(entry("discrete-gaussian", sigma=9.0, sensitivity=2)), 2.0),
+    ("noise", pipeline(entry("discrete-gaussian", sigma=9.0, sensitivity=2, dimension=1)), 2.0),
     ("scale", pipeline(entry("laplace", scale=1.0, sensitivity=2.0), entry("gaussian", noise_multiplier=20.0)), 0.7),
     ("steps", dp_sgd(2.0, 0.01, 1), 2.0),
     ("steps", pipeline(entry("pure-dp", epsilon=0.01)), 1.0),

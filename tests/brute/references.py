@@ -82,6 +82,17 @@ def on_integers(log_weight: Callable[[Array], Array], size: int, reach: int) -> 
     return releases
 
 
+def on_vectors(log_weight: Callable[[Array], Array], reach: int) -> Callable[[Situation], Iterator[Release]]:
+    """Two integers, each of which one change moves by 1. loss = 1 for a claim that other data attain: one integer that moves by 2."""
+
+    def releases(situation: Situation) -> Iterator[Release]:
+        for total in _bare_sums(situation, 1.0):
+            one = noise.lattice(log_weight, total, reach)
+            yield lambda records, one=one: np.multiply.outer(one(records), one(records)).ravel()  # type: ignore[misc]
+
+    return releases
+
+
 def chosen(release: Callable[[choices.Scores], Release]) -> Callable[[Situation], Iterator[Release]]:
     return lambda situation: (release(score) for score in choices.scores(situation.adjacency))
 
@@ -193,7 +204,12 @@ REFERENCES: tuple[Reference, ...] = (
     Reference("laplace", {"noise_multiplier": 1.0}, contribution(noise.laplace, 1.0)),
     Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, 2.0, 1.0)),
     Reference("discrete-gaussian", {"sigma": 0.7, "sensitivity": 1}, on_integers(lambda x: -x * x / 0.98, 1, 20)),
-    Reference("discrete-gaussian", {"sigma": 1.5, "sensitivity": 2}, on_integers(lambda x: -x * x / 4.5, 2, 40)),
+    Reference("discrete-gaussian", {"sigma": 1.5, "sensitivity": 2, "dimension": 1}, on_integers(lambda x: -x * x / 4.5, 2, 40)),
+    *(
+        Reference("discrete-gaussian", {"sigma": 1.0, **keys}, on_vectors(lambda x: -x * x / 2.0, 6))
+        for keys in ({"l2_sensitivity": 1.4142135623730951}, {"sensitivity": 2})
+    ),
+    Reference("discrete-laplace", {"scale": 1.0, "sensitivity": 2}, on_vectors(lambda x: -np.abs(x), 9), loss=1.0),
     Reference("discrete-laplace", {"scale": 1.5, "sensitivity": 2}, on_integers(lambda x: -np.abs(x) / 1.5, 2, 60)),
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3}, responses(1.0, 3), stated=True),
     Reference("exponential", {"epsilon": 1.0}, chosen(lambda score: choices.exponential(1.0, score)), stated=True),

@@ -271,13 +271,32 @@ def dp119(draw: Draw) -> tuple[Document, Document]:
     return draw(st.sampled_from(bad)), good
 
 
+def dp120(draw: Draw) -> tuple[Document, Document]:
+    """Two releases from one batch; the repairs: one composed entry has the sampling, or their steps are apart."""
+    rate, steps, document = draw(st.floats(1e-6, 0.9)), draw(STEPS), base(draw, ("add-remove",))
+    sampling = {"scheme": "poisson", "rate": rate}
+    first, second = ({**trained(draw), "name": name, "steps": steps, "sampling": sampling} for name in ("gradients", "norms"))
+    alone = [{key: value for key, value in entry.items() if key not in ("steps", "sampling")} for entry in (first, second)]
+    whole = {"name": "step", "type": "composed", "mechanisms": ["gradients", "norms"], "steps": steps, "sampling": sampling}
+    other = draw(st.sampled_from([{**second, "steps": steps + 1}, {**second, "sampling": {**sampling, "rate": 0.5 * rate}}]))
+    good = draw(st.sampled_from([joined(draw, document, *alone, whole), joined(draw, document, first, other)]))
+    return joined(draw, document, first, second), good
+
+
+def dp121(draw: Draw) -> tuple[Document, Document]:
+    moved, sigma = draw(st.integers(2, 9)), draw(st.floats(1.0, 60.0))
+    document, entry = base(draw), {"name": draw(NAMES), "type": "discrete-gaussian", "sigma": sigma, "steps": draw(STEPS)}
+    said = [{"sensitivity": moved, "dimension": 1}, {"l2_sensitivity": moved**0.5}, {"sensitivity": 1, "dimension": 1}]
+    return joined(draw, document, {**entry, "sensitivity": moved}), joined(draw, document, {**entry, **draw(st.sampled_from(said))})
+
+
 def dp201(draw: Draw) -> tuple[Document, Document]:
     kind, key = draw(st.sampled_from([("laplace", "scale"), ("gaussian", "sigma")]))
     entry = {"name": draw(NAMES), "type": kind, key: draw(NOISE), "sensitivity": draw(st.integers(1, 9)), "steps": draw(STEPS)}
     document = stating(base(draw), releases="outputs")
     bad = joined(draw, document, entry)
     kept = stating(bad, releases=draw(st.sampled_from(["final-model", "all-checkpoints"])))
-    return bad, draw(st.sampled_from([joined(draw, document, {**entry, "type": f"discrete-{kind}"}), kept]))
+    return bad, draw(st.sampled_from([joined(draw, document, {**entry, "type": f"discrete-{kind}", "sensitivity": 1}), kept]))
 
 
 def dp206(draw: Draw) -> tuple[Document, Document]:
@@ -424,7 +443,7 @@ SECTIONS = {
 DOCUMENTS: dict[str, Callable[[Draw], tuple[Document, Document]]] = {
     **{function.__name__.upper(): function for function in (dp002, dp003, dp004, dp005, dp101, dp102, dp103, dp104, dp105, dp106)},
     **{function.__name__.upper(): function for function in (dp109, dp110, dp111, dp112, dp115, dp117, dp119, dp201, dp206, dp208)},
-    **{function.__name__.upper(): function for function in (dp213, dp301, dp304, dp305, dp306)},
+    **{function.__name__.upper(): function for function in (dp120, dp121, dp213, dp301, dp304, dp305, dp306)},
     **SECTIONS,
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from dpcli.lint.run import findings
 from dpcli.lint.settings import spelled
 from dpcli.mechanisms.base import Adjacency
 from dpcli.pipeline.model import Budget, Entry, Pipeline, Privacy
+from dpcli.pipeline.resolve import resolve
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
 from tests.strategies import entry, pipeline
 
@@ -87,3 +90,23 @@ def test_a_large_stated_budget_is_dp304() -> None:
     privacy = Privacy(Adjacency.ADD_REMOVE, unit="example", delta=0.0, releases="final-model")
     found = findings(Pipeline(privacy, (entry("pure-dp", epsilon=1.0),), budget=Budget(10.5)))
     assert [info.code for info, _ in found] == ["DP304"]
+
+
+@pytest.mark.parametrize("contributions", [1, 2, 10])
+@pytest.mark.parametrize("kind", [name for name, keys in TYPES.items() if name not in ("post-processing", "randomized-response")])
+def test_what_a_partition_is_said_to_cost_is_what_is_charged(kind: str, contributions: int) -> None:
+    """The count in DP119's words against the count on the bill, for every type."""
+    single = entry(kind, **TYPES[kind])
+    if contributions > 1 and hasattr(single.spec, "stated_for"):
+        single = replace(single, spec=replace(single.spec, stated_for="unit"))
+    (found,) = resolve(whole := pipeline_in_parts(single, contributions))
+    (message,) = [f.message for info, f in findings(whole) if info.code == "DP119"]
+    times = int(words[1]) if (words := re.match(r"counted (\d+) times for all parts", message)) else 1
+    assert found.count == times
+    assert (times > 1) == (contributions > 1 and not single.spec.contribution_form)
+
+
+def pipeline_in_parts(single: Entry, contributions: int) -> Pipeline:
+    """One entry on all parts of a partition."""
+    privacy = Privacy(Adjacency.ADD_REMOVE, unit="user", max_contributions=contributions, dataset_size=10**6, delta=1e-9)
+    return Pipeline(privacy, (replace(single, partition="region"),))

@@ -48,7 +48,11 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (LaplaceSpec(noise_multiplier=2.0), REPLACE, Laplace(1.0)),
     (LaplaceSpec(noise_multiplier=2.0), CROWD, Laplace(7.5)),
     (LaplaceSpec(scale=4.0, sensitivity=2.0), CROWD, Laplace(1.5)),
-    (DiscreteGaussianSpec(sigma=3.0, sensitivity=2), CROWD, DiscreteGaussian(3.0, 6)),
+    (DiscreteGaussianSpec(sigma=3.0, sensitivity=2, dimension=1), CROWD, DiscreteGaussian(3.0, 6)),
+    (DiscreteGaussianSpec(sigma=3.0, sensitivity=2), CROWD, Zcdp(2.0)),
+    (DiscreteGaussianSpec(sigma=3.0, sensitivity=1), USER, DiscreteGaussian(3.0, 1)),
+    (DiscreteGaussianSpec(sigma=3.0, sensitivity=1), CROWD, Zcdp(0.5)),
+    (DiscreteGaussianSpec(sigma=3.0, l2_sensitivity=0.5), REPLACE, Zcdp(0.5 * (0.5 / 3.0) ** 2)),
     (DiscreteLaplaceSpec(scale=3.0, sensitivity=2), CROWD, DiscreteLaplace(3.0, 6)),
     (RandomizedResponseSpec(epsilon=1.0, categories=4), REPLACE, RandomizedResponse(1.0, 4)),
     (
