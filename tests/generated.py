@@ -58,11 +58,13 @@ class Case:
 
 def case(name: str) -> Case:
     """The case of this name, the same one every time."""
-    return _Drawing(Random(name)).case(name)
+    return Drawing(Random(name)).case(name)
 
 
 @dataclass
-class _Drawing:
+class Drawing:
+    """One source of randomness, and how large its numbers are."""
+
     random: Random
 
     def __post_init__(self) -> None:
@@ -108,12 +110,10 @@ class _Drawing:
 
     def entry(self, document: Document) -> Document:
         names = [entry["name"] for entry in document["mechanism"]]
-        for _ in range(TRIES):
+        keys: Document | None = None
+        while keys is None:
             kind = self.random.choice(list(MECHANISMS))
-            cls = load(MECHANISMS[kind])
-            keys = self.table(members_of(cls), {"adjacency": document["privacy"]["adjacency"]}, names)
-            if keys is not None and not any(True for _ in built(cls, keys).problems()):
-                break
+            keys = self.keys(kind, document["privacy"]["adjacency"], names)
         entry = {"name": f"m{len(names)}", "type": kind, **keys}
         if self.odds(0.7):
             entry["steps"] = self.whole(None, 18)
@@ -126,8 +126,17 @@ class _Drawing:
             entry["partition"] = self.random.choice(["region", {"of": "region", "part": f"p{len(names) % 2}"}])
         return entry
 
-    def sampling(self, privacy: Document) -> Document:
-        scheme = self.random.choice(list(SAMPLING))
+    def keys(self, kind: str, adjacency: str, names: list[str]) -> Document | None:
+        """The type's own keys; None where none were found that agree with each other."""
+        cls = load(MECHANISMS[kind])
+        for _ in range(TRIES):
+            keys = self.table(members_of(cls), {"adjacency": adjacency}, names)
+            if keys is not None and not any(True for _ in built(cls, keys).problems()):
+                return keys
+        return None
+
+    def sampling(self, privacy: Document, scheme: str | None = None) -> Document:
+        scheme = scheme or self.random.choice(list(SAMPLING))
         own = {name: member for name, member in members_of(load(SAMPLING[scheme])).items() if name != "scheme"}
         keys = self.table(own, {}, []) or {}
         if "batch_size" in keys:
@@ -166,7 +175,7 @@ class _Drawing:
                 return self.table(kind.members, {}, names)
             case Listed(Number()):
                 numbers = sorted(self.number(rule) for _ in range(length))
-                return [x / length for x in numbers] if rule is not None and not rule.holds(2.0) else numbers
+                return [x / sum(numbers) for x in numbers] if rule is not None and not rule.holds(2.0) else numbers
             case Listed():
                 return self.random.sample(names, min(length, len(names))) or None
             case _:
@@ -283,15 +292,15 @@ class _Drawing:
 
 
 COMMANDS = {
-    "account": _Drawing.account,
-    "calibrate": _Drawing.calibrate,
-    "calibrate-sigma": _Drawing.calibrate_sigma,
-    "explain": _Drawing.explain,
-    "diff": _Drawing.diff,
-    "plot": _Drawing.plot,
-    "report": _Drawing.report,
-    "lint": _Drawing.lint,
-    "gate": _Drawing.gate,
+    "account": Drawing.account,
+    "calibrate": Drawing.calibrate,
+    "calibrate-sigma": Drawing.calibrate_sigma,
+    "explain": Drawing.explain,
+    "diff": Drawing.diff,
+    "plot": Drawing.plot,
+    "report": Drawing.report,
+    "lint": Drawing.lint,
+    "gate": Drawing.gate,
 }
 
 

@@ -136,6 +136,10 @@ class RepeatAndSelect(Mechanism):
     inner: Mechanism
     trials: Trials
 
+    def attained(self) -> bool:
+        """No: the pair of its pure epsilon is above what a selection shows."""
+        return False
+
     def pure(self) -> float:
         """Its pure epsilon; inf where one run has none."""
         epsilon = finite_loss(self.inner)

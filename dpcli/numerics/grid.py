@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 else:
     np = lazy("numpy")
 
+TOO_STEADY = "the loss varies too little beside its size for a grid"
+FARTHEST_CELL = 2.0**50  # cells from 0, beyond which their places would not be exact
 LOG_NEGLIGIBLE = -20.0
 MAX_POINTS = 1 << 20
 SMALLEST = 1 << 12
@@ -90,6 +92,8 @@ def _needed(
     low, high = _reach(part, tilt, log_delta)
     finest = (high - low) / min(0.5 * MAX_POINTS, max(work / 40.0, 1 << 16))
     spacing = min(math.sqrt(4.0 * error / (count * (tilt + 1.0))), widest)
+    if not 0.0 < spacing < math.inf:
+        raise NotRepresentable(TOO_STEADY)
     for _ in range(8):
         spacing = max(_snapped(spacing, unit), finest)
         lower, upper = _single(part, tilt, log_delta, spacing)
@@ -108,6 +112,8 @@ def _single(part: tuple[HasTails, Survey, int], tilt: float, log_delta: float, s
     if max(tilt, 1.0) * spacing > WIDEST_CELL:
         raise NotRepresentable("the loss is too far spread for a grid of this size")
     low, high = _reach(part, tilt, log_delta)
+    if not max(abs(low), abs(high)) <= FARTHEST_CELL * spacing:
+        raise NotRepresentable(TOO_STEADY)
     start = math.floor(low / spacing) - 1
     end = max(math.ceil(high / spacing) + 1, start + 2)  # losses beyond the survey leave no range: they count as infinite
     return discretised(part[0].tails(edges(start, end - start + 1, spacing)), start, spacing, tilt)

@@ -35,7 +35,7 @@ def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: flo
         if high - low <= rtol * abs(high):
             break
         middle = 0.5 * (low + high)
-        if iteration % 3 != 2 and math.isfinite(f_low) and math.isfinite(f_high):
+        if iteration % 3 != 2 and math.inf > f_low > f_high > -math.inf:  # not so where halving has left them both 0
             secant = high - f_high * (high - low) / (f_high - f_low)  # regula falsi, Illinois weights
             pad = 0.25 * rtol * abs(high)
             middle = min(max(secant, low + pad), high - pad)

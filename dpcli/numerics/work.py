@@ -19,7 +19,8 @@ COMMAND = 1.1e8  # cells for all that one command asks
 LEAST = 1.5e6  # cells for a question whose answer others fall back on, however much has been spent before
 TABLE = 1 << 22  # cells that are held at a time: a few hundred MB with what is made on the way
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 _left: ContextVar[list[float] | None] = ContextVar("left", default=None)
 
 

@@ -92,6 +92,7 @@ def _run(one: Case, flags: tuple[str, ...], folder: str, output: int) -> None:
 
         os.dup2(output, 1)
         os.dup2(output, 2)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
         os.chdir(folder)
         resource.setrlimit(resource.RLIMIT_CPU, (LIMITS[0], LIMITS[0] + 5))
         resource.setrlimit(resource.RLIMIT_AS, (LIMITS[1], LIMITS[1]))
@@ -111,6 +112,7 @@ def report(outcomes: list[Outcome]) -> str:
     """Exit codes counted, the faults, the slowest and the biggest."""
     codes = Counter(outcome.code for outcome in outcomes)
     lines = [f"{len(outcomes)} files: " + ", ".join(f"exit {code}: {n}" for code, n in sorted(codes.items()))]
+    lines[0] += f"; {sum(outcome.seconds for outcome in outcomes):.0f} s of CPU in all"
     by_verb: dict[str, Counter[int]] = {}
     for outcome in outcomes:
         by_verb.setdefault(outcome.case.arguments[0], Counter())[outcome.code] += 1
