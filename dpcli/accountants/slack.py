@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dpcli.accountants.base import Steps, views
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.composed import split_delta
+from dpcli.numerics.work import spend
 
 ROUNDS = 11  # to 0.1 on the logit scale, where the optimum is flat
 MANY = 64  # from here on only the split by step is tried
@@ -35,6 +36,7 @@ def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool
     views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # says which ones have no (epsilon, delta)
     floors = math.fsum(count * mechanism.delta_floor() for mechanism, count in steps)
     spent = delta if not _needs_delta(steps) else delta - share * (delta - _total(floors, steps, product))
+    spend(1000.0 * len(steps))
     deltas = split_delta(steps, spent, by_step)
     if max(deltas, default=0.0) >= 1.0:
         raise NotRepresentable("the steps' own deltas leave nothing for the composition")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def optimal(orders: Array, rdp: Array, log_delta: float) -> Array:
     s is then moved until p - e^eps q is at most delta. An upper bound at every order; where nothing is found the input is returned as
     `inf` and the caller's other conversions serve.
     """
+    spend(HALVINGS * HALVINGS * (100.0 + 5.0 * len(orders)))
     with np.errstate(all="ignore"):
         target = (orders - 1.0) * rdp + 1e-14
         low, high = np.full_like(orders, -700.0), np.full_like(orders, 3.6)  # log(-log s): from s = 1 - e^-700 to s = e^-36

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def _binomial(epsilon: float, count: int) -> tuple[Array, Array, Callable[[float
     p = 1.0 / (1.0 + math.exp(-epsilon))
     reach = 40.0 * math.sqrt(count * p * (1.0 - p)) + 1000.0
     low, high = max(0, math.floor(count * p - reach)), min(count, math.ceil(count * p + reach))
+    spend(2.0 * (high - low))
     j = np.arange(low, high + 1, dtype=float)
     steps = np.log((count - j[:-1]) / (j[:-1] + 1.0)) + epsilon
     log_mass = np.concatenate(([0.0], np.cumsum(steps)))
@@ -100,6 +102,7 @@ def _lattice(sizes: Sizes, delta: float) -> tuple[Array, Array, Callable[[float]
     t = _tilt(sizes, min(delta, LARGE))
     slope = np.minimum((t + 0.5) * e, 300.0)
     points = 1 << max(11, min(17, int(math.log2(WORK / len(sizes)))))
+    spend(1.5 * points * len(sizes))
     step = (2.0 * REACH * math.sqrt(float((n * (e / np.cosh(slope)) ** 2).sum())) + 4.0 * float(e.max())) / points
     up, down = _spread(e, -np.log1p(np.exp(-e)), step), _spread(-e, -e - np.log1p(np.exp(-e)), step)
     index, log_mass = np.concatenate((up[0], down[0]), axis=1), np.concatenate((up[1], down[1]), axis=1)
