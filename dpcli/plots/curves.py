@@ -56,6 +56,9 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Se
     drawn = [(group, pairs) for group, pairs in found if len(pairs) > 1]
     if not drawn:
         raise CannotCertify("nothing to draw: no finite epsilon at two or more of the values")
+    missing = [group[0] for group, pairs in found if question.accountants and len(pairs) < 2]
+    if missing:
+        raise CannotCertify(f"cannot draw what was asked for: {', '.join(missing)}: no finite epsilon at two or more of the values")
     return tuple(
         Curve(group, line_label(group, (e for _, e in pairs)), pairs, all(sound[name] for name in group), SERIES[i % len(SERIES)])
         for i, (group, pairs) in enumerate(drawn)

@@ -39,12 +39,19 @@ class Question:
     progress: Progress = quiet
 
     def headline(self) -> Account:
-        """The pipeline as it stands. Raises CannotCertify where no finite epsilon can be given: there is nothing to draw then."""
+        """The pipeline as it stands.
+
+        Raises CannotCertify where no finite epsilon can be given, or where an accountant that was named has none: none is left out
+        without a word.
+        """
         found = account(self.pipeline, self.accountants or None, self.delta, group_size=self.group_size)
         if found.winner is None and not any(row.bound is not None for row in found.rows):
             reasons = [reason for reason in dict.fromkeys(row.reason for row in found.rows) if reason]
             some = "; ".join(reasons[:MOST]) + ("; ..." if len(reasons) > MOST else "")
             raise CannotCertify(f"nothing to draw: no finite epsilon at delta = {found.delta!r} ({some})")
+        if self.accountants and (silent := [row for row in found.rows if row.bound is None]):
+            reasons = [f"{row.accountant.name}: {row.reason or 'it says nothing here'}" for row in silent]
+            raise CannotCertify(f"cannot draw what was asked for: {'; '.join(reasons)}")
         return found
 
     def groups(self, rows: Sequence[Row]) -> tuple[tuple[str, ...], ...]:

@@ -94,14 +94,14 @@ def place(
 ) -> tuple[Box, Point]:
     """The best of many boxes around some anchors, and the anchor it belongs to.
 
-    Within the frame, over no other box, over as little ink as can be, nearer to its `own` ink than to other, and near its anchor.
+    Within the frame, over no other box, nearer to its `own` ink than to other, over as little ink as can be, and near its anchor.
     """
     choices = [(box, anchor) for anchor in anchors for box in _around(anchor, width, height)]
     mine = set(own)
     others = [point for point in ink if point not in mine] if own else []
     choices = _least(choices, lambda box, _: (not box.within(frame)) + sum(box.overlaps(other) for other in taken))
-    choices = _least(choices, lambda box, _: sum(box.grown(AIR).covers(point) for point in ink))
     choices = _least(choices, lambda box, anchor: any(box.distance(point) < 1.2 * box.distance(anchor) for point in others))
+    choices = _least(choices, lambda box, _: sum(box.grown(AIR).covers(point) for point in ink))
     choices = _least(choices, lambda box, anchor: box.distance(anchor) + 0.1 * abs(0.5 * (box.left + box.right) - anchor[0]))
     return choices[0]
 
@@ -138,12 +138,6 @@ def dense(points: Sequence[Point], step: float = 3.0) -> list[Point]:
 def along(points: Sequence[Point]) -> list[Point]:
     """Some points along a path, where its name could stand."""
     return [points[round(share * (len(points) - 1))] for share in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)]
-
-
-def wide(lower: Sequence[Point], upper: Sequence[Point], least: float) -> list[Point]:
-    """Points half-way between two curves that share their x, where they are at least `least` apart."""
-    pairs = list(zip(lower, upper, strict=True))
-    return [(x, 0.5 * (low + high)) for (x, low), (_, high) in pairs if abs(high - low) >= least][:: max(1, len(pairs) // 12)]
 
 
 def inside(point: Point, polygon: Sequence[Point]) -> bool:

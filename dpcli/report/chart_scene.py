@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dpcli.plots.chart import Axis, Chart, Line, Points, Tone
-from dpcli.report.chart_labels import BOLD, Box, Point, along, dense, inside, named_at_end, place, spread, text_width, wide, wrap
+from dpcli.plots.chart import Axis, Band, Chart, Line, Points, Tone
+from dpcli.report.chart_labels import AIR, BOLD, Box, Point, along, dense, inside, named_at_end, place, spread, text_width, wrap
+from dpcli.report.chart_regions import place_within
 from dpcli.report.chart_shapes import Dot, Fill, Ink, Scene, Stroke, Words
 from dpcli.report.chart_ticks import ticks
 from dpcli.report.document import visible
@@ -139,14 +140,31 @@ def _names(found: Scene, chart: Chart, frame: Frame) -> None:
     ink = [p for stroke in found.strokes for p in dense(stroke.points)] + [dot.at for dot in found.dots]
     for marker in chart.markers:
         taken.append(_loose(found, marker.label, [frame.at(marker.x, marker.y)], marker.tone, True, frame, taken, ink, ()))
+    for band in chart.bands:
+        taken += _region(found, band, frame, taken, ink)
     for line in sorted(chart.lines, key=lambda line: -len(line.label)):  # the longest finds room while there is some
         if line not in ended:
             own = dense(frame.path(line.points))
             taken.append(_loose(found, line.label, along(own), line.tone, not line.dashed, frame, taken, ink, own))
-    for band in chart.bands:
-        middles = wide(frame.path(band.lower), frame.path(band.upper), 4.0 * SMALL)
-        if middles:
-            taken.append(_loose(found, band.label, middles, "quiet", False, frame, taken, ink, ()))
+
+
+def _region(found: Scene, band: Band, frame: Frame, taken: list[Box], ink: list[Point]) -> Iterator[Box]:
+    """The name of a region, where it fits into it."""
+    placed = place_within(
+        (*frame.path(band.lower), *reversed(frame.path(band.upper))),
+        visible(band.label),
+        lambda block: (max(text_width(part, SMALL) for part in block) + 2.0 * AIR, LEADING * SMALL * len(block)),
+        (4.0, 4.0),
+        frame.box,
+        taken,
+        ink,
+    )
+    if placed is None:
+        return
+    for i, part in enumerate(placed.block):
+        at = placed.box.left + AIR, placed.box.top + LEADING * SMALL * (i + 0.75)
+        found.words.append(Words(at, part, SMALL, "quiet"))
+    yield placed.box
 
 
 def _end_names(found: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[Box]:

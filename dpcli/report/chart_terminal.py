@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from dpcli.plots.chart import Bar, Chart, Line, Tone
 from dpcli.report.chart_canvas import Canvas, Glyphs, glyphs
-from dpcli.report.chart_labels import Box, Point, along, dense, named_at_end, place, spread, wide
+from dpcli.report.chart_labels import Box, Point, along, dense, named_at_end, place, spread
+from dpcli.report.chart_regions import place_within
 from dpcli.report.chart_ticks import Tick, ticks
 from dpcli.report.document import visible
 
@@ -60,15 +61,11 @@ def _plane(chart: Chart, width: int, found: Glyphs, color: bool) -> list[str]:
         x, y = at(marker.x, marker.y)
         inside.write(min(int(y), ROWS - 1), min(int(x), columns - 1), found.marker, marker.tone)
         _label(inside, marker.label, [(x * ACROSS, y * DOWN)], marker.tone, taken, ink, ())
+    for band in chart.bands:  # before the lines, whose names can stand in more places
+        _region(inside, band.label, [at(*point) for point in (*band.lower, *reversed(band.upper))], taken, ink)
     for line, own in sorted(zip(chart.lines, ink, strict=True), key=lambda pair: -len(pair[0].label)):
         if line not in ended:
             _label(inside, line.label, along(own), line.tone, taken, ink, own)
-    for band in chart.bands:
-        lower, upper = (
-            [(x * ACROSS, y * DOWN) for x, y in (at(*point) for point in points)] for points in (band.lower, band.upper)
-        )
-        if middles := wide(lower, upper, 4.0 * DOWN):
-            _label(inside, band.label, middles, None, taken, ink, ())
     _onto(canvas, inside, left + 1)
     _frame_left(canvas, chart, marks, left, found)
     _end_names(canvas, ended, names, [at(*line.points[-1])[1] for line in ended], left + 1 + columns + 1)
@@ -93,6 +90,24 @@ def _label(
     taken.append(box)
     for i, part in enumerate(block):
         canvas.write(row + i, column, part, tone)
+
+
+def _region(canvas: Canvas, label: str, polygon: list[Point], taken: list[Box], ink: list[list[Point]]) -> None:
+    """The name of a region in cells that are within it."""
+    placed = place_within(
+        [(x * ACROSS, y * DOWN) for x, y in polygon],
+        visible(label),
+        lambda block: (max(map(len, block)) * ACROSS, len(block) * DOWN),
+        (ACROSS, DOWN),
+        Box(0.0, 0.0, canvas.columns * ACROSS, canvas.rows * DOWN),
+        taken,
+        [point for points in ink for point in points],
+    )
+    if placed is None:
+        return
+    taken.append(placed.box)
+    for i, part in enumerate(placed.block):
+        canvas.write(round(placed.box.top / DOWN) + i, round(placed.box.left / ACROSS), part)
 
 
 def _onto(canvas: Canvas, inside: Canvas, column: int) -> None:

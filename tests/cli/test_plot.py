@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from dpcli.registry import PLOTS
 from tests.command import dpcli
 from tests.plots.samples import GAUSSIAN, NO_NOISE, PURE, TWO
 
@@ -117,3 +118,17 @@ def test_names_cannot_smuggle_escapes() -> None:
         out = dpcli("plot", "accountants", "-", "-f", format_, stdin=text).out
         assert "\x1b" not in out
         assert format_ != "svg" or "<b>" not in out
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PLOTS if kind != "rdp"])
+def test_accountants_that_are_named_are_drawn_or_refused(kind: str) -> None:
+    """Each by itself decides: where one is refused, so is a picture of it beside another, with its name and its reason."""
+    sampled = GAUSSIAN + b"sampling = { scheme = 'poisson', rate = 0.1 }\n"
+    for data in (GAUSSIAN, sampled):
+        codes = {name: dpcli("plot", kind, "-", "-a", name, "-f", "csv", stdin=data).code for name in ("zcdp", "rdp", "analytic")}
+        assert codes["rdp"] == 0
+        for name in ("zcdp", "analytic"):
+            result = dpcli("plot", kind, "-", "-a", name, "-a", "rdp", "-f", "csv", stdin=data)
+            assert result.code == codes[name] == (0 if data == GAUSSIAN else 3)
+            shown = {row[0] for row in csv.reader(result.out.splitlines())}
+            assert {name, "rdp"} <= shown if result.code == 0 else f"{name}: " in result.err and not result.out
