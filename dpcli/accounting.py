@@ -243,7 +243,8 @@ def _checked_group(group_size: int) -> int:
 def _profile(accountant: Accountant, steps: Steps, adaptive: bool) -> PrivacyProfile | str:
     if adaptive and not accountant.adaptive:
         return (
-            "the pipeline is adaptive (its parameters depend on earlier outputs), and no privacy filter of this kind is implemented"
+            "privacy.adaptive is true, and this bound is proved for parameters fixed in advance "
+            "(for runs chosen one after the other, a ledger has filters: dpcli budget init --filter)"
         )
     return accountant.compose(steps)
 

@@ -14,6 +14,7 @@ from dpcli.accounting import account
 from dpcli.changes import changes
 from dpcli.difference import Difference, difference
 from dpcli.errors import InputError
+from dpcli.lint.settings import section
 from dpcli.pipeline import syntax
 from dpcli.pipeline.read import load
 
@@ -184,7 +185,7 @@ def test_a_new_delta_alone_costs_nothing_at_the_old_one(compare) -> None:  # typ
 
 def test_names_caps_and_sections_are_free(compare) -> None:  # type: ignore[no-untyped-def]
     loose = edited(('name = "base"', 'name = "new"'), ("delta = 1e-5", 'delta = 1e-5\nreleases = "outputs"'))
-    found = compare(loose + 'description = "text"\n[budget]\nepsilon = 3.0\n[train]\nrate = nan\nday = 2024-01-01\n')
+    found = compare(loose + 'description = "text"\n[budget]\nepsilon = 3.0\n' + section({}))
     assert {one.increase for one in found.priced} == {0.0}
     assert len(found.priced) == 5
 

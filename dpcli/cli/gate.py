@@ -37,6 +37,11 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
     least half. In a baseline, a relative path counts from the working directory and from the root of the repository around it. A file
     that is new is a warning where its increase is limited.
 
+    Against a base, every changed key of [privacy], [budget] and [gate] is told, and fails where it may weaken the file. A mechanism that
+    was priced by its noise and now states its own cost (pure-dp, zcdp, post-processing, ...) fails as a restatement until a waiver
+    lets it pass. With --base-ref, a pipeline that was moved to a file that is not judged fails, a deleted one is a warning, and a policy
+    that the change itself edits binds as it is at the base.
+
     A waiver ([[gate.waiver]] in the file, [[waiver]] in the policy) lets one condition fail until a day; it never makes up for a number
     that cannot be certified. A horizon is a schedule fixed in advance; runs decided on after looking at results belong in a ledger.
 

@@ -20,10 +20,12 @@ def _floating_point(pipeline: Pipeline) -> Iterator[Finding]:
         return
     for path, entry in entries(pipeline):
         if entry.type in DISCRETE:
+            whole = float(getattr(entry.spec, "sensitivity", None) or 1.0).is_integer()
+            discrete = f', or "{DISCRETE[entry.type]}" where the query is a whole number' if whole else ""
             yield Finding(
                 (*path, "type"),
-                f'"{entry.type}" noise in floating point shows more of the value than its formula says: '
-                f'release with "{DISCRETE[entry.type]}", or with an OpenDP sampler',
+                f'published "{entry.type}" noise in floating point shows more of the value than its formula says: '
+                f"use an OpenDP sampler{discrete} (nothing to do where no noisy number is published)",
             )
 
 

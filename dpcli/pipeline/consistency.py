@@ -13,6 +13,7 @@ from dpcli.pipeline.model import Entry, Privacy
 from dpcli.pipeline.parts import part_problems
 from dpcli.pipeline.section import section_problems
 from dpcli.pipeline.shown import quoted
+from dpcli.pipeline.suggest import closest
 
 Entries = Mapping[int, Entry]
 
@@ -42,6 +43,9 @@ def _privacy(privacy: Privacy | None) -> Iterator[Problem]:
     if privacy.unit == "example":
         if privacy.max_contributions not in (None, 1):
             yield key, 'at most 1 where unit = "example"', str(privacy.max_contributions)
+    elif privacy.max_contributions is None and closest(privacy.unit, ["example"], cutoff=0.8):
+        found = f'{quoted(privacy.unit)}; did you mean unit = "example"?'
+        yield ("privacy", "unit"), 'unit = "example", or max_contributions beside another unit', found
     elif privacy.max_contributions is None:
         yield key, f"the number of records that one {quoted(privacy.unit)} may own", "nothing"
 

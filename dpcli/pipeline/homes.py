@@ -13,6 +13,7 @@ from dpcli.pipeline.suggest import SYNONYMS, closest
 from dpcli.registry import SECTIONS, load
 
 ANY_TYPE = "a mechanism"
+RHO_CAP = "a budget caps epsilon: in place of rho state epsilon = rho + 2 sqrt(rho ln(1/delta)), and delta"
 
 
 def advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
@@ -20,6 +21,8 @@ def advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
     here = list(known)
     if key in UNREAD and "privacy" in here:
         return None, UNREAD[key]
+    if key == "rho" and "warn_at" in here:
+        return None, RHO_CAP
     meant = closest(key, here, cutoff=0.9)
     if not meant and (places := _places(key)):
         return None, f"it belongs in {places}"

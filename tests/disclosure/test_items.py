@@ -6,6 +6,7 @@ import pytest
 
 from dpcli.disclosure import items, registry_form
 from dpcli.disclosure.item import NOT_STATED, Item
+from dpcli.lint.settings import section
 from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.model import Disclosure
 
@@ -99,10 +100,10 @@ def answer(text: str, name: str) -> str:
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ('[train]\ncovers = { tuning = "steps counts all three runs" }\n', "steps counts all three runs"),
-        ('[train]\ncovers = { tuning = "" }\n', "NOT STATED (disclosure.tuning or train.covers.tuning)"),
-        ("[train]\ncovers = { tuning = true }\n", "NOT STATED (disclosure.tuning or train.covers.tuning)"),
-        ("[train]\ncovers = 3\n", "NOT STATED (disclosure.tuning or train.covers.tuning)"),
+        (section({"covers": '{ tuning = "steps counts all three runs" }'}), "steps counts all three runs"),
+        (section({"covers": '{ tuning = "..." }'}), "NOT STATED (disclosure.tuning or train.covers.tuning)"),
+        (section({"covers": '{ tuning = "Not  Stated" }'}), "NOT STATED (disclosure.tuning or train.covers.tuning)"),
+        (section({}), "NOT STATED (disclosure.tuning or train.covers.tuning)"),
         (
             '[[mechanism]]\nname = "best"\ntype = "repeat-and-select"\nmechanism = "count"\n'
             'trials = { distribution = "geometric", mean = 3 }\n',

@@ -1,0 +1,45 @@
+"""Messages that name what is wrong, and not its consequence."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcli.accounting import account
+from dpcli.lint.rule import HEAD, TRAIN, edited
+from dpcli.lint.run import lint_bytes
+from dpcli.pipeline.read import parse
+
+from .samples import said
+
+
+@pytest.mark.parametrize("unit", ["exmaple", "examples", "exampel", "Example"])
+def test_a_misspelt_example_is_asked_about_first(unit: str) -> None:
+    (found,) = said(edited(HEAD, '"example"', f'"{unit}"') + TRAIN)
+    assert found.startswith("DP005 4:1 privacy.unit: ")
+    assert found.endswith('did you mean unit = "example"?')
+
+
+@pytest.mark.parametrize("unit", ["user", "household", "patient", "sample"])
+def test_another_unit_is_asked_for_its_records(unit: str) -> None:
+    (found,) = said(edited(HEAD, '"example"', f'"{unit}"') + TRAIN)
+    assert "privacy.max_contributions: expected the number of records" in found
+
+
+def test_a_cap_in_rho_is_told_how_to_be_one() -> None:
+    (found,) = said(HEAD + "\n[budget]\nepsilon = 1.0\nrho = 0.1\n" + TRAIN)
+    assert found.endswith("a budget caps epsilon: in place of rho state epsilon = rho + 2 sqrt(rho ln(1/delta)), and delta")
+
+
+def test_an_adaptive_pipeline_is_not_told_that_there_are_no_filters() -> None:
+    result = account(parse((HEAD + "adaptive = true\n" + TRAIN).encode(), "x"))
+    reasons = {row.accountant.name: row.reason for row in result.rows if row.reason}
+    assert "a ledger has filters: dpcli budget init --filter" in (reasons["rdp"] or "")
+    assert not [reason for reason in reasons.values() if reason and "no privacy filter" in reason]
+
+
+@pytest.mark.parametrize(("sensitivity", "discrete"), [("1", True), ("2.0", True), ("1.5", False), ("0.1", False)])
+def test_discrete_noise_is_proposed_for_whole_numbers_only(sensitivity: str, discrete: bool) -> None:
+    noisy = f'\n[[mechanism]]\nname = "sum"\ntype = "gaussian"\nsigma = 4.0\nsensitivity = {sensitivity}\n'
+    (found,) = lint_bytes((edited(HEAD, "final-model", "outputs") + noisy).encode(), "x")
+    assert found.rule == "DP201"
+    assert ("discrete-gaussian" in found.message) == discrete
