@@ -46,7 +46,7 @@ def session(block: str, folder: Path) -> str:
 
 def output(command: str, folder: Path) -> str:
     """What a command prints, with the time, the user and the hashes that differ from run to run replaced."""
-    with mock.patch("dpcli.ledger.ledger.account_name", lambda: "ana"):
+    with mock.patch("dpcli.ledger.ledger.account_name", return_value="ana"):
         result = dpcli(*shlex.split(command), folder=folder)
     said = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-11-21T09:00:00Z", result.out + result.err)
     return re.sub(r"\b[0-9a-f]{64}\b|(?<=head )[0-9a-f]{16}\b", "5f2d8c40b1e7a936", said)

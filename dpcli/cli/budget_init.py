@@ -23,6 +23,7 @@ from dpcli.registry import FILTERS
 @click.option("--declare", "plans", multiple=True, metavar="FILE[:RUNS]", help="A run of declared mode, and how often; repeatable.")
 @click.option("--dataset-size", type=int, help="Number of records, declared public: delta must be below its inverse.")
 @click.option("--fingerprint", metavar="HASH", help="Of the data: the same data under another name is refused.")
+@click.option("--new", is_flag=True, help="A dataset of its own, although its name looks like that of another one.")
 @click.option("--team", metavar="ROLE", help="PostgreSQL: the role whose members may see and spend.")
 @output_options(*FORMATS)
 def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], **terms: object) -> int:

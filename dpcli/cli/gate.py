@@ -22,7 +22,7 @@ from dpcli.cli.options import emit, output_options
 @click.option("--policy", metavar="FILE", help="Caps, requirements and waivers for all files; also REVISION:PATH.")
 @click.option("--horizon", type=int, metavar="RUNS", help="So many planned runs of each file, together within --horizon-epsilon.")
 @click.option("--horizon-epsilon", type=float, metavar="E", help="Cap on epsilon of all runs of --horizon, at the budget's delta.")
-@click.option("--ledger", metavar="URL", help="Also ask this ledger whether one run of each file, alone, would still fit.")
+@click.option("--ledger", metavar="URL", help="Also ask this ledger whether the runs of all files together would still fit.")
 @click.option("--dataset", metavar="NAME", help="The dataset in the ledger; needed where it holds several.")
 @click.option("--as-of", metavar="DATE", help="Judge waivers as of this day (2030-12-31) instead of today, UTC.")
 @output_options("table", "text", "json", "jsonl", "markdown", "summary", "csv", "github", "gitlab", "junit", "sarif")
@@ -44,6 +44,8 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
 
     A waiver ([[gate.waiver]] in the file, [[waiver]] in the policy) lets one condition fail until a day; it never makes up for a number
     that cannot be certified. A horizon is a schedule fixed in advance; runs decided on after looking at results belong in a ledger.
+
+    --ledger adds up all the files of a call: each one run, or as many as its horizon plans.
 
     -o summary=PATH appends to PATH, as GITHUB_STEP_SUMMARY wants it; every other format replaces the file.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpcli.errors import InputError
 from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Rule
+from dpcli.gate.ledger import Room
 from dpcli.gate.policy import NO_POLICY, Policy
 from dpcli.gate.policy_read import read_policy
 from dpcli.pipeline.gate_keys import Caps, Horizon
@@ -18,7 +19,7 @@ class Terms:
     """What all files are held to, and compared with.
 
     caps, horizon: from flags. as_of: the day on which waivers are judged. ledger, dataset: where to ask whether it still fits.
-    base_ref, baseline: what to compare with, at most one of them.
+    base_ref, baseline: what to compare with, at most one of them. room: what the ledger said, once it was asked.
     """
 
     caps: Caps
@@ -29,6 +30,7 @@ class Terms:
     baseline: str | None = None
     ledger: str | None = None
     dataset: str | None = None
+    room: Room = field(default_factory=Room)
 
 
 def checked_terms(

@@ -19,7 +19,7 @@ from dpcli.gate.flags import Terms
 from dpcli.gate.gone import gone
 from dpcli.gate.horizon import horizon_condition
 from dpcli.gate.increase import epsilon_now, increase_condition, new_file, statement_conditions
-from dpcli.gate.ledger import ledger_condition
+from dpcli.gate.ledger import room
 from dpcli.gate.links import link_condition
 from dpcli.gate.merged_caps import loosened, over
 from dpcli.gate.repository import top_of
@@ -31,7 +31,6 @@ from dpcli.numerics.work import limited
 from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
 from dpcli.pipeline.findings import Findings
 from dpcli.pipeline.gate_keys import Caps
-from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.positions import locate
 from dpcli.pipeline.read import parse, refuse, toml_document
@@ -58,6 +57,7 @@ def gate(paths: Sequence[str], terms: Terms) -> Gated:
     """
     policy, notices = binding(terms.policy, terms.base_ref)
     terms = replace(terms, policy=policy)
+    terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
     bases = _bases(paths, terms)
     files = tuple(_judged(path, terms, bases) for path in paths)
     asked: frozenset[int] = frozenset().union(*(file.asked for file in files))
@@ -86,7 +86,7 @@ def _caps(path: str, pipeline: Pipeline, terms: Terms) -> Caps:
 def _judged(path: str, terms: Terms, bases: Bases | None) -> Judged:
     diagnostics: tuple[Diagnostic, ...] = ()
     try:
-        data = read_bytes(path)
+        data = terms.room.read(path)
         pipeline = parse(data, path)
         diagnostics = judge(pipeline, data)
         _check(pipeline, data)
@@ -144,8 +144,8 @@ def _conditions(opened: Opened, result: Account, caps: Caps, terms: Terms) -> It
     horizon = terms.horizon or terms.policy.horizon or opened.pipeline.gate.horizon
     if horizon is not None:
         yield horizon_condition(result, horizon)
-    if terms.ledger is not None:
-        yield ledger_condition(opened.pipeline, terms.ledger, terms.dataset)
+    if opened.path in terms.room.conditions:
+        yield terms.room.conditions[opened.path]
 
 
 def _against(

@@ -1,19 +1,26 @@
-"""Whether what a file costs would still fit into a dataset's ledger; asks, and spends nothing."""
+"""Whether what the files cost would still fit into a dataset's ledger, all together; asks once, and spends nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from dpcli.errors import CannotCertify, InputError, LedgerError, NotRepresentable
 from dpcli.gate.verdicts import Condition
+from dpcli.pipeline.diagnostics import InvalidFile
+from dpcli.pipeline.gate_keys import Horizon
+from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.read import parse
 from dpcli.registry import load
 
 KEY = ("privacy",)
 
 
 class Quote(Protocol):
-    """What a ledger answers. share: of its cap that this pipeline alone would take; left: the share that is left before it."""
+    """What a ledger answers. share: of its cap that this pipeline's runs would take; left: the share that is left before any."""
 
     @property
     def fits(self) -> bool: ...
@@ -29,22 +36,61 @@ class Quote(Protocol):
 
 
 class Quoter(Protocol):
-    """The ledger's side: one call, from outside any spend."""
+    """The ledger's side: one call for all pipelines and how often each is run, from outside any spend."""
 
-    def __call__(self, url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Quote: ...
+    def __call__(self, url: str, dataset: str | None, asked: Sequence[tuple[Pipeline, int]]) -> Sequence[Quote | Exception]: ...
 
 
-def ledger_condition(pipeline: Pipeline, url: str, dataset: str | None) -> Condition:
-    """One run of the pipeline against what is left: each file is asked for alone, as if it were the next to be spent."""
-    quote: Quoter = load("dpcli.ledger.quote:quote")
+def ledger_conditions(asked: Sequence[tuple[Pipeline, Horizon | None]], url: str, dataset: str | None) -> tuple[Condition, ...]:
+    """All runs of all pipelines, each as often as its horizon says (once without one), against what is left; a condition for each."""
+    if not asked:
+        return ()
+    quotes: Quoter = load("dpcli.ledger.quote:quotes")
     try:
-        answer = quote(url, dataset, pipeline)
-    except LedgerError as error:
-        return Condition("ledger", "error", str(error), ())
-    except InputError as error:
-        return Condition("ledger", "invalid", str(error), KEY)
-    except (CannotCertify, NotRepresentable) as error:
-        return Condition("ledger", "unknown", str(error), KEY)
+        answers = quotes(url, dataset, [(pipeline, 1 if horizon is None else horizon.count) for pipeline, horizon in asked])
+    except (LedgerError, InputError) as error:
+        return (_refused(error),) * len(asked)
+    return tuple(_refused(answer) if isinstance(answer, Exception) else _answered(answer) for answer in answers)
+
+
+def _answered(answer: Quote) -> Condition:
     return Condition(
         "ledger", "pass" if answer.fits else "fail", answer.message, ("mechanism",), shares=(answer.share, answer.left)
     )
+
+
+def _refused(error: Exception) -> Condition:
+    if isinstance(error, LedgerError):
+        return Condition("ledger", "error", str(error), ())
+    if isinstance(error, CannotCertify | NotRepresentable):
+        return Condition("ledger", "unknown", str(error), KEY)
+    return Condition("ledger", "invalid", str(error), KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a ledger said about all files, by path; contents: the files as they were read for that."""
+
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+
+    def read(self, path: str) -> bytes:
+        """The bytes that the ledger was asked about; of the file where it was not."""
+        return self.contents[path] if path in self.contents else read_bytes(path)
+
+
+def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Horizon | None) -> Room:
+    """Ask a ledger about all files at once; without one, and of files that cannot be read, nothing is said here.
+
+    horizon: of flags or policy, which come before a file's own.
+    """
+    if url is None:
+        return Room()
+    contents, pipelines = {}, []
+    for path in paths:
+        with suppress(InvalidFile, InputError):
+            contents[path] = contents[path] if path in contents else read_bytes(path)
+            pipelines.append((path, parse(contents[path], path)))
+    asked = [(pipeline, horizon or pipeline.gate.horizon) for _, pipeline in pipelines]
+    answers = ledger_conditions(asked, url, dataset)
+    return Room({path: answer for (path, _), answer in zip(pipelines, answers, strict=True)}, contents)

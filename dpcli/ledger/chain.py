@@ -84,6 +84,15 @@ def opened(row: Row, dataset: str, head: Head) -> Entry:
     return Entry(row, content)
 
 
+def owner_of(body: object) -> str | None:
+    """The dataset that an entry says it is of; None where nothing can be made of it."""
+    try:
+        found = json.loads(str(body))["dataset"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return found if type(found) is str else None
+
+
 def _spelled(content: Mapping[str, Any]) -> str | None:
     try:
         return canonical(content)

@@ -12,6 +12,7 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger.chain import Entry, digest, opened, sealed
 from dpcli.ledger.filters import Cost
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
+from dpcli.ledger.names import looks
 from dpcli.ledger.requests import Amend, Charge, Move, Request, Upgrade, checked_key
 from dpcli.ledger.state import Run, State
 from dpcli.ledger.store import Store
@@ -117,9 +118,12 @@ class Ledger:
         """
         return self._append(Move("void", key, self.who, seen(why), despite_clock or self.store.keeps_time), key)
 
-    def amend(self, epsilon: float, why: str, approver: str) -> Receipt:
-        """Change the cap on epsilon, upwards or downwards; chained like every entry."""
-        return self._append(Amend(epsilon, seen(why), seen(approver)), "")
+    def amend(self, epsilon: float, why: str, approver: str, acknowledged: bool = False) -> Receipt:
+        """Change the cap on epsilon; chained like every entry.
+
+        acknowledged: needed downwards, as a lower cap stops further runs and guarantees nothing about those that were made.
+        """
+        return self._append(Amend(epsilon, seen(why), seen(approver), acknowledged), "")
 
     def upgrade(self) -> Receipt:
         """Note that the definitions which guard the entries were made again by a later version."""
@@ -166,8 +170,13 @@ class Ledger:
         return now if self.store.keeps_time else self._state.time(now)
 
 
-def open_dataset(store: Store, dataset: str, terms: Terms, who: str = "", now: Callable[[], str] | None = None) -> Ledger:
-    """Append the opening entry of a new dataset. Raises LedgerError where it is there already, or its data under another name."""
+def open_dataset(
+    store: Store, dataset: str, terms: Terms, who: str = "", now: Callable[[], str] | None = None, new: bool = False
+) -> Ledger:
+    """Append the opening entry of a new dataset.
+
+    new: although its name looks like that of another one. Raises LedgerError where it is there already, or its data under another name.
+    """
     ledger = Ledger(store, dataset, who, now)
     if terms.mode == "declared":
         from dpcli.ledger.declared import declared_caps
@@ -180,6 +189,8 @@ def open_dataset(store: Store, dataset: str, terms: Terms, who: str = "", now: C
             raise LedgerError(
                 f'{store.place}: expected a new dataset, found "{dataset}", which has a ledger (its terms are fixed for good)'
             )
+        if not new:
+            _refuse_alike(store, dataset)
         _refuse_known_data(store, dataset, terms)
         entry = sealed(ledger._signed({"kind": "open", "terms": terms.content(), "caps": caps}), dataset, State(dataset).head)
         _rehearsed(State(dataset), entry)
@@ -187,14 +198,32 @@ def open_dataset(store: Store, dataset: str, terms: Terms, who: str = "", now: C
     return ledger
 
 
+def _refuse_alike(store: Store, dataset: str) -> None:
+    """One dataset under two names that people do not tell apart would have two budgets."""
+    other = next((name for name in store.datasets() if name != dataset and looks(name) == looks(dataset)), None)
+    if other is not None:
+        raise LedgerError(
+            f"{store.place}: expected a name that looks like no other, found {dataset!a}, which looks like {other!a}: "
+            "the same data under a second name would have a second budget; --new opens it all the same"
+        )
+
+
 def _refuse_known_data(store: Store, dataset: str, terms: Terms) -> None:
     """The same data under a second name would have a second budget."""
     for other in store.datasets() if terms.fingerprint is not None else ():
-        known = Ledger(store, other).state().open_terms() if other != dataset else None
+        known = _terms_of(store, other) if other != dataset else None
         if known is not None and known.fingerprint == terms.fingerprint:
             raise LedgerError(
                 f'{store.place}: expected new data, found the fingerprint of dataset "{other}": its ledger goes on counting'
             )
+
+
+def _terms_of(store: Store, dataset: str) -> Terms | None:
+    """The terms of another dataset by its opening alone: what is wrong with its later entries is its own affair."""
+    state = State(dataset)
+    for row in store.after(dataset, 0)[:1]:
+        state.apply(opened(row, dataset, state.head))
+    return state.terms
 
 
 def _rehearsed(state: State, entry: Entry) -> None:

@@ -20,7 +20,7 @@ def open_with(url: str, dataset: str, given: Mapping[str, Any]) -> Ledger:
     """Open a ledger. given: the flags by name. Raises InputError, Denied or LedgerError where it cannot be opened."""
     common = ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")
     terms = checked(Terms(**{name: given[name] for name in common}))
-    return init(url, dataset, _MODES[given["mode"]](terms, given))
+    return init(url, dataset, _MODES[given["mode"]](terms, given), new=bool(given.get("new")))
 
 
 def _adaptive(terms: Terms, given: Mapping[str, Any]) -> Terms:

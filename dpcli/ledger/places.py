@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -50,20 +51,22 @@ def open_ledger(url: str, dataset: str | None = None) -> Ledger:
     return Ledger(store, dataset)
 
 
-def init(url: str, dataset: str, terms: Terms) -> Ledger:
+def init(url: str, dataset: str, terms: Terms, new: bool = False) -> Ledger:
     """Open the ledger of a new dataset, in a new file, in a file that holds other datasets, or in a database.
+
+    new: although its name looks like that of another one there.
 
     Raises InputError for terms that make no sense, LedgerError where the dataset or something else is there already.
     """
     _refuse_name(dataset)
+    _refuse_spelling(dataset)
     terms = checked(terms)
     if terms.team is not None and not url.startswith(POSTGRES):
         raise InputError("--team: expected postgresql://... beside it, found a file, which cannot tell one user from another")
 
     def fill(store: Store) -> None:
-        open_dataset(
-            store, dataset, replace(terms, schema=digest(store.schema()), version=store.version if store.version > 1 else None)
-        )
+        version = store.version if store.version > 1 else None
+        open_dataset(store, dataset, replace(terms, schema=digest(store.schema()), version=version), new=new)
 
     _create(url, fill)
     return Ledger(open_store(url), dataset)
@@ -87,6 +90,13 @@ def upgrade(url: str) -> tuple[str, ...]:
 def _refuse_name(dataset: str) -> None:
     if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
         raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
+
+
+def _refuse_spelling(dataset: str) -> None:
+    """A new name has no spaces at its ends and the form in which it is usually typed."""
+    usual = unicodedata.normalize("NFKC", dataset).strip()
+    if dataset != usual:
+        raise InputError(f"--dataset: expected a name without spaces at its ends, in its usual form {usual!r}, found {dataset!a}")
 
 
 def _create(url: str, fill: Callable[[Store], None]) -> None:

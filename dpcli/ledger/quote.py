@@ -1,27 +1,34 @@
-"""Would this still fit? For a gate, which asks and spends nothing."""
+"""Would these still fit? For a gate, which asks and spends nothing: every run of the files together, against one reading of the ledger."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger import amounts
 from dpcli.ledger.denial import down, label, percent, shortfall, up
 from dpcli.ledger.filters import Cost
 from dpcli.ledger.fit import fitting
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.places import open_ledger
 from dpcli.ledger.state import State
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
 
+Refusal = InputError | CannotCertify | NotRepresentable
+Wanted = dict[str, Decimal]
+
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """The answer of a ledger about a number of runs that have not been made.
+    """The answer of a ledger about a number of runs that have not been made, among all that were asked for with them.
 
-    share: of the cap, for all of them; left: of the cap, before them. Both between 0 and 1, share above 1 where they never fit.
+    fits: all of them together. share: of the cap, for these runs; left: of the cap, before any of them. Both between 0 and 1, share above 1
+    where they never fit.
     """
 
     fits: bool
@@ -30,22 +37,53 @@ class Quote:
     left: float
 
 
-def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Quote:
-    """Ask the ledger at `url` whether `runs` runs of a pipeline would still fit.
+def quotes(url: str, dataset: str | None, asked: Sequence[tuple[Pipeline, int]]) -> tuple[Quote | Refusal, ...]:
+    """Ask the ledger at `url` whether all of these still fit: (pipeline, runs), each answered in its place.
 
-    Raises InputError for a run stated for another unit or adjacency, NotRepresentable or CannotCertify where its cost is unknown in the
-    ledger's currency, LedgerError where the ledger cannot be read.
+    A pipeline that is stated for another unit or adjacency, or whose cost is unknown in the ledger's currency, is answered by the error,
+    and the others without it. Raises LedgerError where the ledger cannot be read, InputError where it cannot be found.
     """
     ledger = open_ledger(url, dataset)
     try:
-        cost, delta = ledger.cost(pipeline)
+        found = [_wanted(ledger, pipeline, runs) for pipeline, runs in asked]
         state = ledger.state()
     finally:
         ledger.store.close()
-    wanted = {name: amounts.EXACT.multiply(value, Decimal(runs)) for name, value in amounts.read(cost.amounts).items()}
-    fits = state.fits(wanted)
-    whole = Cost({name: str(value) for name, value in wanted.items()}, cost.detail)
-    message = _fits(state, whole, runs) if fits else _too_much(state, whole, runs, pipeline, delta)
+    costs = [item for item in found if not isinstance(item, Exception)]
+    total: Wanted = {}
+    for wanted, _, _ in costs:
+        total = amounts.add(total, wanted)
+    return tuple(
+        item if isinstance(item, Exception) else _answer(state, item, total, len(costs), *request)
+        for item, request in zip(found, asked, strict=True)
+    )
+
+
+def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Quote:
+    """Ask about one pipeline. Raises what `quotes` would answer."""
+    (found,) = quotes(url, dataset, [(pipeline, runs)])
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _wanted(ledger: Ledger, pipeline: Pipeline, runs: int) -> tuple[Wanted, Cost, float] | Refusal:
+    try:
+        cost, delta = ledger.cost(pipeline)
+    except (InputError, CannotCertify, NotRepresentable) as error:
+        return error
+    many = {name: amounts.EXACT.multiply(value, Decimal(runs)) for name, value in amounts.read(cost.amounts).items()}
+    return many, Cost({name: str(value) for name, value in many.items()}, cost.detail), delta
+
+
+def _answer(state: State, item: tuple[Wanted, Cost, float], total: Wanted, files: int, pipeline: Pipeline, runs: int) -> Quote:
+    wanted, whole, delta = item
+    if not state.fits(wanted):
+        message, fits = _too_much(state, whole, runs, pipeline, delta), False
+    elif not state.fits(total):
+        message, fits = _too_many(state, whole, total, runs, files), False
+    else:
+        message, fits = _fits(state, whole, runs) + _together(state, total, files), True
     return Quote(fits, message, amounts.share(wanted, state.caps), 1.0 - amounts.share(state.spent, state.caps))
 
 
@@ -56,7 +94,24 @@ def _fits(state: State, cost: Cost, runs: int) -> str:
     return f"{many} {of}; {down(state.left()[name])} is left"
 
 
+def _together(state: State, total: Wanted, files: int) -> str:
+    if files == 1:
+        return ""
+    name = max(total, key=lambda amount: amounts.share({amount: total[amount]}, state.caps))
+    return f" ({percent(total[name], state, name)} of the cap for all {files} files together)"
+
+
 def _too_much(state: State, cost: Cost, runs: int, pipeline: Pipeline, delta: float) -> str:
     would = fitting(state, pipeline, delta) if runs == 1 else ()
     said = f"{state.dataset}: {shortfall(state, cost)}".replace("the run costs", "it costs" if runs == 1 else f"{runs} runs cost")
     return said + (f"; would fit: {'; or '.join(would)}" if would else "")
+
+
+def _too_many(state: State, cost: Cost, total: Wanted, runs: int, files: int) -> str:
+    """This one would fit, but not with the others."""
+    name = amounts.exceeded(amounts.add(state.spent, total), state.caps) or next(iter(total))
+    alone = amounts.read(cost.amounts).get(name, Decimal(0))
+    return (
+        f"{state.dataset}: all {files} files together cost {up(total[name])} of {label(name)}, {down(state.left()[name])} is left; "
+        f"{'this one' if runs == 1 else f'{runs} runs of this one'} alone: {up(alone)}"
+    )

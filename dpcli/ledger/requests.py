@@ -126,11 +126,15 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Amend:
-    """Another cap on epsilon; everything else of a ledger is fixed for good."""
+    """Another cap on epsilon; everything else of a ledger is fixed for good.
+
+    acknowledged: that a lower cap does not mean less privacy loss: it stops further runs, and what was released keeps its guarantee.
+    """
 
     epsilon: float
     why: str
     approver: str
+    acknowledged: bool = False
 
     def entry(self, state: State, now: str) -> dict[str, Any] | None:
         terms = state.open_terms()
@@ -138,6 +142,12 @@ class Amend:
             raise InputError("expected a ledger in adaptive mode to amend, found declared mode: its set of runs is fixed for good")
         if not 0.0 < self.epsilon < float("inf"):
             raise InputError(f"--epsilon: expected a number > 0, found {self.epsilon!r}")
+        if self.epsilon < state.epsilon and not self.acknowledged:
+            raise InputError(
+                f"--epsilon: a cap of {self.epsilon!r} would stop further runs, and means nothing for those that were made: they are "
+                f"guaranteed the largest cap there was, epsilon {state.largest!r}, as what they showed may be why they stop; "
+                "--acknowledge lowers the cap all the same"
+            )
         if not _in_words(self.why) or not _in_words(self.approver):
             raise InputError("expected --reason and --approver in words, found nothing")
         caps = dict(terms.the_filter.caps(self.epsilon, terms.delta))

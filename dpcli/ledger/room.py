@@ -16,15 +16,16 @@ from dpcli.ledger.state import Run, State
 class Room:
     """What may still be spent.
 
-    spent, reserved, left: shares of the cap (the scarcest amount decides); of the number of declared runs in declared mode.
-    epsilon: an upper bound at the ledger's delta of everything charged. like_last: further runs like the last one that fit, None where
+    spent, reserved, left: shares of the cap (the scarcest amount decides); of the number of declared runs in declared mode. There is no
+    epsilon of what is spent: at a moment that is chosen from outputs only the cap is a bound. planned: in declared mode the epsilon of the
+    whole plan, which was fixed in advance; else None. like_last: further runs like the last one that fit, None where
     none was made. pure: a pure epsilon that certainly fits in one run.
     """
 
     spent: float
     reserved: float
     left: float
-    epsilon: float
+    planned: float | None
     like_last: int | None
     pure: float
 
@@ -42,7 +43,7 @@ def room(state: State) -> Room:
         spent,
         share_of(state, reserved),
         max(1.0 - spent, 0.0),
-        float((terms.certified or {})["epsilon"]) if declared else terms.the_filter.epsilon(state.spent, terms.delta),
+        float((terms.certified or {})["epsilon"]) if declared else None,
         None if state.last is None else runs_like(state, state.last),
         0.0 if declared else pure_room(terms.filter, terms.parameters or {}, state.left()),
     )

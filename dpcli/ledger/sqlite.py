@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dpcli.errors import LedgerError
-from dpcli.ledger.chain import Row
+from dpcli.ledger.chain import Row, owner_of
 from dpcli.ledger.expiry import clock
 from dpcli.ledger.sqlite_file import APPLICATION, CUT_OFF, VERSION, network_file_system, refuse
 
@@ -40,7 +40,7 @@ SCHEMA = (
     "CREATE TRIGGER entry_never_goes BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'entries are never removed'); END",
 )
 # Its entries, beginning with the first: a last entry that moved to another name would be missed by nobody else.
-STRAYS = "SELECT dataset, min(seq) FROM entry GROUP BY dataset HAVING min(seq) <> 1"
+STRAYS = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVING min(seq) <> 1"
 NOT_TEXT = "Could not decode"  # how sqlite3 begins where a text is none
 READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq"
 Connect = Callable[[str, float], Any]
@@ -88,6 +88,7 @@ class SqliteStore:
 
     def __init__(self, path: str, connect: Connect = connect, seconds: float = BUSY_SECONDS, trusted: bool = False) -> None:
         self._path = path
+        self._strays: tuple[tuple[str, int, object], ...] = ()
         with _OPENING:
             self._stated_size = 0 if trusted else refuse(path, held=any(store.holds(path) for store in _OPEN))
             self._file = _identity(path)
@@ -120,10 +121,15 @@ class SqliteStore:
             raise LedgerError(f"{self._path}: {CUT_OFF}")
         if self.connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
             raise LedgerError(f"{self._path}: {MEANINGS['SQLITE_CORRUPT']}")
-        for dataset, seq in self.connection.execute(STRAYS).fetchall():
-            raise LedgerError(
-                f'dataset "{dataset}", entry 1: missing from the chain (entry {seq} comes next): the ledger was changed by hand'
-            )
+        self._strays = tuple(self.connection.execute(STRAYS).fetchall())
+
+    def _refuse_strays(self, dataset: str) -> None:
+        """An entry that moved to another name is missing from both, and from no third dataset; one that names none may be anybody's."""
+        for name, seq, body in self._strays:
+            if owner_of(body) in (dataset, None) or name == dataset:
+                raise LedgerError(
+                    f'dataset "{name}", entry 1: missing from the chain (entry {seq} comes next): the ledger was changed by hand'
+                )
 
     @property
     def place(self) -> str:
@@ -159,11 +165,13 @@ class SqliteStore:
             )
 
     def after(self, dataset: str, seq: int) -> Sequence[Row]:
+        self._refuse_strays(dataset)
         with self._explained():
             return SqliteTail(self.connection, dataset).after(seq)
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[SqliteTail]:
+        self._refuse_strays(dataset)
         network = network_file_system(self._path)
         if network is not None:
             raise LedgerError(

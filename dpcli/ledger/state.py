@@ -54,6 +54,7 @@ class State:
     terms: Terms | None = None
     caps: dict[str, Decimal] = field(default_factory=dict)
     epsilon: float = 0.0  # the cap as last amended
+    largest: float = 0.0  # the largest cap there was: what is guaranteed of everything together
     spent: dict[str, Decimal] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     last: Run | None = None
@@ -105,7 +106,7 @@ class State:
             raise LedgerError(f"{self._place(entry)}: a second opening: the ledger was changed by hand")
         terms, caps = Terms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
         terms.refuse_nonsense(caps)
-        self.terms, self.caps, self.epsilon = terms, caps, terms.epsilon
+        self.terms, self.caps, self.epsilon, self.largest = terms, caps, terms.epsilon, terms.epsilon
         self.schema, self.version = terms.schema, terms.version or 1
         self.spent = dict.fromkeys(self.caps, Decimal(0))
 
@@ -134,6 +135,7 @@ class State:
         if set(caps) != set(self.caps):
             raise LedgerError(f"{self._place(entry)}: amends other caps than the ledger has: the ledger was changed by hand")
         self.caps, self.epsilon = caps, float(entry.content["epsilon"])
+        self.largest = max(self.largest, self.epsilon)
 
     def _upgrade(self, entry: Entry) -> None:
         self.open_terms()

@@ -17,7 +17,10 @@ def terms(state: State) -> dict[str, Any]:
 
 
 def balance(state: State) -> dict[str, Any]:
-    """What is spent and what is left."""
+    """What is spent and what is left, as shares of the cap and in the filter's currency.
+
+    epsilon_guaranteed: the largest cap since the opening, which is what the outputs so far are covered by.
+    """
     found = room(state)
     return {
         "caps": _plain(state.caps),
@@ -25,7 +28,12 @@ def balance(state: State) -> dict[str, Any]:
         "left": _plain(state.left()),
         "share_spent": found.spent,
         "share_reserved": found.reserved,
-        "result": {"epsilon_upper": found.epsilon, "epsilon_cap": state.epsilon, "delta": state.open_terms().delta},
+        "result": {
+            "epsilon_cap": state.epsilon,
+            "epsilon_guaranteed": state.largest,
+            "delta": state.open_terms().delta,
+            **({} if found.planned is None else {"epsilon_planned": found.planned}),
+        },
         "more_like_last": found.like_last,
         "largest_pure_epsilon": found.pure,
         "head": {"seq": state.head.seq, "hash": state.head.hash},
@@ -60,5 +68,5 @@ def _plain(found: amounts.Amounts) -> Mapping[str, str]:
 
 
 def total(state: State) -> str:
-    """The bare number: epsilon of what is charged."""
-    return repr(room(state).epsilon)
+    """The bare number: the share of the cap that is used, between 0 and 1 (above 1 where the cap was lowered); no epsilon."""
+    return repr(room(state).spent)

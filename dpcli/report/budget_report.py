@@ -10,7 +10,7 @@ from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.room import room
 from dpcli.report.budget_data import balance, entry_data, terms, total
-from dpcli.report.budget_show import how, left_percent, scarce
+from dpcli.report.budget_show import guaranteed, how, left_percent, scarce
 from dpcli.report.document import Document
 
 DONE = {
@@ -29,7 +29,7 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
         found = ask()
     except Denied as no:
         data = {
-            "schema": "dpcli/budget/v1",
+            "schema": "dpcli/budget/v2",
             "granted": False,
             "reason": str(no),
             **balance(ledger.state()),
@@ -47,7 +47,7 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
         )
     state = found.state
     data = {
-        "schema": "dpcli/budget/v1",
+        "schema": "dpcli/budget/v2",
         "granted": True,
         "repeated": found.repeated,
         "entry": entry_data(found.entry),
@@ -61,7 +61,9 @@ def _granted(found: Receipt) -> str:
     of = "declared runs" if state.open_terms().mode == "declared" else "cap"
     left = f"{left_percent(room(state))} of the {of} {'are' if of == 'declared runs' else 'is'} left{scarce(state)}"
     if run is None:
-        return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}; {left}"
+        if found.entry is not None and found.entry.kind == "upgrade":
+            return f"upgraded: version {state.version} guards the entries from here on; {left}"
+        return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guaranteed(state)}; {left}"
     what = f'"{run.key}": {costs(run.cost)}'
     if found.entry is None:
         again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
@@ -78,5 +80,5 @@ def opening(ledger: Ledger) -> Document:
         f"per {stated.unit}, {stated.adjacency}; {how(state)}; fixed for good"
     )
     return Document(
-        headline, {"schema": "dpcli/budget/v1", **terms(state), **balance(state), "exit_code": 0}, "pass", total=total(state)
+        headline, {"schema": "dpcli/budget/v2", **terms(state), **balance(state), "exit_code": 0}, "pass", total=total(state)
     )

@@ -28,7 +28,7 @@ def shown(ledger: Ledger, pictured: bool = False) -> Document:
     found = room(state)
     return Document(
         headline=headline(state, found),
-        data={"schema": "dpcli/budget/v1", **terms(state), **balance(state), "runs": runs(state), "exit_code": 0},
+        data={"schema": "dpcli/budget/v2", **terms(state), **balance(state), "runs": runs(state), "exit_code": 0},
         verdict="fail" if found.spent > 1.0 else "warn" if found.left <= 0.2 else "pass",
         tables=(_run_table(state),) if state.runs else (),
         notes=_outlook(state, found),
@@ -50,10 +50,19 @@ def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
 def headline(state: State, found: Room) -> str:
     """The balance in one sentence, with everything that it depends on."""
     stated = state.open_terms()
-    spent = f"epsilon {rounded(found.epsilon)} of {state.epsilon!r} at delta = {stated.delta!r}"
-    if stated.mode == "declared":
-        spent = f"{rounded(100.0 * found.spent, 1)} % of the declared runs are made; all of them cost {spent}"
-    return f"{state.dataset}: {spent} (per {stated.unit}, {stated.adjacency}; {how(state)}){_left_words(state, found)}"
+    cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", f"{rounded(100.0 * found.spent, 1)} %"
+    spent = f"{share} of the cap is used: {cap}"
+    if found.planned is not None:
+        spent = f"{share} of the declared runs are made; the whole plan costs epsilon {rounded(found.planned)}, cap {cap}"
+    per = f"(per {stated.unit}, {stated.adjacency}; {how(state)})"
+    return f"{state.dataset}: {spent} {per}{guaranteed(state)}{_left_words(state, found)}"
+
+
+def guaranteed(state: State) -> str:
+    """What the outputs so far are covered by, where the cap was once higher."""
+    if state.largest <= state.epsilon:
+        return ""
+    return f"; what was released before is guaranteed the largest cap there was, epsilon {state.largest!r}"
 
 
 def _left_words(state: State, found: Room) -> str:

@@ -100,7 +100,10 @@ def test_void_gives_back_and_keeps_the_reason(ledger: str, run: str) -> None:
 
 
 def test_amend_is_an_entry(ledger: str, run: str) -> None:
-    assert budget("amend", ledger, "--epsilon", "0.05", "--reason", "stricter", "--approver", "dpo").code == 0
+    down = ("amend", ledger, "--epsilon", "0.05", "--reason", "stricter", "--approver", "dpo")
+    refused = budget(*down)
+    assert (refused.code, "means nothing for those that were made" in refused.err) == (2, True)
+    assert "is guaranteed the largest cap there was, epsilon 1.0" in budget(*down, "--acknowledge").out
     assert budget("spend", ledger, run, "--key", "a").code == 1
     assert budget("amend", ledger, "--epsilon", "2", "--reason", "wider", "--approver", "dpo").code == 0
     assert budget("spend", ledger, run, "--key", "a").code == 0
@@ -112,7 +115,7 @@ def test_show_is_one_glance(ledger: str, run: str) -> None:
     out = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", budget("show", ledger).out)
     lines = out.splitlines()
     assert lines[0] == (
-        "visits: epsilon 0.10000 of 1.0 at delta = 1e-06 (per user, add-remove; adaptive, filter: approx-dp); "
+        "visits: 10.0 % of the cap is used: epsilon 1.0 at delta = 1e-06 (per user, add-remove; adaptive, filter: approx-dp); "
         "90.0 % of the approx-dp cap is left"
     )
     assert lines[1] == "[#####.............................................] 10.0 % of the cap"
@@ -333,3 +336,49 @@ def test_a_file_has_no_teams(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["\ud800", "a\nb", " ", "x" * 201])
 def test_names_that_no_dataset_has(ledger: str, name: str) -> None:
     assert budget("show", ledger, "--dataset", name).code == 2
+
+
+BETWEEN = re.compile(r"epsilon_upper|epsilon_spent|epsilon so far|had all runs")
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_nothing_says_an_epsilon_so_far(name: str, tmp_path: Path, run: str) -> None:
+    """At a moment that is chosen from outputs only the cap is a bound: every output speaks of its share, in every format."""
+    from decimal import Decimal
+
+    from dpcli.ledger.places import open_ledger
+
+    path = str(tmp_path / "other.db")
+    init(path, epsilon="3", name=name)
+    said = [
+        budget("spend", path, run, "--key", key, "-f", form).out for key, form in (("a", "text"), ("b", "json"), ("c", "total"))
+    ]
+    said += [
+        budget("show", path, "-f", form).out for form in ("text", "table", "json", "jsonl", "markdown", "csv", "total", "html")
+    ]
+    (tmp_path / "big.toml").write_text(FILE.replace("0.1", "50.0"))
+    said += [budget("spend", path, str(tmp_path / "big.toml"), "--key", "d", "-f", form).out for form in ("text", "json", "total")]
+    state = open_ledger(path).state()
+    found = state.open_terms().the_filter.epsilon(state.spent, 1e-6)
+    shares = {key: float(value / state.caps[key]) for key, value in state.spent.items()}
+    for text in said:
+        assert not BETWEEN.search(text), text
+        if name != "approx-dp":  # whose currency it is
+            assert f"{found:.4g}" not in text, text
+    assert max(shares.values()) == pytest.approx(float(Decimal(budget("show", path, "-f", "total").out.strip())))
+    balance = json.loads(budget("show", path, "-f", "json").out)
+    assert balance["schema"] == "dpcli/budget/v2"
+    assert balance["result"] == {"epsilon_cap": 3.0, "epsilon_guaranteed": 3.0, "delta": 1e-6}
+
+
+def test_a_declared_plan_has_an_epsilon_and_it_is_named_so(tmp_path: Path, run: str) -> None:
+    path = str(tmp_path / "l.db")
+    terms = ("--unit", "user", "--adjacency", "add-remove", "--delta", "1e-6", "--mode", "declared", "--dataset", "visits")
+    budget("init", path, *terms, "--epsilon", "1", "--declare", f"{run}:2")
+    before, after = (
+        budget("show", path, "-f", "json"),
+        (budget("spend", path, run, "--key", "a"), budget("show", path, "-f", "json"))[1],
+    )
+    planned = json.loads(before.out)["result"]["epsilon_planned"]
+    assert json.loads(after.out)["result"]["epsilon_planned"] == planned
+    assert "50.0 % of the declared runs are made; the whole plan costs epsilon " in budget("show", path).out

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -34,14 +36,14 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer | Exception], As
     def put(answer: Answer | Exception) -> Asked:
         asked: Asked = []
 
-        def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Answer:
-            asked.append((url, dataset, pipeline.path, runs))
-            if isinstance(answer, Exception):
+        def quotes(url: str, dataset: str | None, runs: Sequence[tuple[Pipeline, int]]) -> list[Answer | Exception]:
+            asked.extend((url, dataset, pipeline.path, count) for pipeline, count in runs)
+            if isinstance(answer, LedgerError | RuntimeError):
                 raise answer
-            return answer
+            return [answer for _ in runs]
 
         module = ModuleType("dpcli.ledger.quote")
-        module.quote = quote  # type: ignore[attr-defined]
+        module.quotes = quotes  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "dpcli.ledger.quote", module)
         return asked
 
@@ -129,3 +131,86 @@ def test_a_real_ledger_is_asked_and_not_touched(tmp_path: Path, cap: str, code: 
     assert (found["ledger"]["share"] > found["ledger"]["left"]) is bool(code)
     assert judged("examples/gate.toml", "--ledger", url)["exit_code"] == code
     assert Path(url).read_bytes() == before
+
+
+# Several files and horizons, in a real ledger.
+
+PURE = """format = 1
+[privacy]
+unit = "user"
+adjacency = "add-remove"
+max_contributions = 1
+delta = 1e-6
+[budget]
+epsilon = 100.0
+[[mechanism]]
+name = "count"
+type = "pure-dp"
+epsilon = {epsilon}
+"""
+
+
+def opened(folder: Path, cap: str = "1") -> str:
+    url = str(folder / "clicks.db")
+    terms = ("--dataset", "clicks", "--unit", "user", "--adjacency", "add-remove", "--epsilon", cap, "--delta", "0.5")
+    assert dpcli("budget", "init", url, *terms, "--filter", "approx-dp").code == 0
+    return url
+
+
+def verdicts(*arguments: str | Path) -> list[str]:
+    """Of the ledger, file by file."""
+    files = judged(*arguments)["files"]
+    return [c["verdict"] for file in files for c in file["conditions"] if c["name"] == "ledger"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_files_and_horizons_pass_where_the_ledger_takes_all_their_runs(tmp_path: Path, seed: int) -> None:
+    """The gate passes exactly where reserving every run of every file in turn would be granted."""
+    chance, url = random.Random(seed), opened(tmp_path)
+    for number in range(6):
+        files, runs = [], []
+        for name in range(chance.randint(1, 3)):
+            path = tmp_path / f"{seed}-{number}-{name}.toml"
+            epsilon, count = chance.choice((0.05, 0.1, 0.24, 0.3, 0.5)), chance.choice((1, 1, 2, 3, 10))
+            text = PURE.format(epsilon=epsilon)
+            horizon = f"[gate]\nhorizon = {{ runs = {count}, epsilon = 100.0 }}\n"
+            path.write_text(text.replace("[[mech", horizon + "[[mech") if count > 1 else text)
+            files.append(path)
+            runs += [(path, f"{path.stem} {i}") for i in range(count)]
+        found = verdicts(*files, "--ledger", url)
+        assert len(found) == len(files)
+        copied = tmp_path / f"copy-{number}.db"
+        shutil.copy(url, copied)
+        granted = all(dpcli("budget", "spend", str(copied), str(path), "--key", key).code == 0 for path, key in runs)
+        assert (found == ["pass"] * len(files)) is granted
+        copied.unlink()
+
+
+def test_two_files_that_do_not_fit_together_fail_and_say_so(tmp_path: Path) -> None:
+    url = opened(tmp_path)
+    paths = [tmp_path / "a.toml", tmp_path / "b.toml"]
+    for path in paths:
+        path.write_text(PURE.format(epsilon=0.6))
+        assert judged(path, "--ledger", url)["exit_code"] == 0
+    assert judged(*paths, "--ledger", url)["exit_code"] == 1
+    assert "all 2 files together cost 1.2000 of epsilon" in dpcli("gate", *map(str, paths), "--ledger", url, "-f", "json").out
+
+
+@pytest.mark.parametrize("where", ["flags", "policy", "file"])
+def test_a_horizon_is_asked_for_as_a_whole(tmp_path: Path, where: str) -> None:
+    """53 runs where one fits, whoever states the horizon."""
+    url, path, policy = opened(tmp_path), tmp_path / "a.toml", tmp_path / "policy.toml"
+    text, horizon = PURE.format(epsilon=0.6), 'horizon = { every = "week", years = 1, epsilon = 100.0 }\n'
+    path.write_text(text.replace("[[mech", f"[gate]\n{horizon}[[mech") if where == "file" else text)
+    policy.write_text(f"format = 1\n{horizon}")
+    more = {"flags": ("--horizon", "53", "--horizon-epsilon", "100"), "policy": ("--policy", str(policy)), "file": ()}[where]
+    found = named("ledger", path, "--ledger", url, *more)
+    assert found["verdict"] == "fail"
+    assert "53 runs cost" in found["message"]
+
+
+def test_standard_input_is_read_once(tmp_path: Path) -> None:
+    url = opened(tmp_path)
+    done = dpcli("gate", "-", "--ledger", url, stdin=PURE.format(epsilon=0.6).encode())
+    assert done.code == 0, done
+    assert "LEDGER" in done.out.upper()

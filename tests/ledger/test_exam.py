@@ -363,7 +363,7 @@ def test_the_cap_is_changed_by_an_entry(place: Place, ledger: Ledger) -> None:
     charge(ledger, "first", "1")
     ledger.amend(1.5, "a second analysis was approved", "the board")
     charge(ledger, "second", "0.5")
-    ledger.amend(1.25, "and withdrawn", "the board")
+    ledger.amend(1.25, "and withdrawn", "the board", acknowledged=True)
     other = opened(place)
     with unchanged(other), pytest.raises(Denied):
         charge(other, "third", "0")
@@ -550,7 +550,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(handle=st.integers(0, 1), cap=st.sampled_from([0.25, 0.5, 1.0, 2.0]))
     def amend(self, handle: int, cap: float) -> None:
-        self.handles[handle].amend(cap, "a reason", "the board")
+        self.handles[handle].amend(cap, "a reason", "the board", acknowledged=True)
         self.cap, self.written = Decimal(str(cap)), self.written + 1
 
     @rule(handle=st.integers(0, 1))

@@ -89,7 +89,7 @@ def _other_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
 def _amended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     ledger = opened(folder)
     ledger.spend(pure(0.6), "a", 0.0)
-    ledger.amend(0.5, "stricter", "dpo")
+    ledger.amend(0.5, "stricter", "dpo", acknowledged=True)
     return ledger
 
 

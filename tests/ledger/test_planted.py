@@ -92,7 +92,7 @@ def test_ten_tenths_are_one(ledger: Ledger, path: str) -> None:
 def test_a_small_charge_beside_a_large_one_counts(path: str) -> None:
     ledger = init(path, DATASET, terms(2.0))
     charge(ledger, "large", "1")
-    charge(ledger, "small", "1e-30")
+    charge(ledger, "small", "1E-30")
     assert spent(path) == Decimal("1.000000000000000000000000000001")
 
 
@@ -127,7 +127,7 @@ def test_nothing_is_acknowledged_before_the_commit(ledger: Ledger, path: str) ->
 
 
 def test_a_cap_changes_by_an_entry_alone(ledger: Ledger, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    receipt = ledger.amend(0.5, "too much was promised", "the board")
+    receipt = ledger.amend(0.5, "too much was promised", "the board", acknowledged=True)
     assert receipt.entry is not None and receipt.entry.kind == "amend"
     monkeypatch.setattr(ApproxFilter, "caps", lambda self, epsilon, delta: {"epsilon": "9", "delta": "9"})
     after = open_ledger(path, DATASET)
@@ -291,7 +291,7 @@ def test_a_new_ledger_is_for_its_owner_alone(ledger: Ledger, path: str) -> None:
 
 def test_a_race_for_the_place_of_a_new_ledger_has_one_winner(path: str) -> None:
     def fill(store: SqliteStore) -> None:
-        open_dataset(store, DATASET, terms())
+        open_dataset(store, DATASET, replace(terms(), schema="0" * 64))
         with suppress(RecursionError):
             init(path, "theirs", terms())
 

@@ -37,7 +37,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "cap outside the chain: computed anew when opened",
         L + "state.py",
-        "self.terms, self.caps, self.epsilon = terms, caps, terms.epsilon",
+        "self.terms, self.caps, self.epsilon, self.largest = terms, caps, terms.epsilon, terms.epsilon",
         "self.terms, self.caps, self.epsilon = terms, amounts.read(terms.the_filter.caps(terms.epsilon, terms.delta)), terms.epsilon",
     ),
     ("a started run can be voided", L + "requests.py", 'if status != "reserved":', 'if status == "committed":'),

@@ -1,0 +1,50 @@
+"""Names of datasets as people see them: two that look alike are taken for one.
+
+Source: Unicode Technical Standard 39, Unicode Security Mechanisms, section 4 (skeletons of confusable strings); the letters here are
+those of Cyrillic, Greek and Armenian that have the shape of a Latin one, and the digits that are taken for letters.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+_ALIKE = str.maketrans(
+    {
+        **dict(
+            zip(
+                "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0455\u0456\u0458\u0501\u051b\u051d",
+                "abekmhopctyxsijdqw",
+                strict=True,
+            )
+        ),
+        **dict(zip("\u04cf\u04bb\u0433\u043f\u0475\u04af\u0261\u0269\u0131\u0251", "lhrnvygiia", strict=True)),
+        **dict(
+            zip(
+                "\u03b1\u03b2\u03b3\u03b5\u03b7\u03b9\u03ba\u03bc\u03bd\u03bf\u03c1\u03c3\u03c4\u03c5\u03c7\u03c9\u03b6",
+                "abyeniKuvopotuxwz".lower(),
+                strict=True,
+            )
+        ),
+        **dict(zip("\u0585\u057d\u0578\u0570\u0581\u0584\u0566", "ounhgfq", strict=True)),
+        **dict(zip("01|", "oll", strict=True)),
+        "i": "l",
+        "\u2010": "-",
+        "\u2011": "-",
+        "\u2012": "-",
+        "\u2013": "-",
+        "\u2014": "-",
+        "\u2212": "-",
+        "_": "-",
+        " ": "-",
+    }
+)
+
+
+def looks(name: str) -> str:
+    """What is left of a name that people go by: compatibility forms, case, accents, spaces at the ends and invisible characters go."""
+    plain = "".join(
+        c for c in unicodedata.normalize("NFKD", name).casefold() if unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc")
+    )
+    once = " ".join(unicodedata.normalize("NFKD", plain).split())
+    shaped = once.translate(_ALIKE).translate(_ALIKE)
+    return shaped.replace("rn", "m").replace("vv", "w")

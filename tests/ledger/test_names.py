@@ -1,0 +1,80 @@
+"""Names that people do not tell apart have one budget."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcli.errors import InputError, LedgerError
+from dpcli.ledger.names import looks
+from dpcli.ledger.places import init, open_store
+from tests.command import dpcli
+from tests.ledger.conftest import Database, File
+from tests.ledger.setting import terms
+
+ALIKE = ("ADS", "\u0430ds", "\u0410DS", "ad\u0455", "Ads", "\u00e4ds", "\u0251ds")
+SPELLED = ("ads ", " ads", "\uff41\uff44\uff53", "ads\u3000", "a\ufb06")
+
+
+@pytest.mark.parametrize("other", ALIKE, ids=ascii)
+def test_a_name_that_looks_like_another_needs_to_be_new(place: File | Database, other: str) -> None:
+    init(place.url, "ads", terms()).store.close()
+    with pytest.raises(LedgerError, match="which looks like 'ads'"):
+        init(place.url, other, terms())
+    assert open_store(place.url).datasets() == ("ads",)
+    init(place.url, other, terms(), new=True).store.close()
+    assert set(open_store(place.url).datasets()) == {"ads", other}
+
+
+@pytest.mark.parametrize("other", SPELLED, ids=ascii)
+def test_a_name_in_an_unusual_form_is_refused(place: File | Database, other: str) -> None:
+    init(place.url, "first", terms()).store.close()
+    with pytest.raises(InputError, match=r"in its usual form|printable characters"):
+        init(place.url, other, terms(), new=True)
+
+
+@pytest.mark.parametrize(
+    "others", [("ads", "ads2"), ("clicks", "click"), ("day", "week"), ("a-2025", "a-2026"), ("users eu", "users us")]
+)
+def test_other_names_are_other_names(others: tuple[str, str]) -> None:
+    assert looks(others[0]) != looks(others[1])
+
+
+def test_the_flag(tmp_path: object) -> None:
+    path = f"{tmp_path}/l.db"
+    flags = ("--unit", "user", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
+    codes = [dpcli("budget", "init", path, "--dataset", *name, *flags).code for name in (["ads"], ["ADS"], ["ADS", "--new"])]
+    assert codes == [0, 4, 0]
+
+
+def test_damage_in_one_dataset_is_not_another_s(place: File | Database) -> None:
+    """Neither for reading, verifying and charging, nor for opening a third one with a fingerprint."""
+    from dataclasses import replace
+
+    from dpcli.ledger.places import open_ledger
+    from tests.ledger.setting import charge
+
+    for name in ("whole", "broken"):
+        charge(init(place.url, name, terms()), "run")
+    place.by_force("UPDATE entry SET body = replace(body, 'run', 'nur') WHERE dataset = 'broken' AND seq = 2")
+    with pytest.raises(LedgerError):
+        open_ledger(place.url, "broken").state()
+    assert len(open_ledger(place.url, "whole").entries()) == 2
+    charge(open_ledger(place.url, "whole"), "goes on")
+    init(place.url, "third", replace(terms(), fingerprint="f" * 64)).store.close()
+
+
+def test_the_end_of_another_chain_does_not_fail_verify(database: Database) -> None:
+    from dpcli.ledger.places import open_ledger
+    from dpcli.ledger.verify import verify
+    from tests.ledger.setting import charge
+
+    for name in ("whole", "broken"):
+        charge(init(database.url, name, terms()), "run")
+    database.cluster.run(
+        "BEGIN; ALTER TABLE dpcli.entry DISABLE TRIGGER never; DELETE FROM dpcli.entry WHERE dataset = 'broken' AND seq = 2; "
+        "ALTER TABLE dpcli.entry ENABLE ALWAYS TRIGGER never; COMMIT",
+        database=database.name,
+    )
+    assert verify(open_ledger(database.url, "whole")).problems == ()
+    with pytest.raises(LedgerError, match="its entries end at 1"):
+        verify(open_ledger(database.url, "broken"))
