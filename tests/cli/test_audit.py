@@ -134,7 +134,7 @@ def test_section_of_the_file_says_the_same_as_flags(tmp_path: Path) -> None:
     assert "expected 4001 canaries as stated, found 4000 scores" in result.err
 
 
-def test_section_is_read_strictly_and_only_by_audit(tmp_path: Path) -> None:
+def test_section_is_read_strictly_by_every_command(tmp_path: Path) -> None:
     file = pipeline(tmp_path, '[audit]\nconfidnce = 0.9\nguesses = 0\nkind = "three-run"\n')
     result = dpcli("audit", file)
     assert result.code == 2
@@ -144,7 +144,7 @@ def test_section_is_read_strictly_and_only_by_audit(tmp_path: Path) -> None:
     )
     assert "p.toml:14:1: error DP004: audit.guesses: expected a whole number from 1 to 10^18, found 0" in result.err
     assert "p.toml:15:1: error DP004: audit.kind: expected one of" in result.err
-    assert dpcli("account", file).code == 0
+    assert dpcli("account", file).code == dpcli("gate", file).code == dpcli("lint", file).code == 2
 
 
 @pytest.mark.parametrize(
