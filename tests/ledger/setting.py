@@ -35,7 +35,7 @@ def run(epsilon: float = 0.01) -> Pipeline:
 
 def terms(epsilon: float = 1.0) -> Terms:
     """A ledger in which epsilons add up to `epsilon`."""
-    return Terms(unit="example", adjacency="add-remove", epsilon=epsilon, delta=0.0, filter="approx-dp")
+    return Terms(unit="example", adjacency="add-remove", epsilon=epsilon, delta=0.0, filter="approx-dp", schema="0" * 64)
 
 
 TABLES = tables_of(run())

@@ -291,7 +291,7 @@ def test_a_new_ledger_is_for_its_owner_alone(ledger: Ledger, path: str) -> None:
 
 def test_a_race_for_the_place_of_a_new_ledger_has_one_winner(path: str) -> None:
     def fill(store: SqliteStore) -> None:
-        open_dataset(store, DATASET, replace(terms(), schema="0" * 64))
+        open_dataset(store, DATASET, terms())
         with suppress(RecursionError):
             init(path, "theirs", terms())
 

@@ -1,0 +1,166 @@
+"""Every wait for the database has an end, and says who is in the way."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dpcli.errors import LedgerError
+from dpcli.ledger import postgres_patience
+from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.places import init, open_store
+from dpcli.ledger.postgres import PostgresStore, create
+from dpcli.ledger.verify import verify
+from tests.ledger.conftest import OWNER, Database
+from tests.ledger.setting import DATASET, charge, terms
+
+SOON = 20.0  # seconds, on a machine that does other things as well
+
+
+@contextmanager
+def soon() -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < SOON
+
+
+class Freezes(threading.Thread):
+    """Stands between client and server, and passes nothing on any more once it is frozen."""
+
+    def __init__(self, folder: Path, real: str, frozen: bool = False) -> None:
+        super().__init__(daemon=True)
+        self.real, self.listener, self.frozen = real, socket.socket(socket.AF_UNIX), threading.Event()
+        self.listener.bind(str(folder / ".s.PGSQL.5432"))
+        self.listener.listen()
+        if frozen:
+            self.frozen.set()
+
+    def run(self) -> None:
+        while True:
+            client, _ = self.listener.accept()
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(f"{self.real}/.s.PGSQL.5432")
+            for one, other in ((client, server), (server, client)):
+                threading.Thread(target=self.pass_on, args=(one, other), daemon=True).start()
+
+    def pass_on(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(65536):
+                while self.frozen.is_set():
+                    time.sleep(0.05)
+                other.sendall(data)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_patience.Limits, "answer", property(lambda limits: 1.0))
+
+
+ASKED: dict[str, Callable[[Ledger], object]] = {
+    "read": lambda ledger: ledger.entries(),
+    "names": lambda ledger: ledger.store.datasets(),
+    "who": lambda ledger: ledger.store.who,
+    "time": lambda ledger: ledger.store.now(),
+    "spend": lambda ledger: charge(ledger, "run"),
+    "verify": verify,
+    "schema": lambda ledger: ledger.store.schema(),
+    "check": lambda ledger: ledger.store.check(),
+    "open": lambda ledger: open_dataset(ledger.store, "another", terms()),
+}
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, asked: str) -> None:
+    init(database.url, DATASET, terms()).store.close()
+    between = Freezes(tmp_path, database.cluster.folder)
+    between.start()
+    through = replace(database.cluster, folder=str(tmp_path)).url(database.name, OWNER)
+    ledger = Ledger(PostgresStore(through), DATASET)
+    between.frozen.set()
+    with soon(), pytest.raises(LedgerError, match="the server has not answered for 1 s"):
+        ASKED[asked](ledger)
+
+
+@pytest.mark.parametrize("asked", ["open_store", "init"])
+def test_a_server_that_takes_connections_and_says_nothing(database: Database, tmp_path: Path, asked: str) -> None:
+    Freezes(tmp_path, database.cluster.folder, frozen=True).start()
+    url = replace(database.cluster, folder=str(tmp_path)).url(database.name, OWNER) + "&connect_timeout=1"
+    with soon(), pytest.raises(LedgerError, match="cannot connect"):
+        open_store(url) if asked == "open_store" else init(url, DATASET, terms())
+
+
+@pytest.mark.parametrize("number", [0x6470636C, 0])
+def test_a_lock_that_anybody_can_take_stops_nobody(database: Database, number: int) -> None:
+    nick = database.cluster.login("nick")
+    with database.cluster.connect(database.name, nick) as connection:
+        connection.execute("SELECT pg_advisory_lock(%s)", (number,))
+        with soon():
+            init(database.url, DATASET, terms()).store.close()
+            charge(Ledger(PostgresStore(database.url), DATASET), "run")
+
+
+@pytest.mark.parametrize("milliseconds", [0, -1, 1, 2**31 - 1])
+def test_a_spender_who_holds_a_dataset_is_named_and_stops_no_reader(database: Database, milliseconds: int) -> None:
+    init(database.url, DATASET, terms()).store.close()
+    sam = database.cluster.login("sam", "dpcli_spender")
+    with closing(database.cluster.connect(database.name, sam)) as connection:
+        connection.execute("BEGIN")
+        connection.execute("SELECT dpcli.hold(%s, %s)", (DATASET, milliseconds))
+        assert connection.execute("SHOW lock_timeout").fetchone() not in [("0",), ("-1",)]
+        connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        writer = Ledger(PostgresStore(database.url, 0.3), DATASET)
+        number = connection.info.backend_pid
+        with soon(), pytest.raises(LedgerError, match=rf"held by sam \(server process {number}\)"):
+            charge(writer, "run")
+        with soon():
+            assert len(writer.entries()) == 1
+            assert verify(writer).problems == ()
+            init(database.url, "second", terms()).store.close()
+        database.cluster.run(f"SELECT pg_terminate_backend({number}, 5000)")  # as the message says
+    charge(writer, "run")
+
+
+def test_an_opening_that_somebody_holds_up_ends(database: Database) -> None:
+    init(database.url, DATASET, terms()).store.close()
+    ada = database.cluster.login("ada", "dpcli_admin")
+    with database.cluster.connect(database.name, ada) as connection:
+        connection.execute("BEGIN")
+        connection.execute("SELECT dpcli.hold('no such dataset', 1)")
+        with soon(), pytest.raises(LedgerError, match=r"locked by another writer for too long.*held by ada"):
+            create(database.url, lambda store: open_dataset(store, "second", terms()) and None, seconds=0.3)
+
+
+def test_a_schema_that_somebody_is_making_is_waited_for_and_no_longer(database: Database) -> None:
+    with database.cluster.connect(database.name) as connection:
+        connection.execute("BEGIN")
+        connection.execute("CREATE SCHEMA dpcli")
+        with soon(), pytest.raises(LedgerError, match="locked by another writer for too long"):
+            create(database.url, lambda store: open_dataset(store, DATASET, terms()) and None, seconds=0.3)
+        connection.execute("ROLLBACK")
+    init(database.url, DATASET, terms()).store.close()
+
+
+@pytest.mark.parametrize("move", ["start", "commit", "void"])
+def test_a_reservation_is_moved_by_its_maker_or_an_administrator(database: Database, move: str) -> None:
+    init(database.url, DATASET, terms()).store.close()
+    people = {
+        name: database.cluster.login(name, role)
+        for name, role in (("sam", "dpcli_spender"), ("eve", "dpcli_spender"), ("ada", "dpcli_admin"))
+    }
+    ledgers = {name: Ledger(PostgresStore(database.cluster.url(database.name, name)), DATASET) for name in people}
+    for key in ("one", "two"):
+        charge(ledgers["sam"], key, kind="reserve")
+    with pytest.raises(LedgerError, match="that reservation is of sam"):
+        getattr(ledgers["eve"], move)("one", "I would like to")
+    with pytest.raises(Exception, match="--reason"):
+        getattr(ledgers["ada"], move)("one", "")
+    assert getattr(ledgers["ada"], move)("one", "sam is on leave").entry.content["who"] == "ada"
+    assert not getattr(ledgers["sam"], move)("two", "mine").repeated
