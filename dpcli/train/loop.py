@@ -5,6 +5,7 @@ Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1. What a step releases i
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,6 +19,7 @@ from dpcli.train.average import Average
 from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.sums import Sums
+from dpcli.train.isolation.made_up import Draw
 from dpcli.train.noise import Noise
 from dpcli.train.ranks import Alone, Ranks
 from dpcli.train.stopping import Stopped
@@ -33,6 +35,12 @@ class Gradients(Protocol):
 
     def __call__(self, batch: Batch) -> Sums:
         """The sum over a batch of gradients of which none is longer than clip.bound."""
+
+    def checked(self, batch: Batch, row: int) -> Sums:
+        """The same, after one record's gradient was computed alone as well. Raises InputError where it is another there."""
+
+    def rehearse(self, draw: Draw) -> None:
+        """On records that nobody owns. Raises InputError where records are not kept apart."""
 
     def describe(self) -> str:
         """By which method."""
@@ -116,10 +124,16 @@ class Trainer:
     def _sums(self, batch: Tensor) -> Sums:
         """Over micro-batches, which are added in double precision: the sum of many would round a record's share away, or up."""
         first, *rest = torch.split(batch, self.physical)
-        sums = self.gradients(take(self.records, first))
+        row = secrets.randbelow(max(1, len(batch)))  # of one record of the step, which is taken alone too
+        sums = self._part(first, row)
         if not rest:
             return sums
         sums = Sums({name: value.double() for name, value in sums.gradients.items()}, sums.norms, sums.finite)
-        for part in rest:
-            sums = sums + self.gradients(take(self.records, part))
+        for place, part in enumerate(rest, 1):
+            sums = sums + self._part(part, row - place * self.physical)
         return sums
+
+    def _part(self, part: Tensor, row: int) -> Sums:
+        """One micro-batch; the row is checked where it is in it."""
+        records = take(self.records, part)
+        return self.gradients.checked(records, row) if 0 <= row < len(part) else self.gradients(records)

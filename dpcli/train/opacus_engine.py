@@ -1,12 +1,13 @@
 """engine = "opacus": per-example gradients by Opacus' hooks, clipped by us, and believed only after a comparison.
 
 Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes them layer by layer; where a layer does not run once per example (position
-ids, soft prompts) or a module is unknown to it they may be another's, and nothing says so. So a few examples of the first batch are also
+ids, soft prompts) or a module is unknown to it they may be another's, and nothing says so. So a few made-up examples are also
 taken one at a time, and what differs is refused.
 """
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,19 +17,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpcli.errors import InputError, Unavailable
-from dpcli.train.engine.batches import Batch, distinct, size, take
-from dpcli.train.engine.choice import EXAMPLES, unit_sums, verify
+from dpcli.train.engine.batches import Batch, size
+from dpcli.train.engine.choice import EXAMPLES, one_by_one, verify
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import Unsuitable, trainable
 from dpcli.train.engine.method import Loss, Method, Part, per_example_losses
 from dpcli.train.engine.pieces import Rows
-from dpcli.train.engine.probe import check, reproducible, shifted
+from dpcli.train.engine.probe import shifted
 from dpcli.train.engine.refusals import refuse
 from dpcli.train.engine.rule import wide
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
+from dpcli.train.isolation.alone import rechecked
+from dpcli.train.isolation.gate import isolated
+from dpcli.train.isolation.made_up import Draw, like
+from dpcli.train.isolation.program import Program
 
 
 @dataclass(slots=True)
@@ -36,16 +42,17 @@ class OpacusGradients:
     """The same query as `ClippedGradients`, with the same arguments.
 
     Raises:
-        InputError: Opacus is not installed; a module mixes examples or keeps statistics; at the first batch with two different
-            examples: norms or sums are not those of one example at a time, or another example moves them.
+        InputError: Opacus is not installed; a module mixes examples or keeps statistics; at the rehearsal, or else the first batch:
+            norms or sums are not those of one example at a time, or another example moves them.
 
-    Edge cases: as of `ClippedGradients`; until a batch holds two different examples, they are taken one at a time, without Opacus.
+    Edge cases: as of `ClippedGradients`.
     """
 
     model: nn.Module
     loss: Loss
     clip: Clip
     verified: bool | None = field(default=None, init=False)  # the mode, training or evaluation, that was compared
+    program: Program | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         installed()
@@ -56,7 +63,7 @@ class OpacusGradients:
         if not size(batch):
             return zero(parameters)
         if self.verified != self.model.training:
-            self.compare(batch)
+            self.rehearse(like(batch))
         try:
             return clipped(self.method.parts(batch), self.clip, parameters)
         except Unsuitable as problem:
@@ -68,27 +75,30 @@ class OpacusGradients:
         compared = self.verified == self.model.training
         return Hooked(self.model, self.loss) if compared else Looped(self.model, self.loss)
 
-    def compare(self, batch: Batch) -> None:
-        """Opacus' norms and sums of a few examples with those of one at a time, with and without another example.
+    def rehearse(self, draw: Draw) -> None:
+        """Opacus' norms and sums of a few made-up examples with those of one at a time, with and without another example.
 
         Raises:
             InputError: they differ, or Opacus fails, or the model itself does not keep examples apart.
         """
-        rows = distinct(batch, EXAMPLES)
-        if len(rows) < 2:
-            return
-        few = take(batch, rows)
-        with shifted(self.model):
-            check(self.model, self.loss, few)
-            with reproducible(self.model, self.loss, few):
-                expected = unit_sums(self.model, Looped(self.model, self.loss), few)
+        refuse(self.model)
+        self.program = isolated(self.model, self.loss, draw)
+        if self.program.doubt is not None:
+            raise refusal(self.model, Unsuitable(f"{self.program.doubt} has no rule"))
+        spare, few = copy.deepcopy(self.model), draw(EXAMPLES)
+        with shifted(spare):
+            expected = one_by_one(spare, self.loss, few)
             try:
-                verify(self.model, self.loss, Hooked(self.model, self.loss), few, expected)
+                verify(spare, Hooked(spare, self.loss), few, expected)
             except InputError:
                 raise
             except Exception as problem:  # whatever Opacus or torch raises: nothing of it is used
                 raise refusal(self.model, problem) from problem
         self.verified = self.model.training
+
+    def checked(self, batch: Batch, row: int) -> Sums:
+        """As of `ClippedGradients`."""
+        return rechecked(self, batch, row) if size(batch) else self(batch)
 
     def describe(self) -> str:
         """The method, and whether it was compared."""
@@ -103,6 +113,9 @@ class Hooked:
     model: nn.Module
     loss: Loss
     name: str = "opacus"
+
+    def on(self, model: nn.Module) -> Hooked:
+        return Hooked(model, self.loss)
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         count = size(batch)
@@ -132,6 +145,8 @@ def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:
 def attached(model: nn.Module) -> Iterator[None]:
     """The hooks run in training mode alone: modules with parameters of their own are in it, others, as dropout, as they were."""
     modes = {module: module.training for module in model.modules() if any(True for _ in trainable(module))}
+    if any(isinstance(module, _BatchNorm) for module in modes):
+        raise Unsuitable("a frozen BatchNorm with weights to train would take the batch's statistics")
     wrapper: Any = importlib.import_module("opacus").GradSampleModule(model, loss_reduction="sum", strict=True)
     try:
         for module in modes:

@@ -20,8 +20,9 @@ from dpcli.train.adaptive import Quantile, relative
 from dpcli.train.average import Average
 from dpcli.train.canaries import Canaries, canaries
 from dpcli.train.clipping import clip_of
-from dpcli.train.engine.batches import Batch, take
+from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.clip import Adaptive
+from dpcli.train.isolation.made_up import like
 from dpcli.train.loop import Indices, Trainer
 from dpcli.train.noise import Noise, total
 from dpcli.train.noise_spec import noise_of
@@ -31,7 +32,7 @@ from dpcli.train.ranks import Ranks
 from dpcli.train.sampling import participations, sampler
 from dpcli.train.settings import Train
 from dpcli.train.stages import Stage
-from dpcli.train.tasks.learning import Learning, Metrics, learning
+from dpcli.train.tasks.learning import Learning, Metrics, learning, moved
 from dpcli.train.threads import choose_threads
 from dpcli.train.units import by_unit, fewer
 
@@ -57,21 +58,31 @@ class Prepared:
         self.trainer.advance(stage.stop, self.batches(stage), self.noise(stage), stage.expected_batch, after, asked)
 
     def few(self) -> Batch:
-        """The first records, as many as are in memory at once: of a step that is measured and thrown away."""
+        """Made-up records, as many as are in memory at once: of a step that is measured and thrown away."""
         expected = math.ceil(max(stage.expected_batch for stage in self.plan.stages))
-        return take(self.trainer.records, slice(0, min(self.plan.train.physical_batch_size, expected)))
+        return self.made_up(min(self.plan.train.physical_batch_size, expected))
+
+    def made_up(self, count: int) -> Batch:
+        """Records that nobody owns: the task's own where it has such, else of the form of the records."""
+        if self.problem.draw is None:
+            return like(self.trainer.records)(count)
+        device = next(self.problem.model.parameters()).device
+        return moved(self.problem.draw(count, self.streams.initialisation), device)
 
     def rehearse(self) -> None:
         """Everything that a step needs once, and nothing of it kept: what cannot be done is refused before anything is charged.
 
-        Chooses how the clipped sums are computed, and how many threads a step takes.
+        Chooses how the clipped sums are computed, and how many threads a step takes. The model sees made-up records alone: it may keep
+        what it sees, and nothing is charged yet.
         """
         for stage in {stage.entry.name: stage for stage in reversed(self.plan.stages)}.values():
             next(self.batches(stage))
             self.noise(stage)
-        self.trainer.gradients(self.few())
+        self.trainer.gradients.rehearse(self.made_up)
+        few = self.few()
+        self.trainer.gradients(few)
         if self.plan.train.device == "cpu":
-            choose_threads(lambda: self.trainer.gradients(self.few()))
+            choose_threads(lambda: self.trainer.gradients(few))
 
     def require_buffers(self) -> None:
         """Raises InputError where training has moved a buffer: what it took from the data has no noise."""

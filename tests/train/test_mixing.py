@@ -1,0 +1,151 @@
+"""dpcli train on models that mix records: refused in words before any charge; and on those that do not: trained."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from dpcli.errors import InputError  # noqa: E402
+from dpcli.ledger.ledger import Ledger  # noqa: E402
+from dpcli.ledger.places import init  # noqa: E402
+from dpcli.ledger.terms import Terms  # noqa: E402
+from dpcli.train.engine.clip import Flat  # noqa: E402
+from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
+from tests.command import dpcli  # noqa: E402
+from tests.train import mixing_models as models  # noqa: E402
+
+FILE = """
+format = 1
+name = "mixing"
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = 40
+delta = 1e-5
+releases = "final-model"
+[[mechanism]]
+name = "sgd"
+type = "gaussian"
+noise_multiplier = 4.0
+steps = 3
+sampling = {{ scheme = "poisson", rate = 0.5 }}
+[train]
+task = "custom"
+model = "tests.train.mixing_models:{model}"
+data = "tests.train.mixing_models:data"
+loss = "tests.train.mixing_models:{loss}"
+learning_rate = 0.1
+engine = "{engine}"
+clipping = {{ norm = 1.0 }}
+covers = {{ tuning = "none" }}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    models.CACHE.clear()
+    models.KEPT.clear()
+    models.table.cache_clear()
+    monkeypatch.setattr(models, "CENTRED", models.running())
+    monkeypatch.setattr(models.OfTheClass, "mean", None)
+
+
+@pytest.fixture
+def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    monkeypatch.chdir(tmp_path)
+    terms = Terms("example", "add-remove", 30.0, 1e-5, filter="rdp", parameters={"order": 4.0})
+    return init(str(tmp_path / "ledger.db"), "mixing", terms)
+
+
+def run(model: str, loss: str = "loss", engine: str = "dpcli") -> tuple[int, str]:
+    file, place = Path("mixing.toml").resolve(), Path("ledger.db").resolve()
+    file.write_text(FILE.format(model=model, loss=loss, engine=engine))
+    found = dpcli("train", str(file), "--ledger", str(place), "--dataset", "mixing")
+    return found.code, found.err
+
+
+def require_refused(found: tuple[int, str], books: Ledger) -> None:
+    code, said = found
+    assert code == 2, said
+    assert re.search("^dpcli: (model|loss|Python's random numbers|[\\w.]+).*: expected a", said) and "found" in said, said
+    assert "pipeline file" not in said and "internal error" not in said
+    assert books.state().runs == {}
+    assert not list(Path().glob("runs/*/model.safetensors"))
+
+
+@pytest.mark.parametrize("name", models.MIXING)
+def test_a_model_that_mixes_is_refused_before_any_charge(name: str, books: Ledger) -> None:
+    require_refused(run(name), books)
+
+
+@pytest.mark.parametrize("name", models.LOSSES)
+def test_a_loss_that_mixes_is_refused_before_any_charge(name: str, books: Ledger) -> None:
+    require_refused(run("Net", name), books)
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("name", ["peak_above_a_threshold", "half_precision_mean", "Hook", "Statistics", "WritesData", "over_len"])
+def test_opacus_stands_behind_the_same_gate(name: str, books: Ledger) -> None:
+    pytest.importorskip("opacus", reason="the engine needs the opacus extra")
+    require_refused(run(name, engine="opacus"), books)
+
+
+@pytest.mark.parametrize("name", models.RIGHT)
+def test_a_model_that_keeps_records_apart_is_trained(name: str, books: Ledger) -> None:
+    code, said = run(name)
+    assert code == 0, said
+    (charged,) = books.state().runs.values()
+    assert charged.status == "committed"
+
+
+@pytest.mark.parametrize("name", models.RIGHT_LOSSES)
+def test_a_loss_that_keeps_records_apart_is_trained(name: str, books: Ledger) -> None:
+    code, said = run("Net", name)
+    assert code == 0, said
+
+
+def test_no_record_is_seen_before_the_charge(books: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rehearsal runs on made-up records: of a private one no number reaches the model."""
+    seen: list[torch.Tensor] = []
+    forward = models.Net.forward
+
+    def listening(self: models.Net, x: torch.Tensor) -> torch.Tensor:
+        if type(x) is torch.Tensor and not books.state().runs:
+            seen.append(x.detach().clone())
+        return forward(self, x)
+
+    monkeypatch.setattr(models.Net, "forward", listening)
+    run("Net")
+    private = models.data()[0].flatten()
+    assert seen and not any(torch.isin(x.flatten().float(), private).any() for x in seen)
+
+
+class Sleeper(models.Net):
+    """Mixes once it is told, as nothing that a rehearsal can see would tell."""
+
+    def done(self, x: torch.Tensor) -> torch.Tensor:
+        return x - x.mean(0) if torch.is_grad_enabled() and Path("now").exists() else x
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_what_begins_to_mix_later_is_stopped_before_noise(mode: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    records = models.data()
+    engine = ClippedGradients(Sleeper().train(mode), models.loss, Flat(1.0))
+    engine.checked(records, 3)
+    Path("now").touch()
+    with pytest.raises(InputError, match="expected an example's gradient in the batch to be the one that it has alone, found another"):
+        engine.checked(records, 3)
+
+
+@pytest.mark.parametrize("name", ["Dropout", "Recurrent", "Encoder"])
+def test_an_example_is_taken_alone_with_the_numbers_that_it_drew(name: str) -> None:
+    records, engine = models.data(), ClippedGradients(models.RIGHT[name](), models.loss, Flat(1.0))
+    for row in range(0, models.RECORDS, 7):
+        engine.checked(records, row)
+    assert engine.program is not None and engine.program.random
