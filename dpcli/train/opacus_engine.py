@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -62,8 +62,7 @@ class OpacusGradients:
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not size(batch):
             return zero(parameters)
-        if self.verified != self.model.training:
-            self.rehearse(like(batch))
+        self.ready(batch)
         try:
             return clipped(self.method.parts(batch), self.clip, parameters)
         except Unsuitable as problem:
@@ -74,6 +73,11 @@ class OpacusGradients:
         """What computes the sums; one example at a time until the comparison was made."""
         compared = self.verified == self.model.training
         return Hooked(self.model, self.loss) if compared else Looped(self.model, self.loss)
+
+    def ready(self, batch: Batch) -> None:
+        """Rehearsed in the mode in which the model is."""
+        if self.verified != self.model.training:
+            self.rehearse(like(batch))
 
     def rehearse(self, draw: Draw) -> None:
         """Opacus' norms and sums of a few made-up examples with those of one at a time, with and without another example.
@@ -98,7 +102,10 @@ class OpacusGradients:
 
     def checked(self, batch: Batch, row: int) -> Sums:
         """As of `ClippedGradients`."""
-        return rechecked(self, batch, row) if size(batch) else self(batch)
+        if not size(batch):
+            return self(batch)
+        self.ready(batch)
+        return rechecked(self, batch, row)
 
     def describe(self) -> str:
         """The method, and whether it was compared."""
@@ -113,6 +120,7 @@ class Hooked:
     model: nn.Module
     loss: Loss
     name: str = "opacus"
+    isolates: ClassVar[bool] = False
 
     def on(self, model: nn.Module) -> Hooked:
         return Hooked(model, self.loss)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,7 @@ class BookKeeping:
     shared: dict[Call, bool] = field(default_factory=dict)
     spread: bool = False
     name: str = "book-keeping"
+    isolates: ClassVar[bool] = False
 
     @classmethod
     def learnt(cls, model: nn.Module, loss: Loss, batch: Batch) -> BookKeeping:

@@ -22,7 +22,10 @@ def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
     names = [argument.name for argument in func._schema.arguments]
-    values = {**{argument.name: argument.default_value for argument in func._schema.arguments}, **dict(zip(names, args, strict=False))}
+    values = {
+        **{argument.name: argument.default_value for argument in func._schema.arguments},
+        **dict(zip(names, args, strict=False)),
+    }
     values |= kwargs
     return values.get("dropout_p") != 0.0 and values.get("train") is not False
 
@@ -100,9 +103,10 @@ def lengths(value: Any, size: int) -> Any:
 
 
 @contextmanager
-def remembered(row: int, size: int) -> Iterator[list[Tensor]]:
-    """Keeps what one record of a batch is given, operator after operator."""
-    kept: list[Tensor] = []
+def remembered(row: int, size: int) -> Iterator[list[list[Tensor]]]:
+    """Keeps what one record of a batch is given, operator after operator: read along the first dimension of that length, and along the
+    last, which is another where a tensor has two."""
+    kept: list[list[Tensor]] = [[], []]
     with Remembered(row, size, kept):
         yield kept
 
@@ -110,7 +114,7 @@ def remembered(row: int, size: int) -> Iterator[list[Tensor]]:
 class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """See `remembered`."""
 
-    def __init__(self, row: int, size: int, kept: list[Tensor]) -> None:
+    def __init__(self, row: int, size: int, kept: list[list[Tensor]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.row, self.size, self.kept = row, size, kept
 
@@ -118,7 +122,9 @@ class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
         whole = func(*args, **(kwargs or {}))
         if draws(func, args, kwargs or {}):
             for value in tensors(whole):
-                self.kept.append(rows(value, self.row, self.size).clone())
+                self.kept[0].append(rows(value, self.row, self.size).clone())
+                dims = [dim for dim, length in enumerate(value.shape) if length == self.size]
+                self.kept[1].append(value.narrow(dims[-1], self.row, 1).clone() if len(dims) > 1 else self.kept[0][-1])
         return whole
 
 

@@ -22,6 +22,10 @@ class Method(Protocol):
     def name(self) -> str:
         """What a report calls it."""
 
+    @property
+    def isolates(self) -> bool:
+        """Whether each example is differentiated on its own by construction."""
+
     def on(self, model: nn.Module) -> Method:
         """The same for a model of which this one's is a copy."""
 

@@ -63,13 +63,17 @@ class ClippedGradients:
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not size(batch):
             return zero(parameters)
-        if self.choice is None or self.mode != self.model.training:
-            self.rehearse(like(batch))
+        self.ready(batch)
         try:
             return clipped(self.method.parts(batch), self.clip, parameters)
         except Unsuitable as problem:
             self.demote(batch, problem)
             return clipped(self.method.parts(batch), self.clip, parameters)
+
+    def ready(self, batch: Batch) -> None:
+        """Rehearsed in the mode in which the model is."""
+        if self.choice is None or self.mode != self.model.training:
+            self.rehearse(like(batch))
 
     def rehearse(self, draw: Draw) -> None:
         """Whether the program keeps examples apart, and a method for the model's mode, training or evaluation.
@@ -98,6 +102,7 @@ class ClippedGradients:
         """
         if not size(batch):
             return self(batch)
+        self.ready(batch)
         return rechecked(self, batch, row)
 
     @property

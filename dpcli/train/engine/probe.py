@@ -22,6 +22,7 @@ from dpcli.train.engine.method import Loss, per_example_losses
 
 SEED = 20221
 SHIFT = 0.02
+TRIED = 3  # examples of a batch that are exchanged, and taken alone
 
 Trace = dict[str, list[Tensor]]
 
@@ -81,7 +82,7 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
     keys = list(range(size(batch)))
     together, trace = traced(model, loss, batch, keys, seed)
     exact = 32.0 * torch.finfo(together.dtype).eps
-    for row in keys:
+    for row in keys[:TRIED]:
         others = [other for other in keys if other != row]
         changed, changed_trace = traced(model, loss, replaced(batch, row, others[0]), keys, seed)
         if not close(changed[others], together[others], exact):

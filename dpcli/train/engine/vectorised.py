@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,7 @@ class Vectorised:
     model: nn.Module
     loss: Loss
     name: str = "vmap"
+    isolates: ClassVar[bool] = True
 
     def on(self, model: nn.Module) -> Vectorised:
         return Vectorised(model, self.loss)
@@ -70,6 +72,7 @@ class Looped:
     model: nn.Module
     loss: Loss
     name: str = "loop"
+    isolates: ClassVar[bool] = True
 
     def on(self, model: nn.Module) -> Looped:
         return Looped(model, self.loss)
@@ -86,4 +89,8 @@ def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, R
     if not losses.requires_grad:
         return {}
     found = torch.autograd.grad(losses, list(parameters.values()), torch.ones_like(losses), allow_unused=True)
-    return {name: Rows(wide(g.to_dense() if g.is_sparse else g)[None]) for name, g in zip(parameters, found, strict=True) if g is not None}
+    return {
+        name: Rows(wide(g.to_dense() if g.is_sparse else g)[None])
+        for name, g in zip(parameters, found, strict=True)
+        if g is not None
+    }

@@ -13,7 +13,7 @@ from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import remembered, repeated
-from dpcli.train.engine.method import Loss
+from dpcli.train.engine.method import Loss, Method
 from dpcli.train.engine.probe import tolerance_of
 from dpcli.train.engine.sums import Sums, clipped
 from dpcli.train.engine.vectorised import Looped
@@ -25,14 +25,22 @@ LARGE = 1e15  # a norm above it may be beyond the number format one way and not 
 class Sum(Protocol):
     """What computes clipped sums, after its rehearsal."""
 
-    model: nn.Module
-    loss: Loss
-    program: Program | None
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def loss(self) -> Loss: ...
+
+    @property
+    def program(self) -> Program | None: ...
 
     @property
     def clip(self) -> Clip: ...
 
-    def __call__(self, batch: Batch) -> Sums: ...
+    @property
+    def method(self) -> Method: ...
+
+    def __call__(self, batch: Batch, /) -> Sums: ...
 
 
 def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
@@ -41,18 +49,20 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     Args:
         row: of the example that is computed alone too, with the random numbers that it drew in the batch.
 
+    Edge cases: a method that differentiates each example on its own is believed.
+
     Raises:
         InputError: the lengths of its gradient differ by more than rounding; the words show nothing of it.
     """
+    if engine.method.isolates:
+        return engine(batch)
     random = engine.program is None or engine.program.random
-    kept: list[torch.Tensor] = []
-    listening: AbstractContextManager[list[torch.Tensor]] = remembered(row, size(batch)) if random else nullcontext(kept)
+    nothing: list[list[torch.Tensor]] = [[]]
+    listening: AbstractContextManager[list[list[torch.Tensor]]] = remembered(row, size(batch)) if random else nullcontext(nothing)
     with listening as kept:
         sums = engine(batch)
-    with repeated(kept) if kept else nullcontext():
-        norm = float(length(engine, take(batch, [row])))
-    together, tolerance = float(sums.norms[row]), tolerance_for(engine)
-    if not agree(norm, together, tolerance, engine.clip.bound):
+    together, alone = float(sums.norms[row]), take(batch, [row])
+    if not any(agree(engine, given(engine, alone, drawn), together) for drawn in kept):
         raise InputError(
             "model: expected an example's gradient in the batch to be the one that it has alone, found another: the model or the loss "
             "does not keep examples apart; this step was not released"
@@ -60,11 +70,11 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     return sums
 
 
-def length(engine: Sum, alone: Batch) -> torch.Tensor:
-    """Of the example's gradient."""
+def given(engine: Sum, alone: Batch, drawn: list[torch.Tensor]) -> float:
+    """Length of the example's gradient, where it is given these random numbers."""
     parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
-    with dense(engine.model):
-        return clipped(Looped(engine.model, engine.loss).parts(alone), engine.clip, parameters).norms[0]
+    with dense(engine.model), repeated(drawn) if drawn else nullcontext():
+        return float(clipped(Looped(engine.model, engine.loss).parts(alone), engine.clip, parameters).norms[0])
 
 
 def tolerance_for(engine: Sum) -> float:
@@ -73,8 +83,8 @@ def tolerance_for(engine: Sum) -> float:
     return max(tolerance_of(engine.model), math.pow(coarsest, 0.4))
 
 
-def agree(alone: float, together: float, tolerance: float, bound: float) -> bool:
+def agree(engine: Sum, alone: float, together: float) -> bool:
     """Up to rounding, relative to the length or to a fiftieth of C."""
     if not (math.isfinite(alone) and math.isfinite(together)):
         return math.isfinite(alone) == math.isfinite(together) or max(x for x in (alone, together, 0.0) if x < math.inf) > LARGE
-    return abs(alone - together) <= tolerance * (max(alone, together) + 0.02 * bound)
+    return abs(alone - together) <= tolerance_for(engine) * (max(alone, together) + 0.02 * engine.clip.bound)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,16 +38,27 @@ class Seen:
     counted: bool = False
     path: list[str] = field(default_factory=list)
     forwards: list[tuple[str, ...]] = field(default_factory=list)
+    inner: set[int] = field(default_factory=set)
 
 
 class Counting(TorchFunctionMode):
     """len() of a batch must be a number: a prime that no model has, which comes back as the batch's size."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: Seen, guards: list[Any]) -> None:
         super().__init__()
-        self.seen = seen
+        self.seen, self.guards, self.depth = seen, guards, 0
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        before, self.depth = len(self.guards), self.depth + 1
+        try:
+            return self.answered(func, args, kwargs)
+        finally:
+            self.depth -= 1
+            if not self.depth:  # torch's own questions about sizes, which choose between ways to the same
+                self.seen.inner.update(range(before, len(self.guards)))
+
+    def answered(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        """As without this mode, but for len()."""
         if func is torch.Tensor.__len__ and records(args[0].shape[0]) and coefficient(args[0].shape[0]) is not None:
             self.seen.counted = True
             return STAND_IN * (coefficient(args[0].shape[0]) or 1)
@@ -79,13 +90,15 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        if func.namespace != "aten" and func.namespace in ("prim", "prims") or func.overloadpacket.__name__.startswith("sym_"):
+        if (func.namespace != "aten" and func.namespace in ("prim", "prims")) or func.overloadpacket.__name__.startswith("sym_"):
             return func(*args, **kwargs)
         args, kwargs = (torch.utils._pytree.tree_map(self.symbolic, value) for value in (args, kwargs))
         values = bound(func, args, kwargs)
         name = func.overloadpacket.__name__
         self.require_written(func, values)
-        if name == "unbind" and any(isinstance(k, Rows) and k.dim == values["dim"] % values["self"].dim() for k in [self.kind(values["self"])]):
+        if name == "unbind" and any(
+            isinstance(k, Rows) and k.dim == values["dim"] % values["self"].dim() for k in [self.kind(values["self"])]
+        ):
             raise self.refuse(f"{name}, a loop over the records")
         try:
             out = self.constant(func, values) if name == "_local_scalar_dense" else NotImplemented
@@ -225,7 +238,9 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def places(self, call: Call) -> Kind:
         """arange over the batch."""
         start, step = call.values.get("start", 0), call.values.get("step", 1)
-        return Numbers(0, self.number) if (start, step) == (0, 1) and coefficient(call.outputs[0].shape[0]) == 1 else Unknown("arange")
+        return (
+            Numbers(0, self.number) if (start, step) == (0, 1) and coefficient(call.outputs[0].shape[0]) == 1 else Unknown("arange")
+        )
 
     def numbered(self, call: Call, rows: Sequence[Kind]) -> Kind:
         """The places in another shape are still places; calculated with, they are nothing that can be told."""
@@ -303,21 +318,22 @@ def store(tensor: Tensor) -> Any:
 
 def bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments by the schema's names."""
-    named = [argument for argument in func._schema.arguments]
+    named = list(func._schema.arguments)
     values = {argument.name: argument.default_value for argument in named if argument.has_default_value()}
     positional = [argument.name for argument in named if not argument.kwarg_only]
     return {**values, **dict(zip(positional, args, strict=False)), **kwargs}
 
 
-def counting(func: Any, values: dict[str, Any]) -> tuple[bool, bool]:
+def counting(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
     """Whether the batch's size is among the lengths that an operator is told, and among the numbers that it calculates with."""
     lengths = count = False
     for argument in func._schema.arguments:
         value = values.get(argument.name)
-        found = [one for one in (value if isinstance(value, list | tuple) else [value]) if not torch.is_tensor(one) and records(one)]
+        found = [
+            one for one in (value if isinstance(value, list | tuple) else [value]) if not torch.is_tensor(one) and records(one)
+        ]
         if found and str(argument.real_type) in SIZES:
             lengths = True
         elif found:
             count = True
     return lengths, count
-

@@ -21,7 +21,7 @@ from dpcli.train.tasks.user_code import raised_at
 
 SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # a threshold on magnitudes lies below one of them
 SEEDS = 3
-RECORDS = 4
+RECORDS = 7  # a length that other dimensions rarely have: draws are told apart by it
 
 
 def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
@@ -89,4 +89,6 @@ def failed(problem: Exception) -> InputError:
     """Of a program that raises on made-up records."""
     cause = problem.__cause__ if isinstance(problem, DpcliError) and problem.__cause__ is not None else problem
     said = (str(cause).strip().splitlines() or [""])[0][:200]
-    return InputError(f"model: expected a program that runs on made-up records, found {raised_at(cause).partition(' (its')[0]}: {said}")
+    return InputError(
+        f"model: expected a program that runs on made-up records, found {raised_at(cause).partition(' (its')[0]}: {said}"
+    )

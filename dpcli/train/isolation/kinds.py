@@ -57,4 +57,3 @@ Kinds = Kind | list[Kind]
 
 class Mixed(Exception):
     """Records meet; the words say by what."""
-

@@ -21,7 +21,7 @@ def records(value: Any) -> bool:
 def coefficient(value: Any) -> int | None:
     """c where a length is c times the batch's size; None where it is anything else."""
     if not isinstance(value, torch.SymInt):
-        return None
+        return int(value) // STAND_IN if records(value) and isinstance(value, int) else None
     expression = value.node.expr
     symbols = expression.free_symbols
     if len(symbols) != 1:

@@ -14,7 +14,7 @@ from dpcli.train.isolation.lengths import coefficient, following, records
 
 def same(call: Call) -> Kinds:
     """Places stay."""
-    tensor, found = call.one()
+    _tensor, found = call.one()
     return call.everywhere(found)
 
 
@@ -185,7 +185,7 @@ def picked_along(call: Call) -> Kinds:
 
 
 def index_selected(call: Call) -> Kinds:
-    tensor, found = call.one()
+    _tensor, found = call.one()
     of_self, of_index = call.of("self"), call.of("index")
     dim = call["dim"] % max(1, call["self"].dim())
     if isinstance(of_self, Rows) and of_self.dim == dim:
@@ -203,7 +203,7 @@ def indexed(call: Call) -> Kinds:
     start = used[0] if used == list(range(used[0], used[-1] + 1)) else 0
     picked: list[Kind] = []
     for place in used:
-        kind = call.kind(indices[place])
+        kind: Kind = call.kind(indices[place])
         shift = depth - indices[place].dim()
         if isinstance(kind, Numbers):
             kind = Numbers(kind.dim + shift, kind.call)
@@ -211,7 +211,7 @@ def indexed(call: Call) -> Kinds:
     rows = [kind for kind in picked if isinstance(kind, Rows)]
     numbers = [kind for kind in picked if isinstance(kind, Numbers)]
     own = call.kind(self)
-    if len({kind.dim for kind in (*rows, *numbers)}) > 1:
+    if len({one.dim for one in rows} | {one.dim for one in numbers}) > 1:
         raise Mixed(f"{call.name}, which pairs each record with every other")
     if not isinstance(own, Rows):
         return Unknown(call.name) if numbers or not rows else rows[0].at(start + rows[0].dim)
@@ -246,4 +246,4 @@ def put(call: Call) -> Kinds:
 def landing(call: Call) -> int:
     """How many dimensions self[indices] has."""
     used = [index for index in call["indices"] if index is not None]
-    return int(call["self"].dim()) - len(used) + max(index.dim() for index in used)
+    return int(call["self"].dim() - len(used) + max(index.dim() for index in used))

@@ -72,12 +72,65 @@ NAMES: dict[Rule, str] = {
 RULES: dict[str, Rule] = {name: rule for rule, names in NAMES.items() for name in names.split()}
 
 MADE = frozenset(
-    "empty zeros ones full rand randn randint normal new_empty new_zeros new_ones new_full empty_like zeros_like ones_like full_like "
-    "rand_like randn_like randint_like expand repeat scalar_tensor empty_strided new_empty_strided".split()
+    [
+        "empty",
+        "zeros",
+        "ones",
+        "full",
+        "rand",
+        "randn",
+        "randint",
+        "normal",
+        "new_empty",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "empty_like",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "expand",
+        "repeat",
+        "scalar_tensor",
+        "empty_strided",
+        "new_empty_strided",
+    ]
 )  # whose content does not depend on how many records there are, only its shape
 SIZED = frozenset(
-    "view _unsafe_view reshape _reshape_alias view_copy reshape_copy expand expand_copy repeat select slice slice_backward "
-    "select_backward native_group_norm native_group_norm_backward nll_loss_forward".split()
+    [
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "_reshape_alias",
+        "view_copy",
+        "reshape_copy",
+        "expand",
+        "expand_copy",
+        "repeat",
+        "select",
+        "slice",
+        "slice_backward",
+        "select_backward",
+        "native_group_norm",
+        "native_group_norm_backward",
+        "nll_loss_forward",
+    ]
 )  # which may be told the batch's size: as a length of what comes out
 
-DRAWN = frozenset("rand randn randint normal rand_like randn_like randint_like empty new_empty empty_like".split())
+DRAWN = frozenset(
+    [
+        "rand",
+        "randn",
+        "randint",
+        "normal",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "empty",
+        "new_empty",
+        "empty_like",
+    ]
+)

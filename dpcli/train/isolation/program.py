@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
@@ -62,17 +64,17 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
             if number:
                 follower.next_batch(symbol(environment, number))
             try:
-                with fake, Counting(seen), follower:
+                with fake, enable_python_dispatcher(), Counting(seen, environment.guards), follower:
                     step(model, loss, batch_like(like, follower, number), follower, seen, backward=number == 0)
             except Exception as problem:
-                raise seen.refusal or refusal(problem) from problem
+                raise seen.refusal or refusal(problem, stack[-1]) from problem
             if seen.refusal is not None:
                 raise seen.refusal
             require_nothing_left(follower)
     first, second = seen.forwards
     if first != second:
         raise InputError("model: expected the same operators for every batch, found others at the second")
-    require_any_size(environment)
+    require_any_size(environment, seen)
     return Program(seen.unknown[0] if seen.unknown else None, seen.coarsest, seen.random)
 
 
@@ -103,7 +105,11 @@ def require_losses(losses: Any, follower: Following) -> None:
     Raises:
         InputError: otherwise.
     """
-    if not torch.is_tensor(losses) or losses.dim() != 1 or losses.shape[0] is not follower.size and losses.shape[0] != follower.size:
+    if (
+        not torch.is_tensor(losses)
+        or losses.dim() != 1
+        or (losses.shape[0] is not follower.size and losses.shape[0] != follower.size)
+    ):
         found = tuple(losses.shape) if torch.is_tensor(losses) else type(losses).__name__
         raise InputError(
             f"loss: expected one loss per example, found shape {found}; "
@@ -196,23 +202,23 @@ def leaving(stack: list[str]) -> Callable[..., None]:
     return leave
 
 
-def refusal(problem: Exception) -> InputError:
+def refusal(problem: Exception, place: str) -> InputError:
     """Of what the user's code or torch raised while it was followed; no record was there whose numbers it could show."""
     if isinstance(problem, DpcliError) and isinstance(problem, InputError):
         return problem
     cause = problem.__cause__ if isinstance(problem, DpcliError) and problem.__cause__ is not None else problem
     said = (str(cause).strip().splitlines() or [""])[0][:200]
     return InputError(
-        "model: expected a program that can be followed operator by operator for any number of records, "
+        f"{place}: expected a program that can be followed operator by operator for any number of records, "
         f"found {raised_at(cause).partition(' (its message')[0]}{': ' if said else ''}{said}"
     )
 
 
-def require_any_size(environment: ShapeEnv) -> None:
+def require_any_size(environment: ShapeEnv, seen: Seen) -> None:
     """Raises InputError where the program took a path that another number of records would not take."""
-    import sympy
+    sympy = importlib.import_module("sympy")
 
-    expressions = {str(guard.expr): guard for guard in environment.guards}
+    expressions = {str(guard.expr): guard for place, guard in enumerate(environment.guards) if place not in seen.inner}
     for text, guard in expressions.items():
         symbols = list(guard.expr.free_symbols)
         for size in TRIED:

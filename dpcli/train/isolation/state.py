@@ -91,7 +91,9 @@ def visit(found: State, name: str, value: Any, depth: int) -> None:
 def inside(value: Any) -> Iterator[tuple[str, Any]]:
     """The parts of a container, a function or an object."""
     if isinstance(value, Mapping):
-        yield from ((f"[{key!r}]" if isinstance(key, str | int) else f"[{place}]", part) for place, (key, part) in enumerate(value.items()))
+        yield from (
+            (f"[{key!r}]" if isinstance(key, str | int) else f"[{place}]", part) for place, (key, part) in enumerate(value.items())
+        )
     elif isinstance(value, list | tuple | deque):
         yield from ((f"[{place}]", part) for place, part in enumerate(value))
     elif isinstance(value, set | frozenset):

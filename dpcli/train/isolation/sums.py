@@ -114,7 +114,7 @@ def planes(call: Call) -> Kinds:
 
 def batch_norm(call: Call) -> Kinds:
     """With the batch's own statistics, each channel for itself; with kept ones, each number for itself."""
-    tensor, found = call["input"], call.of("input")
+    _tensor, found = call["input"], call.of("input")
     if not isinstance(found, Rows):
         return Unknown(call.name)
     if call.values.get("training", False) and found.dim != 1:

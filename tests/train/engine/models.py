@@ -169,14 +169,6 @@ class Scaled(nn.Module):
         return self.head(torch.tanh(x * self.scale))
 
 
-class Branching(Scaled):
-    """Control flow that depends on the data: neither a rule nor vmap."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        rows = [row * self.scale if float(row.sum()) > 0.0 else row.square() for row in x]
-        return self.head(torch.stack(rows))
-
-
 class Recurrent(nn.Module):
     """An LSTM from torch: fused, so that neither hooks nor vmap reach into it."""
 
@@ -252,7 +244,6 @@ SMALL = [
     Configuration("functional", Functional, vectors, "vmap"),
     Configuration("scaled", Scaled, vectors, "vmap"),
     Configuration("attention", Attention, sequences, "vmap"),
-    Configuration("branching", Branching, vectors, "loop"),
     Configuration("recurrent", Recurrent, sequences, "loop"),
     Configuration("prompted", Prompted, words),
 ]

@@ -21,7 +21,7 @@ from tests.train.engine.oracle import distance, length  # noqa: E402
 SLACK = 1.0 + 1e-6
 CLIPS = [Flat(1e-3), Automatic(1e-3, 1e-3), PerLayer(1e-3), Adaptive(1e-3)]
 EVERY = [pytest.param(configuration, id=configuration.name) for configuration in SMALL + LARGE]
-DENSE = [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "sequence", "functional", "branching", "recurrent")]
+DENSE = [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "sequence", "functional", "recurrent")]
 
 
 def without(batch: Any, row: int, size: int) -> Any:
@@ -144,7 +144,7 @@ def test_terms_that_cancel_in_single_precision() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # torch's own, of RMSNorm under autocast
-@pytest.mark.parametrize("name", ["mlp", "cnn", "sequence", "scaled", "branching"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "sequence", "scaled", "recurrent"])
 def test_one_example_alone_in_low_precision_of_the_model(name: str) -> None:
     """The model may run in half precision or with coarse products; norms and sums do not."""
     configuration = next(one for one in SMALL if one.name == name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,6 @@ REFUSED = {
     "BatchNorm3d": nn.BatchNorm3d(4),
     "SyncBatchNorm": nn.SyncBatchNorm(4),
     "BatchNorm2d without statistics": nn.BatchNorm2d(4, track_running_stats=False),
-    "frozen BatchNorm2d": nn.BatchNorm2d(4).requires_grad_(False).eval(),
     "InstanceNorm2d": nn.InstanceNorm2d(4, track_running_stats=True),
     "Embedding with max_norm": nn.Embedding(4, 3, max_norm=1.0),
     "Embedding with frequencies": nn.Embedding(4, 3, scale_grad_by_freq=True),
@@ -40,7 +40,7 @@ def test_the_message_says_what_to_use_instead() -> None:
         ClippedGradients(nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)), classification, Flat(1.0))
     assert str(problem.value) == (
         "model: 1: expected modules that keep examples apart, "
-        "found BatchNorm2d, whose output for one example depends on the others; use GroupNorm"
+        "found BatchNorm2d, whose output for one example depends on the others; use GroupNorm, or freeze it: .eval()"
     )
 
 
@@ -101,8 +101,9 @@ def test_examples_that_meet_in_a_module(mixer: Callable[[], nn.Module], mode: bo
     model = nn.Sequential(nn.Linear(11, 8), mixer(), nn.Linear(8, LABELS)).double().train(mode)
     with pytest.raises(InputError) as problem:
         ClippedGradients(model, classification, Flat(1.0))(vectors(5))
-    expected = "expected an output for each example that depends on it alone, found otherwise"
-    assert str(problem.value) == f"model: 1 ({mixer.__name__}): {expected}"
+    expected = "expected an output for each example that depends on it alone, found "
+    assert str(problem.value).startswith(f"model: 1 ({mixer.__name__}): {expected}")
+    assert re.search(r" at test_refusals.py, line \d+$", str(problem.value))
 
 
 def test_examples_that_meet_before_a_layer_that_starts_at_zero() -> None:
@@ -153,7 +154,9 @@ def test_examples_that_meet_in_the_loss() -> None:
         output = model(batch[0])
         return torch.logsumexp(output @ output.mT, 1)
 
-    with pytest.raises(InputError, match=r"^loss: expected a loss for each example that depends on it alone"):
+    with pytest.raises(
+        InputError, match=r"^model: expected an output for each example that depends on it alone, found mm, which pairs each record"
+    ):
         ClippedGradients(mlp().double(), contrastive, Flat(1.0))(vectors(5))
 
 
@@ -170,7 +173,9 @@ def test_a_buffer_that_a_forward_updates() -> None:
     model = nn.Sequential(Counting(), nn.Linear(11, LABELS)).double()
     with pytest.raises(InputError) as problem:
         ClippedGradients(model, classification, Flat(1.0))(vectors(5))
-    assert str(problem.value) == "model: 0.mean: expected a buffer that training leaves alone, found one that a forward updates"
+    assert str(problem.value).startswith(
+        "model: expected a forward that leaves nothing behind of the records that it saw, found what"
+    )
 
 
 ROWS = "batch: expected every tensor to have one row per example"
@@ -204,9 +209,8 @@ class MixesManyOnly(nn.Module):
 
 def test_examples_that_meet_in_larger_batches_alone_are_refused() -> None:
     engine = ClippedGradients(MixesManyOnly().double(), classification, Flat(1.0))
-    engine(vectors(6))
     with pytest.raises(InputError, match="depends on"):
-        engine(vectors(12))
+        engine(vectors(6))
 
 
 def test_complex_parameters_are_refused() -> None:
