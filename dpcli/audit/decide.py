@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 
-from dpcli.audit import f_dp, one_run, two_run
+from dpcli.audit import f_dp, one_run, power, two_run
 from dpcli.audit.claim import Claim
 from dpcli.audit.result import Audit, Bound, CurveTest, Measured
 from dpcli.audit.scores import Guessed, Scores, Tested, by_bonferroni, by_split, by_stated, check_fair, guess, guess_counts
@@ -62,6 +63,7 @@ def guessed_audit(
         curve=_curve_of_guesses(made, claim, each) if claim.whole else None,
         assumptions=(COINS, BEFOREHAND, TRUSTED),
         notes=_shared(tests, each),
+        power=_guessing_power(made, claim, settings, each),
         measured=measured,
         counts={"canaries": best.canaries, "guesses": best.guesses, "correct": best.correct, "tests": tests},
     )
@@ -83,7 +85,39 @@ def _curve_of_guesses(made: tuple[Guessed, ...], claim: Claim, each: float) -> C
     left = [(f_dp.excess(one.canaries, one.guesses, one.correct, claim.trade_off, each), one) for one in made]
     most, best = max(left, key=lambda pair: pair[0])
     words = f"{_guesses(best)}: {'more' if most > 0.0 else 'no more'} than the claimed trade-off curve allows"
-    return CurveTest(most > 0.0, 1.0 - each, words, f_dp.SOURCE)
+    return CurveTest(most > 0.0, 1.0 - each, words, f_dp.SOURCE, _most_right(best, claim, each) if most > 0.0 else "")
+
+
+def _most_right(one: Guessed, claim: Claim, each: float) -> str:
+    """How many right guesses the claimed curve allows."""
+    low, high = 0, one.correct  # `high` is refuted
+    while high > low + 1:
+        middle = (low + high) // 2
+        refuted = f_dp.excess(one.canaries, one.guesses, middle, claim.trade_off, each) > 0.0
+        low, high = (low, middle) if refuted else (middle, high)
+    return (
+        f"of {one.guesses:,} guesses about {one.canaries:,} canaries it allows more than {low:,} to be right with a chance of at most "
+        f"{100.0 * each:.3g} %, and {one.correct:,} were"
+    )
+
+
+def _guessing_power(made: tuple[Guessed, ...], claim: Claim, settings: AuditSettings, each: float) -> tuple[str, ...]:
+    """By the numbers of guesses that were made, had they been right, or been about the best scores."""
+    most = max(one_run.epsilon_lower(one.canaries, one.guesses, one.guesses, claim.delta, each) for one in made)
+    attack = power.strongest(claim)
+
+    def found(factor: float) -> bool:
+        assert attack is not None
+        for one in made:
+            right = power.guessed_right(attack, factor, one.canaries, one.guesses, settings.one_sided)
+            if one_run.epsilon_lower(one.canaries, one.guesses, right, claim.delta, each) > claim.epsilon:
+                return True
+            if claim.whole and f_dp.excess(one.canaries, one.guesses, right, claim.trade_off, each) > 0.0:
+                return True
+        return False
+
+    factor = math.inf if attack is None else power.least_factor(found)
+    return power.words(most, factor, claim, "every guess been right")
 
 
 def _shared(tests: int, each: float) -> tuple[str, ...]:
@@ -141,6 +175,7 @@ def _tested_audit(
         bounds=tuple(bounds),
         curve=_curve_of_rates(tested, claim, each) if claim.whole else None,
         assumptions=(assumption, TRUSTED),
+        power=_telling_power(counts, claim, each),
         measured=measured,
         counts={
             "members": counts.members,
@@ -159,7 +194,37 @@ def _curve_of_rates(tested: Tested, claim: Claim, confidence: float) -> CurveTes
     if below > 0.0 and two_run.epsilon_lower(tested.rates, claim.delta) <= claim.epsilon:
         gap, epsilon, delta = max(_gaps(tested.rates, claim))
         words += f": epsilon >= {down(epsilon + gap)} at delta = {delta:.3g}, where the claim says epsilon <= {up(epsilon)}"
-    return CurveTest(below > 0.0, confidence, words, two_run.SOURCE)
+    fpr, fnr = tested.rates.false_positive, tested.rates.false_negative
+    point = (
+        f"at a false positive rate of {100.0 * fpr:.3g} % it allows a true positive rate of at most "
+        f"{_rate_up(1.0 - claim.trade_off(fpr))}, and the attack reached at least {_rate_down(1.0 - fnr)}"
+    )
+    return CurveTest(below > 0.0, confidence, words, two_run.SOURCE, point if below > 0.0 else "")
+
+
+def _rate_up(rate: float) -> str:
+    return f"{math.ceil(1e5 * rate) / 1e3:g} %"
+
+
+def _rate_down(rate: float) -> str:
+    return f"{math.floor(1e5 * rate) / 1e3:g} %"
+
+
+def _telling_power(counts: Counts, claim: Claim, confidence: float) -> tuple[str, ...]:
+    """By as many runs as were judged, at the best threshold."""
+    best = two_run.error_rates(Counts(counts.members, counts.others, counts.members, 0), 1.0 - confidence)
+    most, attack = two_run.epsilon_lower(best, claim.delta), power.strongest(claim)
+
+    def found(factor: float) -> bool:
+        assert attack is not None
+        for right, wrong in power.told(attack, factor, counts.members, counts.others):
+            rates = two_run.error_rates(Counts(counts.members, counts.others, right, wrong), 1.0 - confidence)
+            if two_run.epsilon_lower(rates, claim.delta) > claim.epsilon or (claim.whole and _below(rates, claim) > 0.0):
+                return True
+        return False
+
+    factor = math.inf if attack is None else power.least_factor(found)
+    return power.words(most, factor, claim, "every run been told right")
 
 
 def _gaps(rates: ErrorRates, claim: Claim) -> Iterator[tuple[float, float, float]]:

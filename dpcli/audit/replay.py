@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from dpcli.audit.noise_draws import draws_of
+from dpcli.audit.noise_statistics import Statistic, factor, statistics
 from dpcli.audit.result import Check
 from dpcli.audit.user_code import FAILURES, said
 from dpcli.errors import InputError
@@ -92,18 +94,17 @@ def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
 def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[Check, ...]:
     """Every check over all replays.
 
-    The first five are exact: one counterexample is a proof. The last ones are statistical and share declared.significance.
+    Those without a p-value are exact: one counterexample is a proof. The others share declared.significance equally, and each its own
+    among all that it looks at (Bonferroni), so that a correct program fails any of them with at most that probability.
     """
     exact = (_steps(pairs), _shapes(pairs), _batches(pairs, declared), _finite(pairs), _sensitivity(pairs, declared))
-    statistics = [*_noise_checks(pairs, declared), *_sizes(pairs, declared)]
-    tests = sum(p is not None for p, _ in statistics) or 1
-    return (*exact, *(_judged(check, p, declared.significance / tests) for p, check in statistics))
+    tests = [*_statistics(pairs, declared), *_sizes(pairs, declared)]
+    return (*exact, *_noise_checks(pairs, declared), *(_judged(one, declared.significance / len(tests)) for one in tests))
 
 
-def _judged(check: Check, p: float | None, level: float) -> Check:
-    if p is None:
-        return check
-    return Check(check.name, p > level, f"{check.message} (p = {p:.2g}, refuted below {level:.2g})")
+def _judged(one: Statistic, level: float) -> Check:
+    message = f"{one.found} (p = {one.p:.2g}, refuted below {level:.2g})"
+    return Check(one.name, one.p > level, message, statistical=True, power=one.power(level))
 
 
 def _steps(pairs: Sequence[Pair]) -> Check:
@@ -138,9 +139,10 @@ def _batches(pairs: Sequence[Pair], declared: Declared) -> Check:
 
 def _finite(pairs: Sequence[Pair]) -> Check:
     for i, left, right in _both(pairs):
-        for name in {**left.sums, **right.sums}:
-            if not all(np.all(np.isfinite(_array(step.sums, name))) for step in (left, right)):
-                return Check("finite sums", False, f"step {i}: {name} holds NaN or inf, which noise does not hide")
+        for what, tables in (("sums", (left.sums, right.sums)), ("noise", (left.noise, right.noise))):
+            for name in {**tables[0], **tables[1]}:
+                if not all(np.all(np.isfinite(_array(table, name))) for table in tables):
+                    return Check("finite sums", False, f"step {i}: {name} holds NaN or inf in the {what}, which nothing hides")
     return Check("finite sums", True, "throughout")
 
 
@@ -171,32 +173,36 @@ def _flat(step: Step) -> Array:
     return np.concatenate([np.ravel(_array(step.noise, name)) for name in sorted(step.noise)] or [np.empty(0)])
 
 
-def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[tuple[float | None, Check]]:
-    """Equal on both datasets, new in every step and every replay, and as large as declared."""
+def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[Check]:
+    """Equal on both datasets, new in every step and every replay."""
     if declared.noise is None:
         return
     if not any(step.noise for pair in pairs for step in pair.left):
-        yield None, Check("noise", False, "none is reported, though a standard deviation is declared")
+        yield Check("noise", False, "none is reported, though a standard deviation is declared")
         return
     drawn = [[_flat(step) for step in pair.left] for pair in pairs]
-    yield None, _same_noise(pairs, declared.noise)
-    # Of correlated noise only a run's first step is independent, number by number.
-    steps = [noise for run in drawn for noise in (run if declared.fresh else run[:1]) if len(noise)]
+    yield _same_noise(pairs, declared.noise)
     if declared.fresh:
         again = any(_equal(one, other, declared.noise) for run in drawn for one, other in pairwise(run))
-        yield (
-            None,
-            Check(
-                "new noise in every step", not again, "two steps have the same noise" if again else "no two steps in a row alike"
-            ),
-        )
-    again = any(_equal(one[0], other[0], declared.noise) for one, other in pairwise(drawn))
+        said = "two steps have the same noise" if again else "no two steps in a row alike"
+        yield Check("new noise in every step", not again, said)
     if len(drawn) > 1:
-        yield (
-            None,
-            Check("new noise in every run", not again, "two runs have the same noise" if again else "no two runs in a row alike"),
-        )
-    yield _variance(np.concatenate(steps) if steps else np.zeros(1), declared.noise)
+        again = any(_equal(one[0], other[0], declared.noise) for one, other in pairwise(drawn))
+        said = "two runs have the same noise" if again else "no two runs in a row alike"
+        yield Check("new noise in every run", not again, said)
+
+
+def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
+    """Of noise as large as declared, Gaussian, and independent; of correlated noise a run's first step alone is that, number by number."""
+    if declared.noise is None or not any(step.noise for pair in pairs for step in pair.left):
+        return
+    runs = [[(step.sums, step.noise) for step in pair.left] for pair in pairs]
+    found = draws_of(runs, declared.noise, declared.fresh)
+    if found is None and not _finite(pairs).passed:
+        return
+    if found is None:
+        raise InputError("replay: expected noise of the same names and shapes in every step, found other ones")
+    yield from statistics(found)
 
 
 def _same_noise(pairs: Sequence[Pair], std: float) -> Check:
@@ -213,15 +219,7 @@ def _equal(one: Array, other: Array, std: float) -> bool:
     return bool(len(one) and one.shape == other.shape and np.allclose(one, other, rtol=0.0, atol=close))
 
 
-def _variance(noise: Array, std: float) -> tuple[float, Check]:
-    """Chi-square, for noise that is too small: too much of it costs no privacy."""
-    squares = float(np.square(noise / std).sum())
-    p = float(special.chdtr(len(noise), squares)) if math.isfinite(squares) else 1.0
-    size = math.sqrt(squares / len(noise)) * std
-    return p, Check("size of the noise", True, f"measured {size:.6g}, declared {std:.6g}, over {len(noise):,} draws")
-
-
-def _sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[tuple[float | None, Check]]:
+def _sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
     """Batches under Poisson sampling have sizes that vary; those of a shuffle do not."""
     sizes = np.array([len(step.batch) for pair in pairs for step in pair.left], dtype=float)
     if declared.rate is None or declared.rate >= 1.0 or len(sizes) < 2 or not sizes.sum():
@@ -229,4 +227,10 @@ def _sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[tuple[float | 
     mean = float(sizes.mean())
     spread = float(np.square(sizes - mean).sum()) / (mean * (1.0 - declared.rate))
     said = f"sizes of {len(sizes):,} batches vary {spread / (len(sizes) - 1):.3g} times as much as under Poisson sampling"
-    yield float(special.chdtr(len(sizes) - 1, spread)), Check("batches drawn by Poisson sampling", True, said)
+    p = float(special.chdtr(len(sizes) - 1, spread))
+    yield Statistic(
+        "batches drawn by Poisson sampling",
+        p,
+        said,
+        lambda level: f"sizes that vary {1.0 / factor(len(sizes) - 1, level) ** 2:.2g} times as much",
+    )

@@ -33,22 +33,32 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class CurveTest:
-    """Whether the whole claimed trade-off curve is refuted, at `confidence`; detail: by what, in words."""
+    """Whether the whole claimed trade-off curve is refuted, at `confidence`; detail: by what, in words.
+
+    point: what the claim allows there and what was found, in words; for the headline where it is refuted.
+    """
 
     refuted: bool
     confidence: float
     detail: str
     source: str
+    point: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One property that a replay showed or refuted; value: what was measured, where that is a number."""
+    """One property that a replay showed or refuted.
+
+    value: what was measured, where that is a number. statistical: whether it may fail a correct program, as seldom as the audit says.
+    power: the least fault that it would have found with 90 %, in words; empty for an exact check.
+    """
 
     name: str
     passed: bool
     message: str
     value: float | None = None
+    statistical: bool = False
+    power: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,7 @@ class Audit:
 
     kind: of it. claim: None for a replay, which tests steps and no epsilon. bounds: the first decides, the others assume more.
     confidence: chance that a program whose claim is true is passed. assumptions: what makes that so.
+    power: what it could have found, shortly and in full: beside every "no violation found".
     """
 
     kind: AuditKind
@@ -79,6 +90,7 @@ class Audit:
     checks: tuple[Check, ...] = ()
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    power: tuple[str, ...] = ()
     measured: Measured | None = None
     counts: dict[str, int] = field(default_factory=dict)
 

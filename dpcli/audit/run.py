@@ -174,11 +174,16 @@ def _replay(asked: Request) -> Audit:
     for index in range(count):
         pairs.append(Pair(*replayed(index, np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index))))))
         asked.progress(index + 1, count)
+    found = checks(pairs, limits)
+    by_size = next((check.power for check in found if check.name == "size of the noise"), "")
     return Audit(
         kind="replay",
         subject=settings.function or f"the training of {asked.path}",
         confidence=settings.confidence,
-        checks=checks(pairs, limits),
+        checks=found,
+        power=(f"would have found with 90 %: {by_size}",)
+        if by_size
+        else ("the noise was not checked: no standard deviation is known",),
         assumptions=(
             "the sums and the noise that are laid open are those that the program really uses",
             "only the pairs of datasets that were tried are covered: state data that is worst for the program",

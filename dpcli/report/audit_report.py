@@ -40,18 +40,26 @@ def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: I
 def headline(audit: Audit) -> str:
     """The one sentence; a pass never says that something is private."""
     share = _percent(audit.confidence)
-    failed = [check.name for check in audit.checks if not check.passed]
+    failed = [check for check in audit.checks if not check.passed]
     if failed:
-        return f"VIOLATION: {', '.join(failed)}"
+        by_chance = f" at {share}" if all(check.statistical for check in failed) else ""
+        return f"VIOLATION{by_chance}: {', '.join(check.name for check in failed)}"
     if audit.claim is None or audit.deciding is None:
-        return f"no violation found in {_counted(audit.counts.get('replays', 0), 'replay')} of {_counted(audit.counts['steps'], 'step')}"
+        done = f"{_counted(audit.counts.get('replays', 0), 'replay')} of {_counted(audit.counts['steps'], 'step')}"
+        return f"no violation found in {done}{_could(audit)}"
     bound, claim = audit.deciding, audit.claim
     numbers = f"epsilon >= {down(bound.epsilon)} proven, epsilon <= {up(claim.epsilon)} claimed, at {_setting(claim)}"
     if bound.epsilon > claim.epsilon:
         return f"VIOLATION at {share}: {numbers}"
     if audit.curve is not None and audit.curve.refuted:
-        return f"VIOLATION at {share}: the claimed trade-off curve is refuted ({numbers})"
-    return f"no violation found at {share}: {numbers}"
+        claimed = f"epsilon <= {up(claim.epsilon)} at {_setting(claim)}"
+        return f"VIOLATION at {share}: the claimed trade-off curve is refuted: {audit.curve.point} (claimed: {claimed})"
+    return f"no violation found at {share}: {numbers}{_could(audit)}"
+
+
+def _could(audit: Audit) -> str:
+    """What it could have found."""
+    return f"; {audit.power[0]}" if audit.power else ""
 
 
 def _counted(count: int, word: str) -> str:
@@ -84,8 +92,10 @@ def _tables(audit: Audit) -> Iterable[Table]:
         )
     if audit.checks:
         flags = frozenset(i for i, check in enumerate(audit.checks) if not check.passed)
-        checked = tuple((check.name, "passed" if check.passed else "FAILED", check.message) for check in audit.checks)
-        yield Table("what was checked", ("check", "verdict", "found"), checked, flagged=flags)
+        checked = tuple(
+            (check.name, "passed" if check.passed else "FAILED", check.message, check.power or "any") for check in audit.checks
+        )
+        yield Table("what was checked", ("check", "verdict", "found", "would find (90 %)"), checked, flagged=flags)
 
 
 def _row(audit: Audit, i: int, bound: Bound) -> tuple[str, ...]:
@@ -99,7 +109,7 @@ def _meaning(audit: Audit) -> tuple[str, ...]:
     if audit.kind == "replay":
         return (
             "A failed check is a counterexample: two neighbouring datasets on which the program does what its claim rules out. "
-            f"(The checks of noise and batch sizes are statistical: together they fail a correct program in at most {wrong} of audits.)",
+            f"(The checks that say p are statistical: all of them together fail a correct program in at most {wrong} of audits.)",
             "A pass shows nothing but that these pairs of datasets are no counterexample.",
             ASSUMED,
         )
@@ -108,6 +118,7 @@ def _meaning(audit: Audit) -> tuple[str, ...]:
         f"{wrong} of audits.",
         "A pass is no proof of anything: this attack, on this much evidence, did not show more than the claim allows. A stronger "
         "attack may.",
+        *(f"What it could have found: {said}." for said in audit.power),
         ASSUMED,
     )
 
@@ -120,6 +131,7 @@ def _details(audit: Audit) -> Iterable[str]:
         yield f"trade-off curve: {'refuted' if audit.curve.refuted else 'not refuted'}: {audit.curve.detail}"
     for check in audit.checks:
         yield f"{'passed' if check.passed else 'FAILED'}: {check.name}: {check.message}"
+    yield from (f"could have found: {words}" for words in audit.power)
     yield from (f"assumes: {words}" for words in audit.assumptions)
 
 
@@ -145,9 +157,21 @@ def _data(audit: Audit, diagnostics: tuple[Diagnostic, ...], code: int) -> dict[
             "confidence": audit.curve.confidence,
             "detail": audit.curve.detail,
             "source": audit.curve.source,
+            "point": audit.curve.point or None,
         },
-        "checks": [{"name": c.name, "passed": c.passed, "found": c.message, "value": c.value} for c in audit.checks],
+        "checks": [
+            {
+                "name": c.name,
+                "passed": c.passed,
+                "found": c.message,
+                "value": c.value,
+                "statistical": c.statistical,
+                "power": c.power or None,
+            }
+            for c in audit.checks
+        ],
         "counts": audit.counts,
+        "power": list(audit.power),
         "assumptions": list(audit.assumptions),
         "notes": list(audit.notes),
         "diagnostics": [diagnostic_data(d) for d in diagnostics],

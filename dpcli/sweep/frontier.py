@@ -30,7 +30,7 @@ def chart(found: Measured) -> Chart:
         title=f"{plan.name}: {metric} against epsilon",
         subtitle=f"one run, {setting(plan.variants[0].plan.account)}",
         x=Axis("epsilon of one run", *xs, scale="log"),
-        y=Axis(f"{metric} on public data", *_range(metric, heights if reference is None else [*heights, reference])),
+        y=Axis(f"{metric} on data declared public", *_range(metric, heights if reference is None else [*heights, reference])),
         lines=(
             *([Line(f"best setting, median of {runs}", median)] if median else []),
             *(

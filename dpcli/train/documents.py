@@ -88,7 +88,8 @@ def duration(seconds: float) -> str:
 def outcome(found: Outcome) -> Document:
     """What it did."""
     plan = found.plan
-    measured = f"; {words(found.metrics)} on public data" if found.metrics else ""
+    name = os.path.basename(plan.path)
+    measured = f"; {words(found.metrics)} on data that {name} declares public (not checked)" if found.metrics else ""
     private = "" if found.private else "NOT PRIVATE (seeded noise): "
     said = f"{private}epsilon <= {up(found.epsilon)} at delta = {plan.account.delta!r} after {plan.steps:,} steps{measured}"
     data = {

@@ -43,7 +43,7 @@ def _done(outcome: Outcome) -> str:
     if outcome.repeated:
         lines.append(f"{outcome.repeated_steps:,} steps may have been done twice after a crash, and are counted twice.")
     if outcome.metrics:
-        lines.append(f"On the data declared public: {words(outcome.metrics)}.")
+        lines.append(f"On the data that the file declares public (not checked): {words(outcome.metrics)}.")
     return " ".join(lines)
 
 

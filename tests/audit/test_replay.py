@@ -58,7 +58,7 @@ def replay(tmp_path: Path, program: str, *flags: str) -> tuple[int, dict[str, bo
 def test_right_program_passes_every_check(tmp_path: Path) -> None:
     code, found = replay(tmp_path, "right")
     assert code == 0
-    assert len(found) == 10
+    assert len(found) == 18
     assert all(found.values())
 
 

@@ -1,4 +1,4 @@
-"""The replay audit of a training file: it finds nothing in what is right, and each of ten classic bugs by the check that is about it."""
+"""The replay audit of a training file: it finds nothing in what is right, and each of many classic bugs by the check that is about it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dpcli.train import loop, prepare, randomness, replayed  # noqa: E402
 from dpcli.train.engine import sums  # noqa: E402
 from dpcli.train.engine.sums import Sums  # noqa: E402
 from dpcli.train.noise import Independent  # noqa: E402
+from tests.audit import noises  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 from tests.train.test_features import (  # noqa: E402
     BALLS,
@@ -260,7 +261,43 @@ def shuffled(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(prepare, "sampler", sampler)
 
 
+def changed(change: Callable[[str, torch.Tensor, int], torch.Tensor]) -> Callable[[pytest.MonkeyPatch], None]:
+    """By the tensor's name, its noise of standard deviation 1, and how many steps were before."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        real, steps = Independent.next, {}
+
+        def noise(self, shapes):
+            steps[id(self)] = steps.get(id(self), -1) + 1
+            return {name: change(name, value / 2.0, steps[id(self)]) * 2.0 for name, value in real(self, shapes).items()}
+
+        patch.setattr(Independent, "next", noise)
+
+    return plant
+
+
+def on_the_bias(name: str, factor: float) -> float:
+    return factor if name.endswith("bias") else 1.0
+
+
+def tiled(name: str, z: torch.Tensor, step: int) -> torch.Tensor:
+    return z.flatten()[torch.arange(z.numel()) % 64].view(z.shape)
+
+
+NOISES = {
+    "no noise on the bias": (lambda name, z, step: z * on_the_bias(name, 0.0), noises.SIZE),
+    "half the noise on the bias": (lambda name, z, step: z * on_the_bias(name, 0.5), noises.SIZE),
+    "64 draws tiled": (tiled, noises.OWN),
+    "noise rounded to .25": (lambda name, z, step: (4.0 * z).round() / 4.0, noises.PRECISION),
+    "noise clipped at 3": (lambda name, z, step: z.clamp(-3.0, 3.0), noises.TAILS),
+    "noise in bfloat16": (lambda name, z, step: z.bfloat16().float(), noises.PRECISION),
+    "noise in half precision": (lambda name, z, step: z.half().float(), noises.PRECISION),
+    "noise that fades": (lambda name, z, step: z * 0.97**step, noises.TIME),
+    "noise in the first step alone": (lambda name, z, step: z * (step == 0), noises.TIME),
+    "noise that is shifted": (lambda name, z, step: z + 0.1, noises.MEAN),
+}
 BUGS = {
+    **{name: (changed(change), check, MAIN) for name, (change, check) in NOISES.items()},
     "no noise": (no_noise, "size of the noise", MAIN),
     "noise/2": (scaled(0.5), "size of the noise", MAIN),
     "noise over the batch size": (scaled(1 / 50), "size of the noise", MAIN),

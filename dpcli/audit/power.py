@@ -1,0 +1,115 @@
+"""What an audit by scores could have found: a pass without power is said to be one.
+
+Two answers. By the evidence alone: the epsilon that it would have proven had every guess been right. By a program: the factor x such that
+a program with 1/x of its noise would have been found in 90 % of audits, by scores that tell as much of a record as the released sum
+itself does: one number with noise, Gaussian for a claim with delta > 0, Laplace for one without, in the place where the claim is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.audit.claim import Claim
+from dpcli.numerics.normal import gaussian_epsilon_upper
+from dpcli.numerics.roots import bracket_root
+from dpcli.registry import lazy
+from dpcli.rounding import down, up
+
+if TYPE_CHECKING:
+    from scipy import special
+else:
+    special = lazy("scipy.special")
+
+MISSED = 0.1  # chance of missing a fault that "would have been found"
+LARGEST = 64.0  # factor of the noise
+THRESHOLDS = tuple(0.125 * k for k in range(-16, 97))
+
+Beyond = Callable[[float], float]  # chance that noise is above a value
+
+
+@dataclass(frozen=True, slots=True)
+class Strongest:
+    """Scores `shift` apart with this noise, for the program as it is claimed."""
+
+    shift: float
+    beyond: Beyond
+
+
+def strongest(claim: Claim) -> Strongest | None:
+    """The best scores against one noisy sum that costs exactly the claim; None where nothing is claimed to leak."""
+    if claim.epsilon <= 0.0:
+        return None
+    if claim.delta <= 0.0:
+        return Strongest(claim.epsilon, _laplace)
+    high = 1.0
+    while gaussian_epsilon_upper(high, claim.delta) < claim.epsilon and high < 1e3:
+        high *= 2.0
+    mu = bracket_root(lambda m: gaussian_epsilon_upper(m, claim.delta) - claim.epsilon, 1e-9, high, 1e-6)[0]
+    return Strongest(mu, lambda at: float(special.ndtr(-at)))
+
+
+def _laplace(at: float) -> float:
+    return 0.5 * math.exp(-at) if at > 0.0 else 1.0 - 0.5 * math.exp(at)
+
+
+def least_factor(found: Callable[[float], bool]) -> float:
+    """The least x in [1, LARGEST] for which `found`; inf where none is. To 1 %, rounded up."""
+    if not found(LARGEST):
+        return math.inf
+    low, high = 1.0, LARGEST
+    while high > 1.01 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return high
+
+
+def guessed_right(attack: Strongest, factor: float, canaries: int, guesses: int, one_sided: bool) -> int:
+    """Right guesses that are missed in MISSED of audits only: about the highest scores, and the lowest as well."""
+    share = guesses / canaries if one_sided else 0.5 * guesses / canaries
+    shift = attack.shift * factor
+
+    def said(at: float) -> float:
+        return 0.5 * (attack.beyond(at - shift) + attack.beyond(at)) - share
+
+    at = bracket_root(said, -80.0, 80.0 + shift, 1e-9)[0] if share < 1.0 else -80.0
+    right = min(0.5 * attack.beyond(at - shift) / share, 1.0 - 1e-12)
+    return guesses - _many(guesses, 1.0 - right, MISSED)
+
+
+def told(attack: Strongest, factor: float, members: int, others: int) -> list[tuple[int, int]]:
+    """(found, false alarms) at each threshold, each as bad as in half of MISSED of audits."""
+    shift = attack.shift * factor
+    return [
+        (
+            members - _many(members, 1.0 - attack.beyond(at - shift), 0.5 * MISSED),
+            _many(others, attack.beyond(at), 0.5 * MISSED),
+        )
+        for at in THRESHOLDS
+    ]
+
+
+def _many(count: int, rate: float, level: float) -> int:
+    """The least number of `count` that is exceeded with probability at most `level`."""
+    low, high = -1, count
+    while high > low + 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if float(special.bdtr(middle, count, rate)) >= 1.0 - level else (middle, high)
+    return high
+
+
+def words(most: float, factor: float, claim: Claim, everything: str) -> tuple[str, ...]:
+    """What it could have found, shortly, and how that is meant."""
+    best = f"had {everything}, it would have proven epsilon >= {down(most)}"
+    if math.isinf(factor):
+        return (
+            f"it could have found no fault: {best}, and epsilon <= {up(claim.epsilon)} is claimed",
+            "more canaries or runs, or another number of guesses, would make it one",
+        )
+    said = "no loss of noise is too small" if factor <= 1.01 else f"noise divided by {up(factor, 2)} or more"
+    return (
+        f"with the strongest attack there is, {said} would have been found with {100 - 100 * MISSED:g} %",
+        f"{best}; scores that tell less of a record than the noisy sum itself find less: canaries that nobody would remember find nothing",
+    )

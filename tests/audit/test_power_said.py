@@ -1,0 +1,76 @@
+"""What an audit says that it could have found is found as often as it says, and what is well below it is not."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from dpcli.audit.claim import Claim, stated
+from dpcli.audit.decide import guessed_audit, one_run_audit, two_run_audit
+from dpcli.audit.result import Audit
+from dpcli.audit.scores import Guessed
+from dpcli.audit.settings import AuditSettings
+from dpcli.mechanisms.base import Adjacency
+from dpcli.report.audit_report import headline
+from tests.audit.attacks import canaries, claim, one_sum, runs
+
+CURVE = claim()
+PAIR = stated(CURVE.epsilon, CURVE.delta, Adjacency.ADD_REMOVE)
+AUDITS = 60
+
+
+def one_run(noise: float, against: Claim, seed: int) -> Audit:
+    return one_run_audit(canaries(one_sum(noise=noise), 1000, seed), against, AuditSettings(guesses=200), "canaries")
+
+
+def two_run(noise: float, against: Claim, seed: int) -> Audit:
+    return two_run_audit(runs(one_sum(noise=noise), 400, seed), against, AuditSettings(threshold=None), "runs")
+
+
+def factor(audit: Audit) -> float:
+    return float(re.findall(r"divided by ([0-9.]+)", audit.power[0])[0])
+
+
+@pytest.mark.parametrize("against", [CURVE, PAIR], ids=["curve", "pair"])
+@pytest.mark.parametrize("audit", [one_run, two_run])
+def test_a_fault_of_the_stated_size_is_found(audit, against: Claim) -> None:
+    """90 % of 60 audits; fewer than 45 have a chance below 1e-4. Two runs choose their threshold on few scores: 40 are enough."""
+    x = factor(audit(1.0, against, 0))
+    assert 1.0 < x < 20.0
+    assert sum(audit(1.0 / x, against, seed).violated for seed in range(AUDITS)) >= (45 if audit is one_run else 40)
+    assert sum(audit(1.0 / (1.0 + 0.5 * (x - 1.0)), against, seed).violated for seed in range(AUDITS)) <= 45
+
+
+def test_no_power_is_said_beside_the_verdict() -> None:
+    """All of 20 guesses right would prove less than 3."""
+    found = guessed_audit((Guessed(400, 20, 12),), stated(3.0, 1e-5, Adjacency.ADD_REMOVE), AuditSettings(), "counts")
+    assert not guessed_audit((Guessed(400, 20, 20),), stated(3.0, 1e-5, Adjacency.ADD_REMOVE), AuditSettings(), "counts").violated
+    assert "no violation found at 95 %" in headline(found)
+    assert "it could have found no fault: had every guess been right" in headline(found)
+
+
+@pytest.mark.parametrize("audit", [one_run, two_run])
+def test_a_refuted_curve_is_headed_by_what_refutes_it(audit) -> None:
+    """Never by two numbers that do not contradict each other."""
+    said = [headline(found) for seed in range(40) for found in [audit(0.7, CURVE, seed)] if found.violated]
+    by_curve = [line for line in said if "curve" in line]
+    assert by_curve
+    for line in by_curve:
+        assert "proven" not in line
+        if audit is two_run:
+            rate, allowed, reached = (float(x) for x in re.findall(r"([0-9.e+-]+) %", line)[1:4])
+            assert 0.0 < rate < 100.0
+            assert reached > allowed
+        else:
+            allowed, right = re.findall(r"more than ([0-9]+) to be right|and ([0-9]+) were", line)
+            assert int(right[1]) > int(allowed[0])
+
+
+def test_every_pass_says_what_it_could_have_found() -> None:
+    for found in (one_run(1.0, CURVE, 1), two_run(1.0, PAIR, 1)):
+        assert not found.violated
+        assert found.power
+        assert found.power[0] in headline(found)
+        assert math.isfinite(factor(found))
