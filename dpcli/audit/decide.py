@@ -224,7 +224,7 @@ def _telling_power(counts: Counts, claim: Claim, confidence: float) -> tuple[str
         return False
 
     factor = math.inf if attack is None else power.least_factor(found)
-    return power.words(most, factor, claim, "every run been told right")
+    return power.words(most, factor, claim, "every run been told right", "the strongest attack there is, at its best threshold")
 
 
 def _gaps(rates: ErrorRates, claim: Claim) -> Iterator[tuple[float, float, float]]:

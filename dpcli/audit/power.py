@@ -47,7 +47,7 @@ def strongest(claim: Claim) -> Strongest | None:
     high = 1.0
     while gaussian_epsilon_upper(high, claim.delta) < claim.epsilon and high < 1e3:
         high *= 2.0
-    mu = bracket_root(lambda m: gaussian_epsilon_upper(m, claim.delta) - claim.epsilon, 1e-9, high, 1e-6)[0]
+    mu = bracket_root(lambda m: claim.epsilon - gaussian_epsilon_upper(m, claim.delta), 1e-9, high, 1e-6)[0]
     return Strongest(mu, lambda at: float(special.ndtr(-at)))
 
 
@@ -100,7 +100,9 @@ def _many(count: int, rate: float, level: float) -> int:
     return high
 
 
-def words(most: float, factor: float, claim: Claim, everything: str) -> tuple[str, ...]:
+def words(
+    most: float, factor: float, claim: Claim, everything: str, attack: str = "the strongest attack there is"
+) -> tuple[str, ...]:
     """What it could have found, shortly, and how that is meant."""
     best = f"had {everything}, it would have proven epsilon >= {down(most)}"
     if math.isinf(factor):
@@ -110,6 +112,6 @@ def words(most: float, factor: float, claim: Claim, everything: str) -> tuple[st
         )
     said = "no loss of noise is too small" if factor <= 1.01 else f"noise divided by {up(factor, 2)} or more"
     return (
-        f"with the strongest attack there is, {said} would have been found with {100 - 100 * MISSED:g} %",
+        f"with {attack}, {said} would have been found with {100 - 100 * MISSED:g} %",
         f"{best}; scores that tell less of a record than the noisy sum itself find less: canaries that nobody would remember find nothing",
     )

@@ -86,7 +86,7 @@ def perform(job: Job) -> dict[str, float]:
     if not found.private or found.repeated:
         raise InternalError("a run of a sweep was seeded or resumed: its epsilon is not that of its file")
     if not found.metrics:
-        raise InputError("expected a metric on public data, by which runs are compared, found none")
+        raise InputError("expected a metric on data declared public, by which runs are compared, found none")
     record = {"schema": SCHEMA, "fingerprint": job.fingerprint, "metrics": dict(found.metrics), "charge": job.charge}
     replaced(os.path.join(job.folder, RESULT), json.dumps(record).encode())
     return dict(found.metrics)

@@ -91,7 +91,7 @@ class Prepared:
                 raise InputError(f"model: {name}: expected a buffer that training leaves alone, found one that it has changed")
 
     def measure(self) -> Metrics:
-        """On public data, with the weights that would be left now."""
+        """On data declared public, with the weights that would be left now."""
         with self.final():
             return self.problem.measure()
 
