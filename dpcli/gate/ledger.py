@@ -86,7 +86,8 @@ def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Ho
     """
     if url is None:
         return Room()
-    contents, pipelines = {}, []
+    contents: dict[str, bytes] = {}
+    pipelines: list[tuple[str, Pipeline]] = []
     for path in paths:
         with suppress(InvalidFile, InputError):
             contents[path] = contents[path] if path in contents else read_bytes(path)
