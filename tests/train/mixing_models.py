@@ -15,6 +15,8 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 RECORDS, WIDTH, LABELS = 40, 11, 5
+Batch = tuple[Tensor, Tensor]
+Loss = Callable[[nn.Module, Any], Tensor]
 
 
 def data() -> Any:
@@ -142,7 +144,7 @@ DONE: dict[str, Callable[[Tensor], Tensor]] = {
     "batch_norm_by_hand": lambda x: functional.batch_norm(x, None, None, training=True),
     "places": lambda x: x * torch.arange(x.shape[0])[:, None],
     "transposed_and_reshaped": lambda x: x.t().reshape(x.shape),
-    "distances": lambda x: (x[:, None] - x[None]).abs().amin(1) + x,
+    "distances": lambda x: (x[:, None] - x[None]).abs().amax(1) + x,
     "number": lambda x: x * float(x.mean()),
     "numpy": lambda x: x - torch.from_numpy(x.detach().numpy().mean(0)),
     "thread": in_a_thread,
@@ -177,7 +179,6 @@ class Hook(Net):
 class ModuleHook(Net):
     def __init__(self) -> None:
         super().__init__()
-        self.body.register_full_backward_hook(lambda module, inputs, outputs: None)
         self.body.register_forward_hook(lambda module, inputs, output: output - output.mean(0))
 
 
@@ -233,7 +234,7 @@ class Later(Net):
 
 class WeightsByBatch(Net):
     def done(self, x: Tensor) -> Tensor:
-        return x + 1e-2 * functional.linear(x, self.body.weight / x.norm()).sum(1, keepdim=True)
+        return x + 10.0 * functional.linear(x, self.body.weight / x.norm()).sum(1, keepdim=True)
 
 
 class Spectral(Net):
@@ -408,7 +409,8 @@ class Counts(Net):
 RIGHT: dict[str, type[nn.Module]] = {
     kind.__name__: kind
     for kind in (
-        Net, Dropout, SharedMask, Scalar, OnlyScalar, Frozen, Convolutional, Recurrent, Lstm, Encoder, Looked, Bag, Tied, ClampingHook, Counts,
+        Net, Dropout, SharedMask, Scalar, OnlyScalar, Frozen, Convolutional, Recurrent, Lstm, Encoder, Looked, Bag, Tied, ClampingHook,
+        Counts,
     )
 }  # fmt: skip
 
@@ -434,3 +436,10 @@ def gradient_penalty(model: nn.Module, batch: Any) -> Tensor:
 RIGHT_LOSSES = {f.__name__: f for f in (diffusion, own_row, gradient_penalty)}
 
 globals().update(MIXING)
+
+HIDDEN = (  # mix by chance, by state, in the backward pass of all losses together, or on records that are not among the data
+    "mixup_now_and_then", "mixup_by_where", "mixup_by_python", "first_batch_in_a_global", "first_batch_in_a_closure",
+    "first_batch_in_a_functools_cache", "list_of_batches", "rare_record", "rare_record_by_where", "rare_magnitude",
+    "permuted", "places", "over_the_size", "over_len", "Backwards", "Hook", "Statistics", "OfTheClass", "WritesParameter",
+    "WritesData", "WritesBuffer", "Later", "Spectral",
+)  # fmt: skip

@@ -151,3 +151,57 @@ def test_an_example_is_taken_alone_with_the_numbers_that_it_drew(name: str) -> N
     for row in range(0, models.RECORDS, 7):
         engine.checked(records, row)
     assert engine.program is not None and engine.program.random
+
+
+def in_the_batch(model: torch.nn.Module, loss: models.Loss, records: models.Batch) -> torch.Tensor:
+    """(B, numbers): the gradient of each loss as the batch makes it, one pass for each."""
+    parameters, rows = list(model.parameters()), []
+    for one in loss(model, records):
+        found = torch.autograd.grad(one, parameters, retain_graph=True, allow_unused=True)
+        dense = [torch.zeros_like(p) if g is None else g.to_dense() for g, p in zip(found, parameters, strict=True)]
+        rows.append(torch.cat([g.flatten() for g in dense]))
+    return torch.stack(rows)
+
+
+def influence(model: torch.nn.Module, loss: models.Loss) -> float:
+    """By how much one record moves the clipped sum, in units of C, at most over records, magnitudes and two lengths of C."""
+    inputs, labels = models.data()
+    bounds = in_the_batch(model, loss, (inputs[:11], labels[:11])).norm(dim=1).max() * torch.tensor([1.0, 1e-3])
+    most = 0.0
+    for row in range(11):
+        for scale in (1.0, 1e3):
+            changed = inputs[:11].clone()
+            changed[row] *= scale
+            kept = [other for other in range(11) if other != row]
+            whole = in_the_batch(model, loss, (changed, labels[:11]))
+            rest = in_the_batch(model, loss, (changed[kept], labels[:11][kept]))
+            for bound in bounds:
+                moved = clipped_sum(whole, bound) - clipped_sum(rest, bound)
+                most = max(most, float(moved.norm() / bound))
+    return most
+
+
+def clipped_sum(rows: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
+    return (rows * (bound / rows.norm(dim=1).clamp_min(1e-20)).clamp(max=1.0)[:, None]).sum(0)
+
+
+MIXED = [name for name in models.MIXING if name not in models.HIDDEN]
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_what_is_refused_does_mix(name: str) -> None:
+    """Above C: these are no false alarms."""
+    torch.manual_seed(2)
+    assert influence(models.MIXING[name](), models.loss) > 1.001
+
+
+@pytest.mark.parametrize("name", models.LOSSES)
+def test_losses_that_are_refused_do_mix(name: str) -> None:
+    torch.manual_seed(2)
+    assert influence(models.Net(), models.LOSSES[name]) > 1.001
+
+
+@pytest.mark.parametrize("name", ["Net", "Scalar", "Frozen", "Convolutional", "Encoder", "Looked", "Bag", "Tied", "ClampingHook"])
+def test_what_is_trained_does_not(name: str) -> None:
+    torch.manual_seed(2)
+    assert influence(models.RIGHT[name]().eval(), models.loss) < 1.001

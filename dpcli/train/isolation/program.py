@@ -105,11 +105,7 @@ def require_losses(losses: Any, follower: Following) -> None:
     Raises:
         InputError: otherwise.
     """
-    if (
-        not torch.is_tensor(losses)
-        or losses.dim() != 1
-        or (losses.shape[0] is not follower.size and losses.shape[0] != follower.size)
-    ):
+    if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != follower.size):
         found = tuple(losses.shape) if torch.is_tensor(losses) else type(losses).__name__
         raise InputError(
             f"loss: expected one loss per example, found shape {found}; "
