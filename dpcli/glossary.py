@@ -11,6 +11,53 @@ from dpcli.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, load
 WIDTH = 100
 
 TERMS: dict[str, str] = {
+    "plrv": (
+        "Privacy-loss random variable: ln(P(output) / Q(output)), where the output is drawn from P, the "
+        "mechanism on one of two neighbouring "
+        "datasets, and Q is the mechanism on the other. Independent losses add up under composition (Dwork and Rothblum, arXiv:1603.01887)."
+    ),
+    "ptr": (
+        "Propose-test-release: propose a bound on the local sensitivity, test privately whether it holds "
+        "with room to spare, and release with "
+        "noise for that bound only if it does (Dwork and Lei 2009). dpcli does not run it; state its epsilon and delta with approx-dp."
+    ),
+    "neyman-pearson": (
+        "Among all tests with a given false-positive rate, the one that thresholds the likelihood ratio has "
+        "the highest true-positive rate. "
+        "So a bound on that one test bounds every attack (Neyman and Pearson 1933)."
+    ),
+    "likelihood-ratio": (
+        "How much likelier an output is under one of two neighbouring datasets than under the other. Its "
+        "logarithm is the privacy loss; with "
+        "delta = 0 it is at most e^epsilon for every output."
+    ),
+    "hypothesis-test": (
+        "The attacker's task: decide from the output which of two neighbouring datasets was used. (epsilon, delta)-DP limits its two error "
+        "rates (Wasserman and Zhou, arXiv:0811.2501; Kairouz, Oh and Viswanath, arXiv:1311.0776)."
+    ),
+    "trade-off": (
+        "The smallest false-negative rate at every false-positive rate, over all tests that tell two neighbouring datasets apart "
+        "(f-DP: Dong, Roth and Su, arXiv:1905.02383). `dpcli plot trade-off FILE` draws it."
+    ),
+    "advantage": (
+        "The true-positive rate minus the false-positive rate of an attack, at its best threshold: 0 for blind guessing, 1 for certainty. "
+        "(epsilon, delta)-DP limits it to (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) (Kairouz, Oh and Viswanath, arXiv:1311.0776)."
+    ),
+    "amplification": (
+        "A mechanism on a secret random sample costs less than on all the data, because a record is mostly absent. It holds only for "
+        "samples drawn as stated (Balle, Barthe and Gaboardi, arXiv:1807.01647). dpcli claims none for shuffled or cyclic batches."
+    ),
+    "subsampling": (
+        "Running a mechanism on a random sample of the records: poisson (each record by its own coin), fixed-size, balls-in-bins. See "
+        "`dpcli explain amplification`."
+    ),
+    "mgf": (
+        "Moment-generating function of the privacy loss L: E e^(tL). Its logarithm at t = a - 1 is (a - 1) times the Renyi divergence of "
+        "order a, and logarithms add up under composition (Abadi et al., arXiv:1607.00133; Mironov, arXiv:1702.07476)."
+    ),
+    "swap": (
+        "Replace-one adjacency: one unit's data is exchanged for another's, and the number of units stays. See `dpcli explain adjacency`."
+    ),
     "adjacency": (
         "Which datasets count as neighbours, that is, what one change is. add-remove: one unit more or less. "
         "replace-one: one unit's data "
@@ -39,7 +86,9 @@ TERMS: dict[str, str] = {
     "sensitivity": (
         "How far one change, under the file's adjacency and for its unit, can move the query: L1 for laplace and discrete-laplace, "
         "L2 for gaussian, and for discrete-gaussian how far one integer moves (a vector of integers states l2_sensitivity). Taken as "
-        "stated; dpcli never doubles it."
+        "stated; dpcli never doubles it. For values in [0, B]: a count moves by 1; a sum by B, under replace-one as well; a mean over "
+        "a public number n of records by B/n under replace-one. Where n is not public, release a noisy sum and a noisy count instead "
+        "of a mean."
     ),
     "sampling_rate": (
         "The probability that a given record is in the sample of one step. Amplification by sampling holds for how the records were "

@@ -18,6 +18,7 @@ import pytest
 from dpcli.cli.budget import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.cli.manual import pages
+from dpcli.glossary import TERMS
 from dpcli.lint.catalogue import codes
 from dpcli.registry import ACCOUNTANTS, FILTERS, FORMATS, MECHANISMS, SAMPLING
 from tests.command import ROOT, dpcli
@@ -101,7 +102,7 @@ def test_short_help_is_the_same_in_the_table_and_on_the_command(name: str) -> No
         assert isinstance(parameter, click.Argument) or parameter.help  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", [*ACCOUNTANTS, *MECHANISMS, *SAMPLING, *codes(), "adjacency", "delta"])
+@pytest.mark.parametrize("name", [*ACCOUNTANTS, *MECHANISMS, *SAMPLING, *codes(), *TERMS])
 def test_every_name_is_explained(name: str) -> None:
     result = dpcli("explain", name)
     assert result.code == 0

@@ -29,6 +29,7 @@ EXPECTED = {
     "digits-sweep.toml": (2.99, 3.0),  # one Gaussian, mu = sqrt(100) / 15
     "digits-ftrl.toml": (2.9, 3.0),  # two Gaussians: mu = hypot(sensitivity of 10 participations / 6.7, sqrt(40) / 20)
     "digits.toml": (2.9, 3.0),
+    "dp-sgd.toml": (2.6, 2.6003),
     "dp-ftrl.toml": (1.8424, 1.8426),  # one Gaussian, mu = sqrt(5 sum of f_k^2) / 9
 }
 
@@ -69,3 +70,28 @@ def test_the_worked_figures() -> None:
     assert 5.80 <= rows["advanced-classical"]["epsilon_upper"] <= 5.81
     assert rows["optimal"]["epsilon_upper"] < rows["advanced"]["epsilon_upper"] < rows["advanced-classical"]["epsilon_upper"]
     assert "reveal" in rows["rdp"]["reason"]
+
+
+# Textbook numbers, kept as published: a large delta, no size of the data, continuous noise in a release.
+WARNED = {"average-salary.toml", "mnist.toml", "random-allocation.toml", "survey-count.toml", "ten-thousand-steps.toml"}
+
+
+def warnings(text: str) -> list[str]:
+    """What account and lint warn about, and the gate where there is a budget."""
+    found = [json.loads(run(command, "-", "-f", "json", stdin=text.encode()).out)["diagnostics"] for command in ("account", "lint")]
+    gate = json.loads(run("gate", "-", "-f", "json", stdin=text.encode()).out)
+    return (
+        [d["rule"] for one in found for d in one]
+        + [f["verdict"] for f in gate["files"] if f["verdict"] != "pass"]
+        + (["gate"] if "warning" in run("gate", "-", stdin=text.encode()).out else [])
+    )
+
+
+@pytest.mark.parametrize("template", ["dp-sgd", "train", "query", "pate"])
+def test_a_template_warns_about_nothing(template: str) -> None:
+    assert warnings(run("init", template).out) == []
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
+def test_an_example_warns_only_where_it_is_about_that(path: Path) -> None:
+    assert bool(warnings(path.read_text())) == (path.name in WARNED)

@@ -339,4 +339,4 @@ def test_factors_too_large_to_read_are_powers() -> None:
 
     account_, answer = meaning(pipeline(entry("pure-dp", epsilon=5000.0), delta=0.0))
     (note,) = document(account_, answer).tables[1].footnotes
-    assert note == "[1] always; the odds grow by a factor of at most e^5000.0000"
+    assert note == "[1] always; the odds grow by at most e^5000.0000"

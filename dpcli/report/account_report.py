@@ -136,7 +136,7 @@ def _accountants(account: Account, decimals: int) -> Table:
         else:
             star = ">" if row is account.winner else "" if row.accountant.sound else "~"
             rows.append((star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, decimals), row.accountant.title))
-    approximate = ", but for ~" if any(row.bound and not row.accountant.sound for row in account.rows) else ""
+    approximate = "; ~ marks an approximation" if any(row.bound and not row.accountant.sound for row in account.rows) else ""
     at = f"at delta = {account.delta!r}" if account.quantity == "epsilon" else f"at epsilon = {account.epsilon!r}"
     return Table(
         f"{account.quantity} {at}, by accountant (upper bounds, rounded up{approximate})",

@@ -6,6 +6,7 @@ from dpcli.calibration import Calibration
 from dpcli.report.document import Document, Sheet, Table, Value
 from dpcli.rounding import up
 
+STEP = {"noise": "one step less noise", "scale": "one step less noise"}
 NAMES = {"batch-size": "batch_size"}
 
 
@@ -16,7 +17,14 @@ def document(found: Calibration, decimals: int = 4) -> Document:
     setting = f"per {found.pipeline.privacy.unit or 'record'}, {found.pipeline.privacy.adjacency.value}"
     rows = [("answer", f"{found.value:.10g}", up(found.upper, decimals + 3), "meets the target")]
     if found.cheaper is not None and found.cheaper_upper is not None:
-        rows.append(("next less private", f"{found.cheaper:.10g}", up(found.cheaper_upper, decimals + 3), "does not"))
+        rows.append(
+            (
+                STEP.get(found.parameter, "one step further"),
+                f"{found.cheaper:.10g}",
+                up(found.cheaper_upper, decimals + 3),
+                "misses the target",
+            )
+        )
     result = {
         key: found.value,
         "epsilon_upper": found.upper,

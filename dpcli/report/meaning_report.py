@@ -110,13 +110,13 @@ def _odds(meaning: Meaning) -> str:
     if math.isinf(meaning.pointwise):
         return f"{often}: nothing follows from this guarantee"
     power = f"e^{up(meaning.pointwise)}"
-    factor = f"{up(math.exp(meaning.pointwise), 2)} = {power}" if meaning.pointwise < LARGEST else power
+    factor = f"{up(math.exp(meaning.pointwise), 2)}x ({power})" if meaning.pointwise < LARGEST else power
     more = (
-        ": more than e^epsilon, as delta is not the probability of exceeding it"
+        ". This exceeds e^epsilon because it must hold except with probability delta"
         if meaning.pointwise > meaning.account.upper
         else ""
     )
-    return f"{often}; the odds grow by a factor of at most {factor}{more}"
+    return f"{often}; the odds grow by at most {factor}{more}"
 
 
 def _groups(meaning: Meaning) -> Table:

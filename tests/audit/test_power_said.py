@@ -68,7 +68,12 @@ def test_no_power_is_said_beside_the_verdict() -> None:
 @pytest.mark.parametrize("audit", [one_run, two_run])
 def test_a_refuted_curve_is_headed_by_what_refutes_it(audit) -> None:
     """Never by two numbers that do not contradict each other."""
-    said = [headline(found) for seed in range(20) for found in [audit(0.45 if audit is one_run else 0.75, CURVE, seed)] if found.violated]
+    said = [
+        headline(found)
+        for seed in range(20)
+        for found in [audit(0.45 if audit is one_run else 0.75, CURVE, seed)]
+        if found.violated
+    ]
     by_curve = [line for line in said if "curve" in line]
     assert by_curve
     for line in by_curve:
