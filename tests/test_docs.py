@@ -65,6 +65,8 @@ def test_readme_python_runs() -> None:
 def test_readme_file_is_a_good_pipeline() -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", README.read_text(), re.S)
     assert dpcli("account", "-", "-f", "total", stdin=text.encode()).code == 0
+    for command in ("account", "lint", "gate"):
+        assert "warning" not in dpcli(command, "-", stdin=text.encode()).out.replace("0 warnings", "")
 
 
 def test_manual_pages_are_what_the_code_would_write() -> None:
