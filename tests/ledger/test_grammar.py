@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dpcli.errors import InputError, LedgerError
-from dpcli.gate.ledger import ledger_condition
+from dpcli.gate.ledger import ledger_conditions
 from dpcli.ledger.chain import GENESIS, canonical, digest, sealed
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.grammar import ENTRIES, PATTERNS, TYPES, WORDS, wrong_entry
@@ -179,7 +179,7 @@ def everybody_reads(url: str, dataset: str, number: int) -> None:
     assert dpcli("lint", "--ledger", url, "--dataset", dataset).code in (0, 1)
     verified = dpcli("budget", "verify", url, "--dataset", dataset)
     assert verified.code in (0, 1), verified
-    assert ledger_condition(run(0.01), url, dataset).verdict in ("pass", "fail")
+    assert ledger_conditions([(run(0.01), None)], url, dataset)[0].verdict in ("pass", "fail")
 
 
 def candidates(ledger: Ledger, who: str, count: int, seed: int) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -336,7 +336,7 @@ def test_every_opening_that_is_let_in_can_be_read(database: Database) -> None:
                 assert dpcli("budget", command, database.url, "--dataset", name).code == 0
             # Its schema is made up, which verify says, and nothing else.
             assert "definitions that guard" in dpcli("budget", "verify", database.url, "--dataset", name).err
-            assert ledger_condition(run(0.01), database.url, name).verdict in ("pass", "fail", "unknown", "invalid")
+            assert ledger_conditions([(run(0.01), None)], database.url, name)[0].verdict in ("pass", "fail", "unknown", "invalid")
     assert opened > 10 < refused
 
 
