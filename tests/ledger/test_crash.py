@@ -65,7 +65,7 @@ def live(path: str, log: Log, connect: sqlite.Connect) -> Life:
     log.acknowledge(ledger.void("reserved", "the job was cancelled in the queue").state.head.seq)
     for i in range(3):
         log.acknowledge(charge(ledger, f"long {i}", why=LONG).state.head.seq)
-    log.acknowledge(ledger.amend(0.5, "too much was promised", "the board").state.head.seq)
+    log.acknowledge(ledger.amend(0.5, "too much was promised", "the board", acknowledged=True).state.head.seq)
     hashes = [entry.row.hash for entry in ledger.entries()]
     ledger.store.close()
     return Life(log, hashes)
