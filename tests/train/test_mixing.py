@@ -72,7 +72,7 @@ def run(model: str, loss: str = "loss", engine: str = "dpcli") -> tuple[int, str
 def require_refused(found: tuple[int, str], books: Ledger) -> None:
     code, said = found
     assert code == 2, said
-    assert re.search("^dpcli: (model|loss|Python's random numbers|[\\w.]+).*: expected a", said) and "found" in said, said
+    assert re.search("^dpcli: (model|loss|Python's random numbers|[\\w.]+).*: expected ", said) and "found" in said, said
     assert "pipeline file" not in said and "internal error" not in said
     assert books.state().runs == {}
     assert not list(Path().glob("runs/*/model.safetensors"))
