@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.audit.noise_draws import Draws
 from dpcli.registry import lazy
+from dpcli.rounding import up
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,7 +77,7 @@ def factor(count: int, level: float) -> float:
 
 def divided(count: int, level: float) -> str:
     found = factor(count, level)
-    return f"noise / {found:.3g}" if found < 1e4 else "none left out, nothing less"
+    return f"noise / {up(found, 3)}" if found < 1e4 else "no smaller noise"
 
 
 def size(draws: Draws) -> Statistic:
@@ -183,7 +184,7 @@ def shape(draws: Draws) -> Statistic:
 
     def power(level: float) -> str:
         away = (math.sqrt(0.5 * math.log(2.0 * len(looks) / level)) + 0.5 * float(special.ndtri(FOUND))) / math.sqrt(max(counts))
-        return f"a distribution {away:.2g} away" if away < 0.5 else "no other distribution"
+        return f"a distribution {away:.2g} away in all" if away < 0.5 else "no other distribution"
 
     return Statistic("distribution of the noise", p, where, power)
 
@@ -209,7 +210,7 @@ def tails(draws: Draws) -> Statistic:
 
     def power(level: float) -> str:
         rate = math.log(2.0 * len(looks) / level) / max(counts)
-        return f"noise clipped at {-float(special.ndtri(0.5 * rate)):.3g} standard deviations" if rate < 0.3 else "nothing"
+        return f"noise clipped at {-float(special.ndtri(0.5 * rate)):.3g} standard deviations in all" if rate < 0.3 else "nothing"
 
     return Statistic("tails of the noise", p, where, power)
 
@@ -250,7 +251,7 @@ def precision(draws: Draws) -> Statistic:
         expected = 0.5 * n * n * PAIRS * cell
         more = (-float(special.ndtri(level / len(looks))) + float(special.ndtri(FOUND))) * math.sqrt(expected + 1.0) + 1.0
         grid = (expected + more) / (0.5 * n * n * PAIRS)
-        return f"rounding to {grid:.2g} standard deviations" if grid < 1.0 else "no rounding"
+        return f"rounding to {grid:.2g} standard deviations in the largest tensor" if grid < 1.0 else "no rounding"
 
     return Statistic("precision of the noise", p, where, power)
 

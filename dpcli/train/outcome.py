@@ -17,7 +17,7 @@ ADAPTER = "adapter"  # folder that PEFT reads, of a language model that was not 
 class Outcome:
     """What a run came to.
 
-    repeated: portions that may have been done twice, and are charged twice. metrics: on data declared public, the headline first; empty where
+    repeated: portions that may have been done twice, and are charged twice. metrics: on data declared public; empty where
     there are none. method: how the clipped sums were computed. noise: where the noise came from. earlier: whether the folder held the model
     of an earlier run, which this one's takes the place of.
     """

@@ -107,7 +107,7 @@ PRECISION, OWN, STEP = "precision of the noise", "noise of its own in each coord
 WRONG: dict[str, tuple[Noise, str]] = {
     "none": (lambda z: 0.0 * z, SIZE),
     "half": (lambda z: 0.5 * z, SIZE),
-    "a hundredth less": (lambda z: 0.98 * z, SIZE),
+    "a fiftieth less": (lambda z: 0.98 * z, SIZE),
     "none on the biases": (bias_alone(lambda z: 0.0 * z), SIZE),
     "half on the biases": (bias_alone(lambda z: 0.5 * z), SIZE),
     "none on one bias": (bias_alone(lambda z: z * (np.arange(BIASES) > 0)), COORDINATE),

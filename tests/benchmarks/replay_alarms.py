@@ -12,20 +12,25 @@ from tests.audit.noises import RIGHT, WRONG, refuted, table
 SHAPES = ((5, 20, 606), (5, 40, 606), (5, 20, 1), (5, 1, 606), (1, 1, 606), (1, 1, 1), (2, 60, 18), (5, 8, 60))
 
 
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def main(audits: int) -> None:
-    print("| right noise | runs x steps x numbers | audits | called wrong |\n| --- | --- | --- | --- |")
+    say("| right noise | runs x steps x numbers | audits | called wrong |\n| --- | --- | --- | --- |")
     for shape in SHAPES:
         count = sum(bool(refuted(table(RIGHT["as declared"], seed, *shape))) for seed in range(audits))
-        print(f"| as declared | {shape[0]} x {shape[1]} x {shape[2]} | {audits} | {100.0 * count / audits:.1f} % |", flush=True)
+        say(f"| as declared | {shape[0]} x {shape[1]} x {shape[2]} | {audits} | {100.0 * count / audits:.1f} % |")
     for name in list(RIGHT)[1:]:
         count = sum(bool(refuted(table(RIGHT[name], seed))) for seed in range(audits))
-        print(f"| {name} | 5 x 20 x 606 | {audits} | {100.0 * count / audits:.1f} % |", flush=True)
+        say(f"| {name} | 5 x 20 x 606 | {audits} | {100.0 * count / audits:.1f} % |")
     tries = max(1, audits // 20)
-    print("\n| wrong noise | the check about it | found by it | found by any |\n| --- | --- | --- | --- |")
+    say("\n| wrong noise | the check about it | found by it | found by any |\n| --- | --- | --- | --- |")
     for name, (noise, check) in WRONG.items():
         found = [refuted(table(noise, seed)) for seed in range(tries)]
         own, some = sum(check in one for one in found), sum(bool(one) for one in found)
-        print(f"| {name} | {check} | {own} of {tries} | {some} of {tries} |", flush=True)
+        say(f"| {name} | {check} | {own} of {tries} | {some} of {tries} |")
 
 
 if __name__ == "__main__":
