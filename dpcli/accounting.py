@@ -11,7 +11,7 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, che
 from dpcli.accountants.directions import parts_of
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.mechanisms.base import Mechanism
-from dpcli.numerics.work import COMMAND, TooMuchWork, allowance
+from dpcli.numerics.work import COMMAND, LEAST, TooMuchWork, allowance
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import Charge, repeated, resolve
 from dpcli.registry import ACCOUNTANTS, load
@@ -253,7 +253,7 @@ def _row(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quanti
     if isinstance(profile, str):
         return Row(accountant, None, profile)
     try:
-        with accountant.asked():
+        with accountant.asked(LEAST):
             bound = checked(profile.delta(at) if quantity == "delta" else profile.epsilon(at))
     except NotRepresentable as error:
         return Row(accountant, None, str(error), error.lacking, isinstance(error, TooMuchWork))

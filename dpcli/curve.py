@@ -13,7 +13,7 @@ from dpcli.accountants.many import on_contours, on_grids
 from dpcli.accounting import attained, sound_profiles
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.numerics.trade_off import delta_from_pairs, false_negatives
-from dpcli.numerics.work import QUESTION, allowance
+from dpcli.numerics.work import KEPT, QUESTION, allowance
 from dpcli.pipeline.model import Pipeline
 from dpcli.registry import lazy
 
@@ -78,7 +78,7 @@ def profile(pipeline: Pipeline, epsilons: Sequence[float] | Array, group_size: i
     curve, certain = Curve(at, np.ones_like(at), np.zeros_like(at), delta), attained(pipeline, group_size)
     for name, ask in TWO_SIDED.items():
         if name in found and not curve.close:
-            with allowance(CURVE):
+            with allowance(CURVE, 0.0, KEPT):
                 asked = ask(found[name][1], at, delta)
             curve = _both(curve, asked if certain else replace(asked, lower=np.zeros_like(at)))
     rest = [one for name, one in found.items() if name not in TWO_SIDED]

@@ -11,7 +11,7 @@ from typing import TypeVar
 from dpcli.errors import CannotCertify, InternalError, NotRepresentable
 from dpcli.mechanisms.base import Mechanism
 from dpcli.numerics.roots import bracket_root
-from dpcli.numerics.work import LEAST, QUESTION, allowance
+from dpcli.numerics.work import KEPT, QUESTION, allowance
 
 Steps = tuple[tuple[Mechanism, int], ...]
 
@@ -84,9 +84,9 @@ class Accountant:
     heavy: bool = False
 
     @contextmanager
-    def asked(self) -> Iterator[None]:
-        """The work that one question to it may cost: what is left, where it is heavy; the others always have enough to answer."""
-        with allowance(QUESTION, 0.0 if self.heavy else LEAST):
+    def asked(self, least: float = 0.0) -> Iterator[None]:
+        """The work that one question to it may cost: heavy ones leave some to the others, which have at least `least`."""
+        with allowance(QUESTION, 0.0, KEPT) if self.heavy else allowance(QUESTION, least):
             yield
 
 

@@ -15,8 +15,10 @@ from typing import ParamSpec, TypeVar
 from dpcli.errors import NotRepresentable
 
 QUESTION = 3e7  # cells for one question to one accountant
-COMMAND = 1.1e8  # cells for all that one command asks
-LEAST = 1.5e6  # cells for a question whose answer others fall back on, however much has been spent before
+COMMAND = 8e7  # cells for all that one command asks
+LEAST = 1.5e6  # cells for a question to an accountant that others fall back on, however much has been spent before
+KEPT = 2e7  # of COMMAND: cells that are left to those
+CALL = 300.0  # cells that a call of array functions costs, however short the arrays
 TABLE = 1 << 22  # cells that are held at a time: a few hundred MB with what is made on the way
 
 P = ParamSpec("P")
@@ -32,7 +34,7 @@ def spend(cells: float) -> None:
     """Say that so many cells are about to be computed. Raises NotRepresentable where they are more than what is left."""
     left = _left.get()
     if left is not None:
-        left[0] -= cells
+        left[0] -= cells + CALL
         if left[0] < 0.0:
             raise TooMuchWork("it would take more than the work that one question may cost")
 
@@ -45,10 +47,10 @@ def hold(cells: float) -> None:
 
 
 @contextmanager
-def allowance(cells: float, least: float = 0.0) -> Iterator[None]:
-    """At most so many cells inside, and no more than what is left of the allowance around it, or `least` if that is more."""
+def allowance(cells: float, least: float = 0.0, kept: float = 0.0) -> Iterator[None]:
+    """At most so many cells inside, and no more than what is left of the allowance around it, less `kept`; or `least` if that is more."""
     outer = _left.get()
-    start = cells if outer is None else min(cells, max(outer[0], least))
+    start = cells if outer is None else min(cells, max(outer[0] - kept, least))
     mine = [start]
     token = _left.set(mine)
     try:
