@@ -97,5 +97,7 @@ def _notes(audit: Audit, measured: Measured) -> list[str]:
         found.append(
             "measured on the canaries of one run, which share its noise: the verdict counts right guesses, and draws no band"
         )
+    if audit.power and not audit.violated:
+        found.append(f"what it could have found: {audit.power[0]}")
     found.append("a measured curve outside of the shaded region is no proof of privacy: another attack may do better")
     return found
