@@ -16,6 +16,7 @@ from dpcli.numerics.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.tilted_closed import TiltedAtoms
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class DiscreteGaussian(Mechanism):
 
         def excess(epsilon: float) -> float:
             first = int(np.searchsorted(loss, epsilon, side="right"))
+            spend(0.2 * (len(loss) - first))
             return float((mass[first:] * -np.expm1(epsilon - loss[first:])).sum()) / delta - 1.0
 
         return excess

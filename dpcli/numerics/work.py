@@ -14,10 +14,10 @@ from typing import ParamSpec, TypeVar
 
 from dpcli.errors import NotRepresentable
 
-QUESTION = 3e7  # cells for one question to one accountant
-COMMAND = 8e7  # cells for all that one command asks
+QUESTION = 2e7  # cells for one question to one accountant
+COMMAND = 7e7  # cells for all that one command asks
 LEAST = 1.5e6  # cells for a question to an accountant that others fall back on, however much has been spent before
-KEPT = 2e7  # of COMMAND: cells that are left to those
+KEPT = 1.5e7  # of COMMAND: cells that are left to those
 CALL = 300.0  # cells that a call of array functions costs, however short the arrays
 TABLE = 1 << 22  # cells that are held at a time: a few hundred MB with what is made on the way
 
