@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch._C import _functorch as functorch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -41,7 +40,7 @@ class Rows:
 
 
 class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode for one run; `seed` and the step in hand are those of the other run too."""
+    """A mode for one run, around all that it does; `seed` and the step in hand are those of the other run too."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -57,9 +56,9 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The same losses, in whose forward each record draws for itself."""
 
         def losses(model: nn.Module, batch: Batch) -> Tensor:
-            if any(isinstance(leaf, FakeTensor) for leaf in tree_leaves(batch)):  # a program being captured has no records
+            if any(type(leaf) is not Tensor for leaf in tree_leaves(batch)):  # a program that is being followed has no records
                 return plain(model, batch)
-            with self.of(batch), only_torch(), self:
+            with self.of(batch), only_torch():
                 return plain(model, batch)
 
         return losses

@@ -128,12 +128,14 @@ def _run(plan: Plan, stage: Stage, seed: int, recorder: _Recorder, batches: list
     owned: Any = trainer.gradients
     owned.loss = draws.loss(owned.loss)
     records = _changed(trainer.records, world.record, world.change)
-    trainer.records = world.seen(records)
-    if size(trainer.records):
-        prepared.rehearse()  # as before a real run: what a model keeps of the first records that it sees shows itself
-    trainer.records = records
     recorder.bound, recorder.draws = lambda: trainer.gradients.clip.bound, draws
-    trainer.advance(len(batches), recorder.seen(iter(batches)), prepared.noise(stage), stage.expected_batch, lambda step: None)
+    with draws:
+        trainer.records = world.seen(records)
+        if size(trainer.records):
+            prepared.rehearse()  # as before a real run: what a model keeps of the first records that it sees shows itself
+        trainer.records = records
+        noise, seen = prepared.noise(stage), recorder.seen(iter(batches))
+        trainer.advance(len(batches), seen, noise, stage.expected_batch, lambda step: None)
     prepared.require_buffers()
 
 

@@ -67,9 +67,10 @@ def drawn(name: str, cuts: list[list[int]], step: int = 1) -> dict[int, float]:
     draws = OwnDraws(5)
     draws.step = step
     loss, model = draws.loss(losses(WAYS[name])), Weighted()
-    for few in ([0, 1, 2], [0]):
-        loss(model, data()[few])
-    return {row: value for rows in cuts for row, value in zip(rows, loss(model, data()[rows]).tolist(), strict=True)}
+    with draws:
+        for few in ([0, 1, 2], [0]):
+            loss(model, data()[few])
+        return {row: value for rows in cuts for row, value in zip(rows, loss(model, data()[rows]).tolist(), strict=True)}
 
 
 EVERYBODY = list(range(RECORDS))
@@ -104,16 +105,18 @@ def test_every_method_gives_a_record_the_same(name: str) -> None:
     for method in (Looped, Vectorised):
         draws = OwnDraws(5)
         loss = draws.loss(losses(WAYS[name]))
-        for few in ([0, 1, 2], [0]):
-            loss(Weighted(), data()[few])
-        parts = list(method(Weighted(), loss).parts(data()))
+        with draws:
+            for few in ([0, 1, 2], [0]):
+                loss(Weighted(), data()[few])
+            parts = list(method(Weighted(), loss).parts(data()))
         found.append(torch.cat([part["weight"].rows() for part, _ in parts]))
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 
 def test_records_do_not_share_draws() -> None:
     draws = OwnDraws(5)
-    noise = draws.loss(lambda model, x: torch.randn(len(x)))(Weighted(), data())
+    with draws:
+        noise = draws.loss(lambda model, x: torch.randn(len(x)))(Weighted(), data())
     assert len(set(noise.tolist())) == RECORDS
 
 
@@ -123,13 +126,15 @@ def test_an_order_of_the_batch_is_no_records_own() -> None:
     def loss(model: nn.Module, x: Tensor) -> Tensor:
         return (model(x) + x[torch.randperm(len(x))]).flatten(1).square().sum(1)
 
-    whole = OwnDraws(5).loss(loss)(Weighted(), data())
-    assert not torch.allclose(OwnDraws(5).loss(loss)(Weighted(), data()[:-1]), whole[:-1])
+    with OwnDraws(5) as draws:
+        whole = draws.loss(loss)(Weighted(), data())
+        assert not torch.allclose(draws.loss(loss)(Weighted(), data()[:-1]), whole[:-1])
 
 
 def test_nobody_elses_random_numbers_are_touched() -> None:
     before = torch.get_rng_state()
-    OwnDraws(5).loss(losses(WAYS["dropout"]))(Weighted(), data())
+    with OwnDraws(5) as draws:
+        draws.loss(losses(WAYS["dropout"]))(Weighted(), data())
     assert torch.equal(before, torch.get_rng_state())
 
 
