@@ -114,7 +114,7 @@ def test_ambiguous_and_missing_parameters() -> None:
     two = pipeline(entry("gaussian", noise_multiplier=1.0), entry("laplace", noise_multiplier=1.0))
     with pytest.raises(InputError, match="found 0, 1"):
         calibrate(two, 1.0)
-    with pytest.raises(InputError, match="found none"):
+    with pytest.raises(InputError, match="no mechanism has a rate; use --solve noise or steps"):
         calibrate(dp_sgd(1.0, None, 1), 1.0, solve="rate")
     named = calibrate(two, 3.0, accountants=FAST, targets=(("0", "noise_multiplier"),))
     check(named, two, FAST)
