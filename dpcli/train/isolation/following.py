@@ -246,7 +246,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The places in another shape are still places; calculated with, they are nothing that can be told."""
         (output,) = call.outputs if len(call.outputs) == 1 else (None,)
         dims = [] if output is None else [dim for dim, length in enumerate(output.shape) if records(length)]
-        moved = call.name in ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze")
+        moved = call.name in ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
         if moved and output is not None and len(dims) == 1 and coefficient(output.shape[dims[0]]) == 1:
             return Numbers(dims[0], self.number)
         return Unknown(f"{call.name} of the records' places")

@@ -86,6 +86,8 @@ def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, seen: 
         seen.forwards.append(tuple(seen.path))
         require_losses(losses, follower)
         wanted = [p for p in model.parameters() if p.requires_grad]
+        if not isinstance(follower.kind(losses), Unknown):
+            seen.unknown.clear()  # what was not understood went nowhere
         if backward and losses.requires_grad:
             torch.autograd.grad(losses, wanted, torch.ones_like(losses), allow_unused=True)
 
