@@ -54,14 +54,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def loss(self, plain: Loss) -> Loss:
         """The same losses, in whose forward each record draws for itself."""
-
-        def losses(model: nn.Module, batch: Batch) -> Tensor:
-            if any(type(leaf) is not Tensor for leaf in tree_leaves(batch)):  # a program that is being followed has no records
-                return plain(model, batch)
-            with self.of(batch), only_torch():
-                return plain(model, batch)
-
-        return losses
+        return Owned(plain, self)
 
     @contextmanager
     def of(self, batch: Batch) -> Iterator[None]:
@@ -121,6 +114,21 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.places[self.done, len(shape)] = left, seen
         sure = [place for place in left if place[1] == 1 or len(seen) > 1]
         return min(sure, key=lambda place: (place[1] != 1, place), default=None)
+
+
+class Owned:
+    """A loss. It has slots and no __dict__: what it counts is not the user's state, which a forward must leave alone."""
+
+    __slots__ = ("draws", "plain")
+
+    def __init__(self, plain: Loss, draws: OwnDraws) -> None:
+        self.plain, self.draws = plain, draws
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        if any(type(leaf) is not Tensor for leaf in tree_leaves(batch)):  # a program that is being followed has no records
+            return self.plain(model, batch)
+        with self.draws.of(batch), only_torch():
+            return self.plain(model, batch)
 
 
 def generators() -> tuple[torch.Generator, ...]:
