@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch._C import _functorch as functorch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.errors import InputError
@@ -125,7 +125,9 @@ class Owned:
         self.plain, self.draws = plain, draws
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        if any(type(leaf) is not Tensor for leaf in tree_leaves(batch)):  # a program that is being followed has no records
+        followed = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # a program as such has no records
+        keyed = any(hasattr(mode, "keys") for mode in _get_current_dispatch_mode_stack())  # a probe gives them their draws itself
+        if followed or keyed:
             return self.plain(model, batch)
         with self.draws.of(batch), only_torch():
             return self.plain(model, batch)
