@@ -21,6 +21,7 @@ np = lazy("numpy")
 
 MAX_PARTS = 1000
 MAX_LOG_DELTA = math.log(0.5)
+LOG_LEAST = -740.0  # logarithm of a delta that floating-point numbers still hold
 FEW_PARTS = 16  # whose total variation distances are worth a look first
 WIDE = 0.01  # relative width of an interval that is not worth calling exact
 
@@ -106,6 +107,8 @@ def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tup
             low, high = single_log_delta(losses[0][0], epsilon)
             return math.exp(low), max(math.exp(min(high, 0.0)), math.ulp(0.0))
     chernoff = min(minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)[1], 0.0)
+    if len(losses) <= FEW_PARTS:
+        chernoff = max(min(chernoff, _log(total_variation_of(losses))), LOG_LEAST)
     low, high = log_delta_between(losses, epsilon, min(chernoff - 2.0, MAX_LOG_DELTA))
     high = chernoff if math.isnan(high) else min(high, chernoff)
     return 0.0 if math.isnan(low) else math.exp(min(low, high)), max(math.exp(high), math.ulp(0.0))

@@ -7,6 +7,7 @@ step depends on what was released before (Denisov et al. 2022, arXiv:2202.08312,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -15,6 +16,7 @@ from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Key, Rule
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
 from dpcli.mechanisms.dominated import Dominated
 from dpcli.mechanisms.gaussian import GaussianSpec
+from dpcli.mechanisms.no_privacy import NoPrivacy
 from dpcli.numerics.participation import toeplitz_sensitivity, tree_sensitivity
 from dpcli.registry import lazy
 
@@ -57,7 +59,9 @@ class CorrelatedSpec(Spec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """One Gaussian: sensitivities of several records, and of a record's two versions, add up at most."""
-        return GaussianSpec(noise_multiplier=self.noise_multiplier / self.encoded_norm()).resolve(neighbours)
+        norm = self.encoded_norm()
+        multiplier = self.noise_multiplier / norm if norm > 0.0 else math.inf
+        return GaussianSpec(noise_multiplier=multiplier).resolve(neighbours) if multiplier > 0.0 else NoPrivacy(math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

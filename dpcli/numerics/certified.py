@@ -81,12 +81,13 @@ def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[floa
     low, high = -math.inf, math.inf
     with np.errstate(all="ignore"):
         for attempt in attempts(losses, near):
-            contour = attempt.contour(near, epsilon)
-            if contour is not None:
-                ends = contour.log_delta(epsilon)
-                low, high = max(low, ends[0]), min(high, ends[1])
-            if high - low <= 1e-9:
-                break
+            for at in (epsilon, None):  # beside the saddle point the integrand may not decay soon enough
+                contour = attempt.contour(near, at)
+                if contour is not None:
+                    ends = contour.log_delta(epsilon)
+                    low, high = max(low, ends[0]), min(high, ends[1])
+                if high - low <= 1e-9:
+                    return low, high
     return low, high
 
 

@@ -33,11 +33,13 @@ def toeplitz_sensitivity(coefficients: Array, steps: int, separation: int, parti
     rows = math.ceil(steps / b)
     column = np.zeros(rows * b)
     column[: min(steps, len(coefficients))] = coefficients[:steps]
+    largest = float(column.max()) or 1.0  # taken out: squares overflow, or vanish, long before the norm does
+    column /= largest
     total = np.cumsum(column.reshape(rows, b), axis=0)  # of all earlier columns b apart
     if participations < rows:
         total[participations:] -= total[:-participations].copy()
     squares = np.square(total.reshape(-1)[:steps])
-    return math.sqrt(float(squares.sum())) * (1.0 + 1e-12)
+    return math.sqrt(float(squares.sum())) * largest * (1.0 + 1e-12)
 
 
 def tree_sensitivity(steps: int, separation: int, participations: int) -> float:
