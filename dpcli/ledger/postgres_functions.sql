@@ -39,13 +39,14 @@ CREATE OR REPLACE FUNCTION dpcli.quoted(string text) RETURNS text LANGUAGE sql I
     END, '' ORDER BY i) || '"' FROM regexp_split_to_table(string, '') WITH ORDINALITY AS piece (c, i)) END
 $$;
 
--- Shortest decimals that read back as the same double. PostgreSQL writes a digit more where the shortest lies on the edge of what reads
--- back (1e+23), hence the last line.
+-- Shortest decimals that read back as the same double, as Python writes them. PostgreSQL takes none on the edge of what reads back, and
+-- writes a digit more there (9.999999999999999e+22 for 1e+23). Edges of so few digits are multiples of powers of 5: from 1e16 to 1e41.
 CREATE OR REPLACE FUNCTION dpcli.is_number(spelled text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   x double precision;
   fixed text;
+  digits integer;
 BEGIN
   IF spelled ~ '^-?[0-9]+$' THEN
     RETURN spelled <> '-0' AND length(spelled) <= 400;
@@ -56,9 +57,17 @@ BEGIN
   ELSIF abs(x) >= 1e-4 AND abs(x) < 1e16 THEN
     fixed := trim_scale(x::text::numeric)::text;
     RETURN spelled = fixed || CASE WHEN strpos(fixed, '.') = 0 THEN '.0' ELSE '' END;
+  ELSIF spelled !~ '^-?[1-9]([.][0-9]*[1-9])?e([+][1-9][0-9]{1,2}|-[0-9]{2,3})$'
+    OR NOT (spelled = x::text OR length(spelled) < length(x::text))
+  THEN
+    RETURN false;
   END IF;
-  RETURN spelled ~ '^-?[1-9]([.][0-9]*[1-9])?e([+][1-9][0-9]{1,2}|-[0-9]{2,3})$'
-    AND (spelled = x::text OR length(spelled) < length(x::text));
+  IF abs(x) >= 1e16 AND abs(x) < 1e41 THEN
+    digits := length(translate(split_part(spelled, 'e', 1), '-.', ''));
+    RETURN NOT EXISTS (SELECT FROM generate_series(1, digits - 1) k
+      WHERE round(spelled::numeric, k - 1 - split_part(spelled, 'e', 2)::integer)::double precision = x);
+  END IF;
+  RETURN true;
 END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.canonical(value json, deep integer) RETURNS text
