@@ -117,11 +117,8 @@ class PostgresStore:
     def schema(self) -> str:
         statement = Path(__file__).with_name("postgres_schema.sql").read_text(encoding="utf-8")
         with self._bounded() as connection:
-            before = connection.execute("SELECT current_setting('search_path')").fetchone()[0]
-            connection.execute("SET LOCAL search_path = pg_catalog")  # decides which names the server writes in full
-            found = "\n".join(line for (line,) in connection.execute(statement).fetchall())
-            connection.execute("SELECT set_config('search_path', %s, true)", (before,))  # the caller may be in a transaction
-            return found
+            # The search_path decides which names the server writes in full: that of every transaction here.
+            return "\n".join(line for (line,) in connection.execute(statement).fetchall())
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
         with self._bounded() as connection:

@@ -18,7 +18,11 @@ from dpcli.ledger.postgres_errors import driver, explained
 
 CONNECT_SECONDS = 10
 HELD = "; held by "
-LIMITS = "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true)"
+# Names are looked for in pg_catalog alone: in a schema where others may write, somebody may have put a function that fits better.
+LIMITS = (
+    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true), "
+    "pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', %s, true)"
+)
 # Whoever holds a row of the ledger in a transaction that does not end: everybody may see the name and the process.
 HOLDERS = (
     "SELECT DISTINCT a.usename, a.pid FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
@@ -48,7 +52,7 @@ class Limits:
 
 @contextmanager
 def bounded(connection: Any, place: str, limits: Limits) -> Iterator[None]:
-    """A transaction whose every wait ends. Raises LedgerError, naming who is in the way where somebody is."""
+    """A transaction whose every wait ends, and whose names are the server's own. Raises LedgerError, naming who is in the way, if any."""
     try:
         with explained(place), _patient(connection, place, limits.answer), connection.transaction():
             connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))

@@ -14,7 +14,7 @@ from dpcli.errors import LedgerError
 from dpcli.ledger.chain import Head, canonical, digest
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.places import init, open_store
+from dpcli.ledger.places import init, open_store, upgrade
 from dpcli.ledger.postgres import PostgresStore
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import OWNER, Database, made
@@ -425,6 +425,36 @@ def test_operators_of_one_s_own_show_nothing_more(teams: Database) -> None:
 
 
 # Installing.
+
+
+TRAP = "RETURNS {0} LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called as %', current_user; END $$"
+TRAPS = {
+    **{f"format(text, text{', bigint' * n})": "text" for n in range(4)},
+    "set_config(text, text, boolean)": "text",
+    "current_setting(text)": "text",
+    "to_char(timestamp, text)": "text",
+    "clock_timestamp()": "timestamptz",
+    "pg_has_role(name, name, text)": "boolean",
+    "pg_backend_pid()": "integer",
+}
+
+
+def test_functions_that_somebody_made_are_never_called_by_a_client(opened: Database) -> None:
+    """Where others may write into a schema of the path (public, by default before PostgreSQL 15), theirs may come before the server's."""
+    traps = [f"CREATE FUNCTION theirs.{name} {TRAP.format(kind)}" for name, kind in TRAPS.items()]
+    try:
+        opened.cluster.run("CREATE SCHEMA theirs", *traps, "GRANT USAGE ON SCHEMA theirs TO PUBLIC", database=opened.name)
+        opened.cluster.run(f"ALTER DATABASE {opened.name} SET search_path = theirs, pg_catalog")
+        found = ledger(opened, OWNER)
+        assert charge(found, "a").state.head.seq == 2
+        assert (found.store.check(DATASET), found.store.who, upgrade(opened.url)) == ((), OWNER, ())
+        assert digest(found.store.schema()) == found.state().schema
+        # What the check finds is worded by the server as well.
+        opened.by_force("UPDATE dataset SET seq = seq + 1")
+        assert "its entries end at" in str(found.store.check(DATASET))
+    finally:
+        opened.cluster.run(f"ALTER DATABASE {opened.name} RESET search_path", "SET search_path = pg_catalog")
+        opened.cluster.run("SET search_path = pg_catalog", "DROP SCHEMA theirs CASCADE", database=opened.name)
 
 
 def test_whoever_may_not_create_roles_is_told_what_to_ask_for(opened: Database) -> None:
