@@ -64,8 +64,19 @@ def _refuse_other_books(before: Checkpoint, ledger: Ledger | None) -> None:
             ("the --ledger that was charged for this run", "none") if before.charged else ("no --ledger, as at its start", "one")
         )
         raise InputError(f"--resume: expected {stated[0]}, found {stated[1]}")
-    if ledger is not None and ledger.state().run(before.run).status == "committed":
+    if ledger is None:
+        return
+    reserved = ledger.state().run(before.run)
+    if reserved.status == "committed":
         raise InputError("--resume: expected a run that did not end, found one that the ledger says has ended: a copy of its state")
+    if reserved.status == "void":
+        raise InputError("--resume: expected a run that is charged, found one whose reservation was voided: start it anew")
+    owner = reserved.content.get("who")
+    if owner != ledger.who:
+        raise InputError(
+            f"--resume: expected the login that reserved this run in the ledger, {owner}, found {ledger.who}, who could not commit it at "
+            f"its end: log in as {owner}, or start the run anew"
+        )
 
 
 def charge(plan: Plan, ledger: Ledger | None, before: Checkpoint, folder: str) -> None:

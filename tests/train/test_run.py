@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,23 @@ def test_a_resumed_run_goes_on_in_its_own_books(file: Path, tmp_path: Path) -> N
     with pytest.raises(LedgerError, match="which no entry has"):
         train(plan, ledger(tmp_path / "other"), resume=True)
     assert train(plan, books, resume=True).repeated == ((10, 20),)
+
+
+@pytest.mark.parametrize("moved", ["void", "another login"])
+def test_a_run_that_could_not_be_committed_at_its_end_is_not_resumed(file: Path, tmp_path: Path, moved: str) -> None:
+    """It is said before any noise is drawn or anything is charged, not when the model is there."""
+    plan, books = plan_of(str(file)), ledger(tmp_path)
+    with pytest.raises(Stopped):
+        train(plan, books, report=stop_at(12))
+    if moved == "void":
+        run = next(iter(books.state().runs.values()))
+        books._state.runs[run.key] = replace(run, status="void")
+    else:
+        books.who = "somebody else"
+    before, steps = books.state().spent, []
+    with pytest.raises(InputError, match="voided" if moved == "void" else "expected the login that reserved this run"):
+        train(plan, books, resume=True, report=lambda step, _: steps.append(step))
+    assert (books.state().spent, steps) == (before, [])
 
 
 def test_the_number_of_labels_is_declared(file: Path, tmp_path: Path) -> None:
