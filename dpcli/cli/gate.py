@@ -33,9 +33,10 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
     adjacency, max_contributions, dataset_size, delta), or where the file has loosened its own caps. The base's max_increase holds, if it
     states one. With --base-ref, each change is priced alone, and a failure stands at the line of the dearest.
 
-    With --base-ref, links are followed and a renamed file is compared with what it was: the file that is gone of whose lines it has at
-    least half. In a baseline, a relative path counts from the working directory and from the root of the repository around it. A file
-    that is new is a warning where its increase is limited.
+    With --base-ref, links are followed and a renamed file is compared with what it was: the file that is gone of whose keys and values
+    it has at least half. A file of a repository inside this one (a submodule) is compared with what stood in its place, else with the
+    commit that the base links to. In a baseline, a relative path counts from the working directory and from the root of the repository
+    around it. A file that is new is a warning where its increase is limited.
 
     Against a base, every changed key of [privacy], [budget] and [gate] is told, and fails where it may weaken the file. A mechanism that
     was priced by its noise and now states its own cost (pure-dp, zcdp, post-processing, ...) fails as a restatement until a waiver

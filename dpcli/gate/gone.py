@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from dpcli.errors import InputError
-from dpcli.gate.history import ALIKE, blobs, gone_files, lines_of, share_of
-from dpcli.gate.repository import commit_of, git, top_of
+from dpcli.gate.history import ALIKE, blobs, gone_files, parts_of, share_of
+from dpcli.gate.repository import commit_of, git, review_of
 from dpcli.gate.verdicts import Condition, Judged
 from dpcli.pipeline.diagnostics import InvalidFile
 from dpcli.pipeline.limits import escaped_path, read_bytes
@@ -21,20 +21,17 @@ def gone(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Jud
     """
     judged = frozenset(map(os.path.realpath, paths))
     known = frozenset(renamed)
-    for top, folder in {top_of(folder): folder for folder in map(_folder, paths)}.items():
+    for top in dict.fromkeys(review_of(path)[0] for path in paths):
+        tree = commit_of(top, ref)
         lost = [
             (name, blob)
-            for name, blob in gone_files(commit_of(folder, ref), top, (".toml",))
+            for name, blob in gone_files(tree, top, (".toml",))
             if name not in known and os.path.realpath(os.path.join(top, name)) not in judged
         ]
         texts = zip(lost, blobs(top, [blob for _, blob in lost]), strict=True) if lost else ()
         pipelines = [(name, data) for (name, _), data in texts if data is not None and _is_pipeline(data)]
-        others = list(_others(top, judged)) if pipelines else []
+        others = list(_others(top, tree, judged)) if pipelines else []
         yield from (_told(name, data, ref, top, others) for name, data in pipelines)
-
-
-def _folder(path: str) -> str:
-    return os.path.dirname(os.path.abspath(path))
 
 
 def _is_pipeline(data: bytes) -> bool:
@@ -44,20 +41,25 @@ def _is_pipeline(data: bytes) -> bool:
         return False
 
 
-def _others(top: str, judged: frozenset[str]) -> Iterator[tuple[str, frozenset[bytes]]]:
-    """Path and lines of each file of the work tree, committed or not, that is not judged here."""
-    listed = git(top, "ls-files", "-co", "--exclude-standard", "-z").stdout.split(b"\0")[:-1]
-    for name in sorted({os.fsdecode(name) for name in listed if name.endswith(b".toml")}):
+def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[tuple[str, frozenset[Hashable]]]:
+    """Path and parts of each file of the work tree, committed or not, that is TOML or new since `tree`, and is not judged here."""
+    listed = set(_listed(git(top, "ls-files", "-co", "--exclude-standard", "-z").stdout))
+    before = set(_listed(git(top, "ls-tree", "-r", "-z", "--name-only", "--full-tree", tree).stdout))
+    for name in sorted(name for name in listed if name.endswith(".toml") or name not in before):
         place = os.path.join(top, name)
         if os.path.isfile(place) and os.path.realpath(place) not in judged:
             try:
-                yield place, lines_of(read_bytes(place))
+                yield place, parts_of(read_bytes(place))
             except InputError:
                 continue
 
 
-def _told(name: str, data: bytes, ref: str, top: str, others: Sequence[tuple[str, frozenset[bytes]]]) -> Judged:
-    share, place = max(((share_of(lines_of(data), lines), place) for place, lines in others), default=(0.0, ""))
+def _listed(names: bytes) -> list[str]:
+    return [os.fsdecode(name) for name in names.split(b"\0")[:-1]]
+
+
+def _told(name: str, data: bytes, ref: str, top: str, others: Sequence[tuple[str, frozenset[Hashable]]]) -> Judged:
+    share, place = max(((share_of(parts_of(data), lines), place) for place, lines in others), default=(0.0, ""))
     was = f"{escaped_path(name)}, a pipeline at {ref}"
     if share >= ALIKE:
         text = f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged here: give it to the gate too"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from dpcli.errors import InputError
-from dpcli.gate.repository import commit_of, git, top_of
+from dpcli.gate.repository import commit_of, git, link_of, review_of
+from dpcli.pipeline.diagnostics import InvalidFile
 from dpcli.pipeline.limits import read_bytes
+from dpcli.pipeline.read import toml_document
 
-ALIKE = 0.5  # share of a file's lines that are still in the one it became
+ALIKE = 0.5  # share of what a file says that is still in the one it became
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +28,31 @@ class Past:
 def past(ref: str, path: str) -> Past | None:
     """The file at the git revision `ref`, None where nothing there became it.
 
-    A link is followed as it was then; a file under a new name, committed or not, is the one that is gone of whose lines it has the
-    most, and at least half.
+    A link is followed as it was then; a file under a new name, committed or not, is the one that is gone of whose keys and values it
+    has the most, and at least half. A file of a repository inside the one under review is compared with what stood in its place there,
+    else with the commit that was linked there: the names of branches inside are nothing that a review has seen.
 
     Raises:
         InputError: git knows no such commit around the file, or cannot say what was there.
     """
-    folder = os.path.dirname(os.path.abspath(path))
-    tree, top = commit_of(folder, ref), top_of(folder)
+    top, inner = review_of(path)
+    tree = commit_of(top, ref)
+    found = _committed(tree, path, top)
+    linked = None if found is not None or inner is None else link_of(tree, top, inner)
+    if found is not None or inner is None or linked is None:
+        return found or _renamed(tree, path, top)
+    # The change may have another commit of the repository inside: what counts is the one that the base links to.
+    within = _committed(linked, path, inner) or _renamed(linked, path, inner)
+    renamed = within and within.renamed and os.path.relpath(os.path.join(inner, within.renamed), top)
+    return within and Past(within.data, renamed or "")
+
+
+def _committed(tree: str, path: str, top: str) -> Past | None:
     for name in dict.fromkeys(_names(path, top)):
         (found,) = blobs(top, [f"{tree}:{name}"])
         if found is not None:
             return Past(found)
-    return _renamed(tree, path, top)
+    return None
 
 
 def _names(path: str, top: str) -> Iterator[str]:
@@ -78,10 +93,10 @@ def _answers(text: bytes, count: int) -> Iterator[bytes | None]:
 
 def _renamed(tree: str, path: str, top: str) -> Past | None:
     with suppress(InputError):  # what is wrong with the file itself is its verdict
-        own = lines_of(read_bytes(path))
+        own = parts_of(read_bytes(path))
         gone = list(gone_files(tree, top, tuple({".toml", os.path.splitext(path)[1]} - {""})))
         texts = zip(blobs(top, [blob for _, blob in gone]), gone, strict=True)
-        alike = [(share_of(lines_of(data), own), name, data) for data, (name, _) in texts if data is not None]
+        alike = [(share_of(parts_of(data), own), name, data) for data, (name, _) in texts if data is not None]
         share, name, data = max(alike, default=(0.0, "", b""))
         return Past(data, name) if share >= ALIKE else None
     return None
@@ -99,10 +114,27 @@ def gone_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[
             yield os.fsdecode(name), os.fsdecode(blob)
 
 
-def lines_of(data: bytes) -> frozenset[bytes]:
-    """The lines that say something, without the spaces in them."""
-    return frozenset(b"".join(line.split()) for line in data.splitlines() if line.strip() and not line.lstrip().startswith(b"#"))
+def parts_of(data: bytes) -> frozenset[Hashable]:
+    """What a file says, in parts that can be counted: every key of TOML with its value, else the lines without the spaces in them."""
+    try:
+        return frozenset(_leaves(toml_document(data, "")[1], ()))
+    except InvalidFile:
+        return frozenset(
+            b"".join(line.split()) for line in data.splitlines() if line.strip() and not line.lstrip().startswith(b"#")
+        )
 
 
-def share_of(old: frozenset[bytes], new: frozenset[bytes]) -> float:
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[Hashable]:
+    """A table in a list stands under its name where it has one: order, comments and spelling mean nothing."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, (*path, key))
+    elif isinstance(value, list) and value and all(isinstance(inner, dict) for inner in value):
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, (*path, repr(inner.get("name", index))))
+    else:
+        yield path, repr(value) if isinstance(value, list) else value
+
+
+def share_of(old: frozenset[Hashable], new: frozenset[Hashable]) -> float:
     return len(old & new) / len(old) if old else 0.0

@@ -22,7 +22,7 @@ from dpcli.gate.increase import epsilon_now, increase_condition, new_file, state
 from dpcli.gate.ledger import room
 from dpcli.gate.links import link_condition
 from dpcli.gate.merged_caps import loosened, over
-from dpcli.gate.repository import top_of
+from dpcli.gate.repository import review_of
 from dpcli.gate.restatement import restatements
 from dpcli.gate.verdicts import Condition, Gated, Judged
 from dpcli.gate.waivers import check_waivers, unused, waived
@@ -165,7 +165,7 @@ def _escaped(opened: Opened, base: Base, caps: Caps, terms: Terms) -> list[str]:
     """The caps of the policy that held the file as it was, under its name then, and are looser or gone now."""
     if base.account is None:
         return []
-    path = os.path.join(top_of(os.path.dirname(os.path.abspath(opened.path))), base.renamed) if base.renamed else opened.path
+    path = os.path.join(review_of(opened.path)[0], base.renamed) if base.renamed else opened.path
     was = _caps(path, base.account.pipeline, terms)
     return [f"the policy's {words}" for words in loosened(was, caps)]
 

@@ -15,13 +15,39 @@ def matches(pattern: str, path: str, policy: str = "") -> bool:
     from the working directory where there is none. "*" and "?" stay within one folder, "**" spans folders. Standard input matches no
     pattern but "**".
     """
+    return any(meant(pattern, path, name) for name in names_of(path, policy))
+
+
+def names_of(path: str, policy: str = "") -> tuple[str, ...]:
+    """What patterns see of a path, from that root: it without the links among its folders, as spelled, and without any link.
+
+    More than one only where links are in it: what holds for a file then is what holds for each of its names.
+    """
+    if path == "-":
+        return (path,)
+    whole = os.path.abspath(path)
+    real = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
+    root = _root(real, policy)
+    places = (real, _under(root, whole), os.path.realpath(whole))
+    return tuple(dict.fromkeys(os.path.relpath(place, root) for place in places if place is not None))
+
+
+def _under(root: str, spelled: str) -> str | None:
+    """The spelled path where it comes through the root, however the folders above the root are spelled."""
+    above = spelled
+    while above != (above := os.path.dirname(above)):
+        if os.path.realpath(above) == root:
+            return os.path.join(root, os.path.relpath(spelled, above))
+    return None
+
+
+def meant(pattern: str, path: str, name: str) -> bool:
+    """Whether a pattern means the file at `path` by one of its names."""
     if path == "-":
         return pattern == "**"
-    whole = os.path.abspath(path)
     if os.path.isabs(pattern):
-        return _means(os.path.normpath(pattern), whole)
-    real = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
-    return _means(os.path.normpath(pattern), os.path.relpath(real, _root(real, policy)))
+        return _means(os.path.normpath(pattern), os.path.abspath(path))
+    return _means(os.path.normpath(pattern), name)
 
 
 def in_repository(path: str) -> str:
@@ -37,7 +63,7 @@ def in_repository(path: str) -> str:
         return in_repository(inside) if inside.startswith("./") else inside or revision
     real = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
     for place in (real, whole):
-        root = next((top for top in _roots(place, "") if _holds(top, place)), None)
+        root = next((top for top in _roots(place, "") if holds(top, place)), None)
         if root is not None:
             return os.path.relpath(place, root).replace(os.sep, "/")
     return path.replace(os.sep, "/")
@@ -59,7 +85,7 @@ def _is_work_tree(folder: str) -> bool:
 
 
 def _root(path: str, policy: str) -> str:
-    return next((top for top in _roots(path, policy) if _holds(top, path)), os.path.realpath(os.getcwd()))
+    return next((top for top in _roots(path, policy) if holds(top, path)), os.path.realpath(os.getcwd()))
 
 
 def _roots(path: str, policy: str) -> Iterator[str]:
@@ -69,7 +95,8 @@ def _roots(path: str, policy: str) -> Iterator[str]:
     yield from (top for top in map(work_tree, (beside, here, os.path.dirname(path))) if top is not None)
 
 
-def _holds(top: str, path: str) -> bool:
+def holds(top: str, path: str) -> bool:
+    """Whether the path is in the folder, or is it; both absolute."""
     return os.path.commonpath((top, path)) == top
 
 

@@ -31,7 +31,7 @@ from typing import Annotated, Literal
 
 from dpcli.fields import Key
 from dpcli.gate.merged_caps import over, tightest
-from dpcli.gate.places import matches
+from dpcli.gate.places import meant, names_of
 from dpcli.gate.waivable import problem_of
 from dpcli.mechanisms.base import Adjacency
 from dpcli.pipeline.findings import Problem
@@ -57,10 +57,14 @@ class PolicyRule(Caps):
             yield (), "a cap in every rule", "none"
 
     def applies(self, path: str, pipeline: Pipeline, policy: str) -> bool:
-        """Whether all of its selectors match. policy: the path of the policy file."""
+        """Whether all of its selectors match, by any name of the file. policy: the path of the policy file."""
+        return any(self.applies_to(name, path, pipeline) for name in names_of(path, policy))
+
+    def applies_to(self, name: str, path: str, pipeline: Pipeline) -> bool:
+        """Whether all of its selectors match by one of the file's names."""
         privacy = pipeline.privacy
         return (
-            (self.files is None or matches(self.files, path, policy))
+            (self.files is None or meant(self.files, path, name))
             and self.unit in (None, privacy.unit)
             and self.adjacency in (None, privacy.adjacency)
         )
@@ -73,8 +77,8 @@ class PolicyWaiver(Waiver):
     file: Annotated[str | None, Key("pattern of the files that it holds for; all where absent")] = None
 
     def covers(self, path: str, policy: str) -> bool:
-        """Whether it holds for this file. policy: the path of the policy file."""
-        return self.file is None or matches(self.file, path, policy)
+        """Whether it holds for this file, by each name that links give it. policy: the path of the policy file."""
+        return self.file is None or all(meant(self.file, path, name) for name in names_of(path, policy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,23 @@ class Policy(Caps):
             yield from under(("waiver", index), tuple(waiver.problems()) or _unwaivable(waiver))
 
     def caps(self, path: str, pipeline: Pipeline) -> Caps:
-        """The caps for one file: those of the rules that match, else the general ones."""
-        return over(tightest([rule for rule in self.rule if rule.applies(path, pipeline, self.path)]), self)
+        """The caps for one file: those of the rules that match, else the general ones; of a file with several names, the smallest."""
+        names = names_of(path, self.path)
+        found = [over(tightest([r for r in self.rule if r.applies_to(name, path, pipeline)]), self) for name in names]
+        if all(caps == found[0] for caps in found):
+            return found[0]
+        # By a name that no rule caps, the file's own caps hold.
+        return tightest([over(caps, _own(pipeline)) for caps in found])
 
 
 NO_POLICY = Policy()
+
+
+def _own(pipeline: Pipeline) -> Caps:
+    budget = pipeline.budget
+    deltas = (budget.delta if budget else None, pipeline.privacy.delta)
+    delta = next((delta for delta in deltas if delta is not None), None)
+    return Caps(budget.epsilon if budget else None, delta, pipeline.gate.max_increase, False)
 
 
 def _unwaivable(waiver: Waiver) -> Iterable[Problem]:

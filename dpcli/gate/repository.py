@@ -6,6 +6,7 @@ import os
 import subprocess
 
 from dpcli.errors import InputError
+from dpcli.gate.places import holds, work_tree
 
 
 def git(folder: str, *arguments: str, asked: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -22,6 +23,35 @@ def top_of(folder: str) -> str:
     if found.returncode != 0:
         raise InputError(f"--base-ref: expected a git repository around {folder}, found not a git repository")
     return os.fsdecode(found.stdout.removesuffix(b"\n"))
+
+
+def review_of(path: str) -> tuple[str, str | None]:
+    """The root of the repository under review for a file, and of the one inside it (a submodule, a link's end) that the file is in.
+
+    Under review is the work tree around the working directory where it has the file, as spelled or without links; else the file's own.
+    Raises InputError where there is neither.
+    """
+    whole = os.path.abspath(path)
+    folder, here = os.path.dirname(whole), work_tree(os.path.realpath(os.getcwd()))
+    if here is None or not (holds(here, whole) or holds(here, os.path.realpath(whole))):
+        return top_of(folder), None
+    try:
+        own = top_of(folder)
+    except InputError:  # a link to where no repository is
+        return here, None
+    return here, None if own == here else own
+
+
+def link_of(tree: str, top: str, inner: str) -> str | None:
+    """The commit of the repository at `inner` that the commit `tree` links to, None where it has no such link.
+
+    Raises InputError where the repository inside does not have that commit.
+    """
+    if not holds(top, inner):
+        return None
+    listed = git(top, "ls-tree", "-z", "--full-tree", tree, "--", os.path.relpath(inner, top)).stdout
+    words = listed.partition(b"\t")[0].split(b" ")
+    return commit_of(inner, os.fsdecode(words[2])) if words[0] == b"160000" else None
 
 
 def commit_of(folder: str, ref: str) -> str:
