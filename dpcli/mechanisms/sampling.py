@@ -234,8 +234,11 @@ class BallsInBins(OncePerEpoch):
         steps = int(self.participations / rate)  # rounded down: the fewer steps there are to hide in, the more a pass costs
         passes = runs.steps_at(None) if runs.steps is None else ceil(Fraction(runs.steps, steps))
         mechanism, count = allocated(spec, steps, self.participations, neighbours)
-        if steps * rate != self.participations or self.rounded(
-            runs.dataset_size
-        ):  # a pass has more steps to hide in than are counted
-            mechanism = mechanism.unclaimed()
-        return mechanism, count * passes
+        return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count * passes
+
+    def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
+        """Where passes are run to their end, and have no more steps to hide in than are counted."""
+        rate = self.exact_rate(runs.dataset_size)
+        assert rate is not None
+        whole = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(self.participations / rate))
+        return (self.participations / rate).denominator == whole.denominator == 1 and not self.rounded(runs.dataset_size)

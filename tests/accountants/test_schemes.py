@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from math import sqrt
+from random import Random
 
 import pytest
 
@@ -76,6 +78,25 @@ def test_once_per_epoch_is_unsampled(scheme: str) -> None:
     assert charge(kind(scheme), 25) == (Dominated(Gaussian(0.5)), 25)
     assert charge(kind(scheme, 0.1), epochs=2.5) == (known, 3)
     assert charge(kind(scheme, 0.1), 25, max_contributions=2) == (Dominated(Gaussian(1.0)), 3)
+
+
+@pytest.mark.parametrize("name", SAMPLING)
+def test_no_lower_bound_is_above_what_that_many_steps_show(name: str) -> None:
+    """However passes, rates and participations divide the steps: somebody who takes part in every one of them shows no more."""
+    kind, random, asked = load(SAMPLING[name]), Random(20261122), 0
+    for _ in range(40):
+        steps, rate = random.randint(1, 7), random.choice([1.0, 0.75, 2.0 / 3.0, 0.5, 0.4, 0.3, 0.25])
+        keys: dict[str, object] = {} if name == "none" else {"rate": rate}
+        if name == "balls-in-bins":
+            keys["participations"] = random.randint(1, 4)
+        one = replace(entry("gaussian", noise_multiplier=2.0), sampling=kind(name, **keys), steps=steps)
+        adjacency = "replace-one" if name == "fixed-size" else random.choice(["add-remove", "replace-one", "zero-out"])
+        found = account(pipeline(one, adjacency=adjacency), ["exact", "pld"])
+        ratio = (2.0 if adjacency == "replace-one" else 1.0) / 2.0
+        most = Gaussian(ratio * sqrt(steps)).approx_dp(1e-5)
+        assert (found.lower or 0.0) <= most * (1.0 + 1e-9), (name, keys, steps, adjacency)
+        asked += found.lower is not None
+    assert asked or name in ("fixed-size", "shuffle")  # which claim none
 
 
 def test_unsampled() -> None:
