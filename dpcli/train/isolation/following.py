@@ -284,6 +284,8 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             words = f"{place}: expected one path whatever the values of the records, found {found}"
         elif state:
             words = f"{place}: expected a forward that changes nothing, found {found}"
+        elif place == "loss":
+            words = f"{place}: expected a loss for each example that depends on it alone, found {found}"
         else:
             words = f"{place}: expected an output for each example that depends on it alone, found {found}"
         self.seen.refusal = self.seen.refusal or InputError(words)

@@ -57,10 +57,11 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
     """
     seen = Seen()
     environment = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
-    fake, stack = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True), ["model"]
+    fake, stack = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True), ["loss"]
     follower = Following(seen, symbol(environment, 0), lambda: stack[-1], names(model))
     with dense(model), named(model, stack), young():
         for number in range(CALLS):
+            follower.where = lambda: stack[-1]
             if number:
                 follower.next_batch(symbol(environment, number))
             try:
@@ -89,6 +90,7 @@ def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, seen: 
         if not isinstance(follower.kind(losses), Unknown):
             seen.unknown.clear()  # what was not understood went nowhere
         if backward and losses.requires_grad:
+            follower.where = lambda: "model: in the backward pass"
             torch.autograd.grad(losses, wanted, torch.ones_like(losses), allow_unused=True)
 
 
@@ -110,7 +112,7 @@ def require_losses(losses: Any, follower: Following) -> None:
     if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != follower.size):
         found = tuple(losses.shape) if torch.is_tensor(losses) else type(losses).__name__
         raise InputError(
-            f"loss: expected one loss per example, found shape {found}; "
+            f"loss: expected one loss per example, shape (B,) for B of them, found shape {found}; "
             'a mean over the batch hides who contributed what: use reduction="none"'
         )
     kind = follower.kind(losses)

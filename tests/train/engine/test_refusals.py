@@ -155,7 +155,7 @@ def test_examples_that_meet_in_the_loss() -> None:
         return torch.logsumexp(output @ output.mT, 1)
 
     with pytest.raises(
-        InputError, match=r"^model: expected an output for each example that depends on it alone, found mm, which pairs each record"
+        InputError, match=r"^loss: expected a loss for each example that depends on it alone, found mm, which pairs each record"
     ):
         ClippedGradients(mlp().double(), contrastive, Flat(1.0))(vectors(5))
 
