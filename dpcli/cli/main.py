@@ -83,8 +83,9 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         click.echo(f"dpcli: {error.filename or 'output'}: {error.strerror}", err=True)
         return 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("dpcli: interrupted", err=True)
+    except (click.Abort, KeyboardInterrupt) as error:
+        said = str(error.__cause__ or error)  # what it leaves behind, where whoever was interrupted knows
+        click.echo(f"dpcli: interrupted{said and f': {said}'}", err=True)
         return 130
     except (Exception, RecursionError) as error:
         return _internal(error, arguments)

@@ -15,7 +15,7 @@ from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
 from dpcli.ledger.names import looks
 from dpcli.ledger.requests import Amend, Charge, Move, Request, Upgrade, checked_key
 from dpcli.ledger.state import Run, State
-from dpcli.ledger.store import Store
+from dpcli.ledger.store import UNSURE, Store, Tail
 from dpcli.ledger.terms import Terms
 
 if TYPE_CHECKING:
@@ -145,22 +145,30 @@ class Ledger:
 
     def _append(self, request: Request, key: str) -> Receipt:
         state = self.state()  # most of the reading before anybody has to wait
-        with self.store.writing(self.dataset) as tail:
-            for row in tail.after(state.head.seq):
-                state.apply(opened(row, self.dataset, state.head))
-            now = self.now()
-            content = request.entry(state, now)
-            entry = None if content is None else sealed(self._signed(content, now), self.dataset, state.head)
-            if entry is not None:
-                _rehearsed(state, entry)
-                tail.append(entry.row)
-                if list(tail.after(state.head.seq)) != [entry.row]:
-                    raise LedgerError(
-                        f"{self.store.place}: an entry was written and is not there: the ledger's definitions were changed"
-                    )
+        entry: Entry | None = None
+        try:
+            with self.store.writing(self.dataset) as tail:
+                for row in tail.after(state.head.seq):
+                    state.apply(opened(row, self.dataset, state.head))
+                entry = self._next(request)
+                if entry is not None:
+                    self._write(tail, entry)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(UNSURE if entry is not None else "nothing was written") from None
         if entry is not None:  # durable: only now is it remembered
             state.apply(entry)
         return Receipt(entry, state.runs.get(key), state)
+
+    def _next(self, request: Request) -> Entry | None:
+        now, state = self.now(), self._state
+        content = request.entry(state, now)
+        return None if content is None else sealed(self._signed(content, now), self.dataset, state.head)
+
+    def _write(self, tail: Tail, entry: Entry) -> None:
+        _rehearsed(self._state, entry)
+        tail.append(entry.row)
+        if list(tail.after(self._state.head.seq)) != [entry.row]:
+            raise LedgerError(f"{self.store.place}: an entry was written and is not there: the ledger's definitions were changed")
 
     def _signed(self, content: Mapping[str, Any], now: str | None = None) -> dict[str, Any]:
         return {**content, "who": self.who, "when": self._time(now or self.now()), "dpcli": __version__}

@@ -8,12 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from dpcli.errors import InputError, LedgerError
+from dpcli.ledger.store import UNSURE
 from dpcli.registry import load
 
-LOST = (
-    "the connection was lost: nothing is acknowledged, and the entry may be written or not; "
-    "the same request under the same key finds out, and charges once"
-)
+LOST = f"the connection was lost: {UNSURE}"
 NOT_TEXT = "expected names without a null character, found one; nothing was written"
 NUL = "cannot contain NUL (0x00) bytes"
 # By SQLSTATE or its first two characters (https://www.postgresql.org/docs/current/errcodes-appendix.html), the longer first.

@@ -15,6 +15,7 @@ from typing import Any
 
 from dpcli.errors import LedgerError
 from dpcli.ledger.postgres_errors import driver, explained
+from dpcli.ledger.store import UNSURE
 
 CONNECT_SECONDS = 10
 HELD = "; held by "
@@ -54,14 +55,38 @@ class Limits:
 def bounded(connection: Any, place: str, limits: Limits) -> Iterator[None]:
     """A transaction whose every wait ends, and whose names are the server's own. Raises LedgerError, naming who is in the way, if any."""
     try:
-        with explained(place), _patient(connection, place, limits.answer), connection.transaction():
+        with (
+            _confirmed(connection, place) as warned,
+            explained(place),
+            _patient(connection, place, limits.answer),
+            connection.transaction(),
+        ):
             connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
             yield
+            warned.clear()  # what comes now is about the commit
     except LedgerError as error:
         if not _locked(error):
             raise
         held = "" if HELD in str(error) else _holders(connection)
         raise LedgerError(f"{error}{held}") from error.__context__
+
+
+@contextmanager
+def _confirmed(connection: Any, place: str) -> Iterator[list[str]]:
+    """Raises LedgerError where the server warns about a commit: it gave up waiting for its standby, and the entry may be lost with it."""
+    warned: list[str] = []
+
+    def note(found: Any) -> None:
+        if found.severity_nonlocalized == "WARNING":
+            warned.append(str(found.message_primary))
+
+    connection.add_notice_handler(note)
+    try:
+        yield warned
+    finally:
+        connection.remove_notice_handler(note)
+    if warned:
+        raise LedgerError(f"{place}: the server committed with a warning ({warned[0]}): {UNSURE}")
 
 
 def _locked(error: BaseException | None) -> bool:
@@ -92,10 +117,7 @@ def _patient(connection: Any, place: str, seconds: float) -> Iterator[None]:
         yield
     except driver().Error:
         if over.is_set():
-            raise LedgerError(
-                f"{place}: the server has not answered for {seconds:g} s: nothing is acknowledged, and the entry may be written or not; "
-                "the same request under the same key finds out, and charges once"
-            ) from None
+            raise LedgerError(f"{place}: the server has not answered for {seconds:g} s: {UNSURE}") from None
         raise
     finally:
         timer.cancel()

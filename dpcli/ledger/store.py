@@ -12,6 +12,11 @@ from typing import Protocol
 
 from dpcli.ledger.chain import Row
 
+# What somebody knows who has no answer to a commit.
+UNSURE = (
+    "nothing is acknowledged, and the entry may be written or not; the same request under the same key finds out, and charges once"
+)
+
 
 class Tail(Protocol):
     """The end of one dataset's chain, held by one writer."""

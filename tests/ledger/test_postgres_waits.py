@@ -164,3 +164,26 @@ def test_a_reservation_is_moved_by_its_maker_or_an_administrator(database: Datab
         getattr(ledgers["ada"], move)("one", "")
     assert getattr(ledgers["ada"], move)("one", "sam is on leave").entry.content["who"] == "ada"
     assert not getattr(ledgers["sam"], move)("two", "mine").repeated
+
+
+WARNS = """
+CREATE FUNCTION public.warns() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'no standby has it'; RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER warns AFTER INSERT ON dpcli.entry DEFERRABLE {when} FOR EACH ROW EXECUTE FUNCTION public.warns()
+"""
+
+
+@pytest.mark.parametrize(("when", "acknowledged"), [("INITIALLY DEFERRED", False), ("INITIALLY IMMEDIATE", True)])
+def test_a_commit_with_a_warning_is_not_acknowledged(database: Database, when: str, acknowledged: bool) -> None:
+    """A server that stops waiting for its standby (a statement's time is over, somebody cancels) commits, and warns."""
+    ledger = init(database.url, DATASET, terms())
+    with database.cluster.connect(database.name) as owner:
+        owner.execute(WARNS.format(when=when))
+    try:
+        if acknowledged:  # a warning before the commit is none about it
+            assert not charge(ledger, "a").repeated
+        else:
+            with pytest.raises(LedgerError, match=r"no standby has it.*may be written or not"):
+                charge(ledger, "a")
+        assert charge(ledger, "a").repeated  # the same key finds out
+    finally:
+        database.cluster.run("DROP FUNCTION public.warns CASCADE", database=database.name)
