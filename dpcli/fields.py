@@ -30,11 +30,13 @@ class Key:
     """One key of the file: what it means (one sentence, with its unit) and its rule, if it has one.
 
     safer: the values that bind a file more than others do, where the key is a condition; any other change of it may weaken the file.
+    claim: True where it says what the data or the program are, so that nothing in the file makes it so, as noise is made.
     """
 
     doc: str
     rule: Rule | None = None
     safer: Literal["smaller"] | None = None
+    claim: bool = False
 
 
 POSITIVE = Rule("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),))

@@ -35,7 +35,7 @@ def culprits(changes: Sequence[Priced]) -> list[Priced]:
 def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> Path:
     """The key of the dearest change in the file as it is now."""
     dearest = culprits(changes)
-    return _path(dearest[0], pipeline) if dearest else otherwise
+    return path_of(dearest[0], pipeline) if dearest else otherwise
 
 
 def told(changes: Sequence[Priced]) -> str:
@@ -50,10 +50,12 @@ def edits(one: Priced) -> str:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, dict) and "scheme" in value:
+        return shown(value["scheme"])
     return "none" if value is None else shown(value)
 
 
-def _path(one: Priced, pipeline: Pipeline) -> Path:
+def path_of(one: Priced, pipeline: Pipeline) -> Path:
     """The first key that the change leaves in the file; "mechanism" alone where it takes one out."""
     edit = next((edit for edit in one.change.edits if edit.new is not None), one.change.edits[0])
     if edit.path[0] != "mechanism":

@@ -14,6 +14,7 @@ from dpcli.gate.bases import Base, bases_at
 from dpcli.gate.binding import binding, unmatched
 from dpcli.gate.blame import costs_of, place_of, remedy, told
 from dpcli.gate.caps import cap_condition, capped, delta_condition
+from dpcli.gate.claims import claims
 from dpcli.gate.findings import finding_conditions, required_conditions
 from dpcli.gate.flags import Terms
 from dpcli.gate.gone import gone
@@ -127,7 +128,7 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: Terms, bases:
     changes = () if base is None else costs_of(base, opened.data)
     said = list(_conditions(opened, result, caps, terms))
     if bases is not None:
-        said += list(_against(opened, result, base, now, caps, terms))
+        said += [*_against(opened, result, base, now, caps, terms), *claims(changes, opened.pipeline)]
     said = [_blamed(condition, changes, opened.pipeline) for condition in said]
     after = waived(said, opened.path, opened.pipeline, terms.policy, base, terms.as_of)
     conditions = _placed(_remedied(after.conditions, result, changes), opened.data)

@@ -42,8 +42,8 @@ class CorrelatedSpec(Spec):
         Key("standard deviation of the encoder's noise over C, the bound on one record's contribution to one step (L2)", POSITIVE),
     ]
     iterations: Annotated[int, Key("steps of one run", LENGTH)]
-    max_participations: Annotated[int, Key("steps of one run in which a record may take part, at most", COUNT)]
-    min_separation: Annotated[int, Key("steps from one participation of a record to its next, at least", COUNT)] = 1
+    max_participations: Annotated[int, Key("steps of one run in which a record may take part, at most", COUNT, claim=True)]
+    min_separation: Annotated[int, Key("steps from one participation of a record to its next, at least", COUNT, claim=True)] = 1
 
     @property
     def contribution_form(self) -> bool:

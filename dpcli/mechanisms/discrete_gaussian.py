@@ -137,13 +137,18 @@ class DiscreteGaussianSpec(Spec):
     sigma: Annotated[float, Key("sigma of the noise e^{-x^2/(2 sigma^2)}", POSITIVE)]
     sensitivity: Annotated[
         int | None,
-        Key("sensitivity of one integer under the file's adjacency, taken as stated; a vector states l2_sensitivity", COUNT),
+        Key(
+            "sensitivity of one integer under the file's adjacency, taken as stated; a vector states l2_sensitivity",
+            COUNT,
+            claim=True,
+        ),
     ] = None
     l2_sensitivity: Annotated[
-        float | None, Key("L2 sensitivity of a vector of integers under the file's adjacency, instead of sensitivity", POSITIVE)
+        float | None,
+        Key("L2 sensitivity of a vector of integers under the file's adjacency, instead of sensitivity", POSITIVE, claim=True),
     ] = None
     dimension: Annotated[
-        int | None, Key("how many integers are released; 1 says that sensitivity is that of one integer", COUNT)
+        int | None, Key("how many integers are released; 1 says that sensitivity is that of one integer", COUNT, claim=True)
     ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:

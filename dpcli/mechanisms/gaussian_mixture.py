@@ -111,9 +111,10 @@ class GaussianMixtureSpec(Spec):
     evidence: ClassVar[int] = 2
 
     sensitivities: Annotated[
-        tuple[float, ...], Key("bounds on one record's contribution (L2), one for each outcome of its draw", NON_NEGATIVE)
+        tuple[float, ...],
+        Key("bounds on one record's contribution (L2), one for each outcome of its draw", NON_NEGATIVE, claim=True),
     ]
-    probabilities: Annotated[tuple[float, ...], Key("probability of each outcome; they add up to 1", RATE_OR_ZERO)]
+    probabilities: Annotated[tuple[float, ...], Key("probability of each outcome; they add up to 1", RATE_OR_ZERO, claim=True)]
     sigma: Annotated[float, Key("noise standard deviation, in units of the sensitivities", POSITIVE)]
 
     def problems(self) -> Iterator[tuple[str, str, str]]:

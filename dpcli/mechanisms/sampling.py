@@ -36,7 +36,7 @@ class Runs:
 class Scheme:
     """Base of the sampling schemes."""
 
-    scheme: Annotated[str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted")]
+    scheme: Annotated[str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted", claim=True)]
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
         """What is inconsistent, as (key, expected, found)."""

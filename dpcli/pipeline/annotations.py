@@ -33,7 +33,7 @@ def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
     kind, *notes = typing.get_args(hint)
     key = next(note for note in notes if isinstance(note, Key))
     required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    return Member(field.name, kind_of(kind), key.rule, key.doc, required, key.safer)
+    return Member(field.name, kind_of(kind), key.rule, key.doc, required, key.safer, key.claim)
 
 
 def kind_of(hint: Any) -> Kind:

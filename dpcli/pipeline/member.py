@@ -22,6 +22,7 @@ class Member:
     doc: str = ""
     required: bool = False
     safer: Literal["smaller"] | None = None
+    claim: bool = False
 
     @property
     def text(self) -> str:

@@ -116,7 +116,10 @@ class Entry:
     ] = None
     partition: Annotated[
         str | PartitionKey | None,
-        Key("the attribute on whose disjoint parts it runs, once each: a name (all parts; see explain partition), or { of, part }"),
+        Key(
+            "the attribute on whose disjoint parts it runs, once each: a name (all parts; see explain partition), or { of, part }",
+            claim=True,
+        ),
     ] = None
     description: Annotated[Note | None, Key("free text")] = None
 

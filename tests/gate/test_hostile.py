@@ -106,7 +106,7 @@ def judged(root: Path, format_: str = "text", *more: str) -> tuple[int, str]:
     files = sorted(str(path.relative_to(root)) for folder in ("ads", "misc") for path in (root / folder).glob("*.toml"))
     arguments = (*files, "--base-ref", "main", "--policy", "policy.toml", *DAY, *more, "-f", format_)
     result = dpcli("gate", *arguments, folder=root)
-    return result.code, result.out + result.err
+    return result.code, result.out if result.out else result.err
 
 
 def table(root: Path) -> str:

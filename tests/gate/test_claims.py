@@ -1,0 +1,107 @@
+"""What a file says of its data or program makes it cheaper: told for every key of every type; more noise is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.accounting import account
+from dpcli.difference import priced_changes
+from dpcli.gate.claims import claims
+from dpcli.pipeline.annotations import MECHANISMS
+from dpcli.pipeline.read import parse
+from dpcli.registry import load
+from tests.command import dpcli
+from tests.gate.conftest import git
+from tests.gate.samples import GATE
+from tests.gate.test_every_change import BASE, TYPES, Document, put, text_of
+
+MORE: dict[str, dict[str, Any]] = {
+    "gaussian": {"sigma": 40.0, "sensitivity": 2.0},
+    "laplace": {"scale": 90.0, "sensitivity": 2.0},
+    "discrete-laplace": {"scale": 90.0, "sensitivity": 2},
+    "tree-aggregation": {"noise_multiplier": 40.0, "iterations": 8, "max_participations": 2, "min_separation": 2},
+    "banded-toeplitz": {"noise_multiplier": 40.0, "iterations": 8, "max_participations": 2, "min_separation": 2, "bands": 2},
+}
+NOISE = {"noise_multiplier", "sigma", "scale", "steps", "iterations", "bands", "mechanism", "mechanisms", "trials"}
+ROWS = [(kind, key) for table in (TYPES, MORE) for kind, keys in table.items() for key in keys]
+
+
+def document(kind: str, keys: dict[str, Any]) -> Document:
+    part = [{"name": "part", "type": "gaussian", "noise_multiplier": 50.0}] if "mechanism" in "".join(keys) else []
+    adjacency = "replace-one" if kind == "randomized-response" else "add-remove"
+    return {**put(BASE, ("privacy", "adjacency"), adjacency), "mechanism": [*part, {"name": "train", "type": kind, **keys}]}
+
+
+def told(old: Document, new: Document) -> list[str]:
+    """What is said of the change."""
+    before, after = (text_of(each).encode() for each in (old, new))
+    pipeline = parse(before, "train.toml")
+    priced = priced_changes(before, after, account(pipeline, delta=pipeline.privacy.delta))
+    return [condition.message for condition in claims(priced, parse(after, "train.toml"))]
+
+
+def cheaper(key: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [0.9, 0.1] if key == "probabilities" else [cheaper(key, each) for each in value]
+    if isinstance(value, int):
+        return value - 1 if key != "min_separation" else value + 1
+    return value / 2 if key not in NOISE else value * 2
+
+
+@pytest.mark.parametrize(("kind", "key"), ROWS)
+def test_a_key_that_lowers_epsilon_without_noise_is_told(kind: str, key: str) -> None:
+    keys = MORE[kind] if key in MORE.get(kind, {}) else TYPES[kind]
+    value: Any
+    if kind == "rdp" and key == "orders":
+        value = [2.0, 99.0]
+    elif key in ("mechanism", "mechanisms"):
+        value = keys[key]
+    else:
+        value = {"distribution": "geometric", "mean": 1.5} if key == "trials" else cheaper(key, keys[key])
+    if value in (0, keys[key]):
+        value = keys[key] * 2 if isinstance(value, int) else keys[key]
+        keys = {**keys, key: value} if isinstance(value, int) else keys
+        value = value // 2 if isinstance(value, int) else value
+    found = told(document(kind, keys), document(kind, {**keys, key: value}))
+    assert bool(found) == (key not in NOISE), found
+    assert all(f"train: {key}" in words for words in found)
+
+
+def test_the_rows_are_all_types() -> None:
+    assert {kind for kind, _ in ROWS} >= {k for k in MECHANISMS.registry if k != "post-processing"} - {"buffered-toeplitz"}
+    assert {load(MECHANISMS.registry[kind]).evidence for kind, _ in ROWS} == {1, 2}
+
+
+SCHEMES = [
+    (None, {"scheme": "poisson", "rate": 0.1}, True),
+    ({"scheme": "shuffle", "batch_size": 1000}, {"scheme": "poisson", "batch_size": 1000}, True),
+    ({"scheme": "cyclic", "batch_size": 1000}, {"scheme": "balls-in-bins", "batch_size": 1000}, True),
+    ({"scheme": "poisson", "rate": 0.1}, {"scheme": "poisson", "rate": 0.05}, False),
+    ({"scheme": "poisson", "rate": 0.1}, None, False),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), SCHEMES)
+def test_another_scheme_is_told(old: Any, new: Any, expected: bool) -> None:
+    before, after = ({"noise_multiplier": 40.0, **({} if s is None else {"sampling": s})} for s in (old, new))
+    assert bool(told(document("gaussian", before), document("gaussian", after))) is expected
+
+
+def test_parts_that_lower_epsilon_only_together_are_told() -> None:
+    entries = [{"name": name, "type": "gaussian", "noise_multiplier": 9.0} for name in ("train", "test")]
+    parted = [{**entry, "partition": {"of": "region", "part": entry["name"]}} for entry in entries]
+    found = told({**BASE, "mechanism": entries}, {**BASE, "mechanism": parted})
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("format_", ["text", "table", "github", "sarif", "gitlab", "json", "markdown"])
+def test_it_stands_in_every_format_and_passes(repository: Path, format_: str) -> None:
+    (repository / "train.toml").write_text(GATE.replace("sensitivity = 1.0", "sensitivity = 0.5"))
+    git(repository, "commit", "-qam", "claimed", "--allow-empty")
+    result = dpcli("gate", "train.toml", "--base-ref", "HEAD~1", "-f", format_, folder=repository)
+    assert result.code == 0
+    assert "sensitivity" in result.out.replace("\\", "")
+    assert "not by noise" in " ".join(result.out.replace("│", " ").split())
