@@ -37,7 +37,7 @@ def calibrate_file(
     asked = targets(text, path)
     parameter: Parameter = solve  # type: ignore[assignment]
     if asked and solve != "noise":
-        raise InputError(f'{path}: expected numbers beside --solve {solve}, found {asked[0][1]} = "calibrate" in "{asked[0][0]}"')
+        raise InputError(f'{path}: expected numbers with --solve {solve}, found {asked[0][1]} = "calibrate" in "{asked[0][0]}"')
     for name, key in asked:
         if key not in NOISE_KEYS:
             known = ", ".join(NOISE_KEYS)

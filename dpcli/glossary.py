@@ -96,7 +96,7 @@ TERMS: dict[str, str] = {
         "and the same sample belongs in a composed entry, which carries the sampling."
     ),
     "max_contributions": (
-        "Records that one unit may own. Noise stated per contribution (noise_multiplier) is charged for all of them; a "
+        "The most records that one unit contributes. Noise stated per contribution (noise_multiplier) is charged for all of them; a "
         "sensitivity, and an "
         'epsilon with stated_for = "unit", is taken to cover the whole unit already. Beside partition = "name" these bound what happens '
         "in one part only, and are charged max_contributions times: a unit's records may lie in as many parts."

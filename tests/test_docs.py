@@ -77,6 +77,13 @@ def test_manual_pages_are_what_the_code_would_write() -> None:
     assert {path.name: path.read_text() for path in folder.iterdir()} == pages()
 
 
+def test_manual_pages_speak_toml_and_no_python() -> None:
+    """No True, False or None, no default that is the repr of an object, and no text of one line that is called a table."""
+    for name, text in pages().items():
+        assert not re.search(r"\b(True|False|None)\b|default \w+\(|`spec`", text), name
+        assert "who answers for it (table" not in text, name
+
+
 @pytest.mark.parametrize("name", [*COMMANDS, *ACCOUNTANTS, *FILTERS, *FORMATS, *MECHANISMS, *SAMPLING, *SUBCOMMANDS])
 def test_every_name_is_in_readme(name: str) -> None:
     assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", README.read_text())

@@ -24,7 +24,8 @@ REFINEMENTS = 3
 MAX_SURVEYS = 4096
 _SURVEYS: dict[PrivacyLoss, Survey] = {}
 MAX_PARTS = 2000
-TOO_LONG = "a grid that is fine enough would take too long"
+TOO_LONG = "the grid that this file needs would take too long"
+SKIPPED = "skipped: slow for this file (run with -a pld)"
 
 
 class Effort(NamedTuple):
@@ -145,7 +146,7 @@ def _curves(losses: Losses, tilt: float, log_delta: float, error: float, effort:
         unit = next((found.unit() for _, found, _ in parts if found.unit() > 0.0), 0.0)
         plan = planned(parts, tilt, log_delta, max(error, 1e-12), unit, effort.points)
         if plan is None or (effort.strict and plan.coarseness > 1.0):
-            raise NotRepresentable(TOO_LONG + (" here: ask for it by name" if effort.strict else ""))
+            raise NotRepresentable(SKIPPED if effort.strict else TOO_LONG)
         return composed(parts, plan)
 
 

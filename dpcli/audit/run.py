@@ -61,7 +61,7 @@ class Request:
         if self.epsilon is not None:
             delta = self.delta if self.delta is not None else self.pipeline.privacy.delta if self.pipeline else None
             if delta is None:
-                raise InputError("--epsilon: expected --delta beside it, found none")
+                raise InputError("--epsilon: expected --delta with it, found none")
             return stated(self.epsilon, delta, varied)
         if self.pipeline is None:
             raise InputError("expected a claim: a pipeline file, or --epsilon with --delta, found neither")
@@ -116,7 +116,7 @@ def _evidence(asked: Request) -> Found:
     settings = asked.settings
     if asked.correct is not None:
         if settings.canaries is None or settings.guesses is None:
-            raise InputError("--correct: expected --canaries and --guesses beside it, found less")
+            raise InputError("--correct: expected --canaries and --guesses with it, found less")
         return Found("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, asked.correct))
     if settings.scores is None:
         raise InputError(
@@ -152,7 +152,7 @@ def _two_run(asked: Request) -> Audit:
 
 def _pair_source(settings: AuditSettings) -> str:
     if settings.data is None:
-        raise InputError("expected --data MODULE:FUNCTION beside --function, which makes the two datasets, found none")
+        raise InputError("expected --data MODULE:FUNCTION with --function, which makes the two datasets, found none")
     return settings.data
 
 

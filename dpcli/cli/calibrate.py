@@ -34,7 +34,7 @@ def command(
 ) -> int:
     """Solve for one parameter of FILE: the most steps, epochs, batch size or rate, or the least noise or scale, that meets a target.
 
-    The answer is on the private side; the next cheaper value, which fails, is shown beside it.
+    The answer errs on the safe side. The next cheaper value, shown below it, misses the target.
     """
     from dpcli.calibration_file import calibrate_file
     from dpcli.report.calibration_report import document

@@ -20,7 +20,7 @@ from dpcli.cli.options import emit, output_options
 @click.option("--base-ref", metavar="REF", help="Compare with the files as they stand at this git revision.")
 @click.option("--baseline", metavar="JSON", help="Compare with what an earlier gate wrote with -f json.")
 @click.option("--policy", metavar="FILE", help="Caps, requirements and waivers for all files; also REVISION:PATH.")
-@click.option("--horizon", type=int, metavar="RUNS", help="So many planned runs of each file, together within --horizon-epsilon.")
+@click.option("--horizon", type=int, metavar="RUNS", help="Planned runs of each file, together within --horizon-epsilon.")
 @click.option("--horizon-epsilon", type=float, metavar="E", help="Cap on epsilon of all runs of --horizon, at the budget's delta.")
 @click.option("--ledger", metavar="URL", help="Also ask this ledger whether the runs of all files together would still fit.")
 @click.option("--dataset", metavar="NAME", help="The dataset in the ledger; needed where it holds several.")
@@ -33,10 +33,10 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
     adjacency, max_contributions, dataset_size, delta), or where the file has loosened its own caps. The base's max_increase holds, if it
     states one. With --base-ref, each change is priced alone, and a failure stands at the line of the dearest.
 
-    With --base-ref, links are followed and a renamed file is compared with what it was: the file that is gone of whose keys and values
-    it has at least half. A file of a repository inside this one (a submodule) is compared with what stood in its place, else with the
-    commit that the base links to. In a baseline, a relative path counts from the working directory and from the root of the repository
-    around it. A file that is new is a warning where its increase is limited.
+    With --base-ref, links are followed, and a renamed file is compared with the deleted file that shares at least half of its keys and
+    values. A file of a repository inside this one (a submodule) is compared with what stood in its place, else with the commit that the
+    base links to. In a baseline, a relative path counts from the working directory and from the root of the repository around it. A file
+    that is new is a warning where its increase is limited.
 
     Against a base, every changed key of [privacy], [budget] and [gate] is told, and fails where it may weaken the file. A mechanism that
     was priced by its noise and now states its own cost (pure-dp, zcdp, post-processing, ...) fails as a restatement until a waiver

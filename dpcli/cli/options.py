@@ -43,8 +43,13 @@ def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
     return decorate
 
 
+NAMED = (("html", "x.html"), ("csv", "x.csv"), ("json", "x.json"))  # formats, and paths whose ending says them
+
+
 def output_options(*formats: str) -> Callable[..., Any]:
     """-f FORMAT and -o FORMAT=PATH, both for the formats that a command has."""
+    known = next((path for name, path in NAMED if name in formats), "")
+    alone = f" PATH alone where its ending says the format ({known})." if known else ""
     return composed(
         click.option(
             "-f", "--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True, help="What to print."
@@ -56,7 +61,7 @@ def output_options(*formats: str) -> Callable[..., Any]:
             multiple=True,
             metavar="FORMAT=PATH",
             callback=lambda _, __, given: _checked(given, formats),
-            help="Also write FORMAT to PATH; repeatable. PATH alone where its ending says the format (x.html).",
+            help=f"Also write FORMAT to PATH; repeatable.{alone}",
         ),
         told,
     )
@@ -145,7 +150,7 @@ def refuse(beside: str, **given: object) -> None:
     """A usage error where a flag is given beside something that makes it meaningless."""
     for name, value in given.items():
         if value is not None:
-            raise InputError(f"--{name.replace('_', '-')}: expected no such flag beside {beside}, found {value}")
+            raise InputError(f"--{name.replace('_', '-')}: expected no such flag with {beside}, found {value}")
 
 
 @contextmanager

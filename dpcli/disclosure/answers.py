@@ -79,11 +79,16 @@ def guarantee(facts: Facts) -> str:
     return stated_epsilon(facts.account)
 
 
+def at_most(account: Account) -> str:
+    """epsilon with delta alone, for a sentence below a headline that has the setting."""
+    if account.winner is None:
+        return f"no finite guarantee can be certified at delta = {account.delta!r}"
+    return f"epsilon <= {bound(account.upper)} at delta = {account.delta!r}"
+
+
 def stated_epsilon(account: Account) -> str:
     """epsilon with delta, unit, adjacency, sampling and accountant."""
-    if account.winner is None:
-        return f"no finite guarantee can be certified at delta = {account.delta!r} ({setting(account)})"
-    return f"epsilon <= {bound(account.upper)} at delta = {account.delta!r} ({setting(account)})"
+    return f"{at_most(account)} ({setting(account)})"
 
 
 def setting(account: Account) -> str:
@@ -173,7 +178,7 @@ def _relative_to(entry: Entry) -> str:
         return "noise_multiplier over the bound C on one record's contribution"
     if named(entry.spec):
         return f"what its parts state: {listing(named(entry.spec))}"
-    return "its privacy parameters are stated themselves" if touches(entry) else "touches no private data"
+    return "its privacy parameters are stated directly" if touches(entry) else "touches no private data"
 
 
 def touches(entry: Entry) -> bool:
@@ -237,7 +242,7 @@ def _relies(facts: Facts) -> bool:
 def checks(facts: Facts) -> str:
     """What the catalogue of known failures says about the file."""
     if not facts.diagnostics:
-        return "dpcli lint has nothing to say about the file"
+        return "none that dpcli lint knows"
     return listing([f"{found.severity} {found.rule}: {found.message}" for found in facts.diagnostics], "; ")
 
 
@@ -304,6 +309,8 @@ def _plain(value: Any) -> str:
         return "{ " + ", ".join(f"{name} = {_plain(item)}" for name, item in stated if item is not None) + " }"
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_plain, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:,}" if type(value) is int else str(value) if isinstance(value, str) else repr(value)
 
 

@@ -38,7 +38,7 @@ DEFINITION = Chapter(
     (
         Item("definition", "Which definition of privacy?", "A 3c; B variants", (), answers.definition),
         Item("guarantee", "How strong is it?", "A 3c; B privacy parameter", (), answers.guarantee),
-        Item("delta", "What is delta, beside the number of records?", "A 3c; B variants", (), answers.delta),
+        Item("delta", "How does delta compare with the number of records?", "A 3c; B variants", (), answers.delta),
         Item("unit", "What is one individual?", "A 2c; B unit of privacy", ("privacy.unit",), answers.unit),
         Item(
             "contributions",
@@ -99,7 +99,7 @@ ACCOUNTING = Chapter(
         Item("assumptions", "Which sampling was assumed?", "A 3b", (), answers.assumptions),
         Item("without-amplification", "What if batches are not drawn at random?", "A 3b", (), answers.without_amplification),
         Item("sampler", "Does the program sample as assumed?", "A 3b", ("disclosure.sampler",), said("sampler")),
-        Item("checks", "What do known failures say about the file?", "B algorithms and correctness", (), answers.checks),
+        Item("checks", "Which known failures does the file show?", "B algorithms and correctness", (), answers.checks),
         Item("source-file", "Which file was accounted?", "A 4", (), answers.source_file),
     ),
 )

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from dpcli.curve import trade_off
-from dpcli.disclosure.answers import charged, listing, setting, stated_epsilon
+from dpcli.disclosure.answers import at_most, charged, listing, stated_epsilon
 from dpcli.disclosure.facts import Facts, amplified
 from dpcli.disclosure.item import NOT_STATED, Answer
 from dpcli.meaning import Belief, Group, Meaning
@@ -64,13 +64,13 @@ def _promise(facts: Facts) -> Passage:
     slack = (
         ""
         if facts.account.delta == 0.0
-        else f" Delta ({facts.account.delta!r}) is a slack in the probability of every event that this limit speaks of; it should be far "
-        f"smaller than one in the number of records{_of_records(facts)}."
+        else f" Delta ({facts.account.delta!r}) is added on top of every probability that this limit bounds; it should be far smaller than "
+        f"one over the number of records{_of_records(facts)}."
     )
     return Passage(
         "What is promised",
         (
-            f"There is a limit on how much the release can depend on any one {facts.unit}: {stated_epsilon(facts.account)}.",
+            f"There is a limit on how much the release can depend on any one {facts.unit}: {at_most(facts.account)}.",
             f"Smaller numbers promise more. With both at 0 the release would not depend on any one {facts.unit} at all.{slack}",
             *_budget(facts),
         ),
@@ -93,7 +93,7 @@ def _budget(facts: Facts) -> tuple[str, ...]:
         "unknown": "Whether the release is within its budget cannot be certified",
     }
     spent = f"epsilon {bound(budget.spent)} of {budget.epsilon!r}, at delta = {budget.delta!r}"
-    return (f"{words[budget.verdict]}: {spent} ({setting(facts.account)}).",)
+    return (f"{words[budget.verdict]}: {spent}.",)
 
 
 def _nothing(facts: Facts) -> Passage:
@@ -111,8 +111,8 @@ def _attack(facts: Facts, meaning: Meaning) -> Passage:
         "What an attacker can still find out",
         (
             f"Suppose that an attacker sees the release, already knows everything else about the data, and asks {secret}.",
-            f"If they may raise a false alarm in {few(100.0 * ALARM)} % of the cases in which it {miss}, they recognise at most "
-            f"{percent_up(caught)} of those in which it {hit}; without the release, that would be {few(100.0 * ALARM)} %.{verdict}",
+            f"If they accept false alarms in {few(100.0 * ALARM)} % of the cases in which it {miss}, they recognise at most "
+            f"{percent_up(caught)} of the cases in which it {hit}; without the release, {few(100.0 * ALARM)} %.{verdict}",
             *(_sure(belief, meaning) for belief in meaning.beliefs),
             _guess(min(meaning.beliefs, key=lambda belief: belief.blind)),
         ),
@@ -131,8 +131,8 @@ def _sure(belief: Belief, meaning: Meaning) -> str:
 
 def _guess(belief: Belief) -> str:
     return (
-        f"Of guesses about somebody whom they were {few(100.0 * belief.prior)} % sure of, at most {percent_up(belief.success)} are right, "
-        f"against {few(100.0 * belief.blind)} % without the release."
+        f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, at most {percent_up(belief.success)} of their guesses are "
+        f"right; without the release, {few(100.0 * belief.blind)} %."
     )
 
 
@@ -142,8 +142,8 @@ def _several(facts: Facts, meaning: Meaning) -> Passage:
         "One person, several records",
         (
             _whom(facts),
-            f"What changes together is protected less. {'; '.join(groups)} (at the same delta, adjacency and sampling, by the accountant "
-            "that bounds each best).",
+            f"Groups of {facts.unit}s get less protection. {'; '.join(groups)} (at the same delta, adjacency and sampling; each by the "
+            "accountant that bounds it best).",
         ),
     )
 
@@ -157,9 +157,11 @@ def _limit(group: Group) -> str:
 def _whom(facts: Facts) -> str:
     unit, most = facts.privacy.unit, facts.privacy.max_contributions
     if unit is None:
-        return f"What one individual is, is {NOT_STATED}: the limit is about one record, and promises little to a person who owns several."
+        return (
+            f"What one individual is, is {NOT_STATED}: the limit is about one record, and promises little to a person with several."
+        )
     if most is None or unit == "example":
-        return f"The limit is about one {unit}. A person who owns several is protected less."
+        return f"The limit is about one {unit}. A person with several gets less protection."
     if most == 1:
         return f"The limit is about one {unit} with at most one record."
     return f"The limit is about one {unit} with all of at most {most:,} records; the program must enforce that bound."
@@ -170,7 +172,7 @@ def _rests_on(facts: Facts) -> Passage:
     return Passage(
         "What the number rests on",
         (
-            f"It counts {listing(charged(facts))}, with the noise that the file states; the random numbers must stay secret.",
+            f"It counts {listing(charged(facts))}, with the noise that the file states. The random numbers must stay secret.",
             *(_drawn(drawn, facts) if drawn else ()),
         ),
     )
@@ -180,9 +182,9 @@ def _drawn(names: list[str], facts: Facts) -> tuple[str, ...]:
     if facts.unamplified is None:
         otherwise = "no other guarantee has been computed"
     else:
-        otherwise = f"what can be said is {stated_epsilon(facts.unamplified)}"
+        otherwise = f"the statement becomes: {stated_epsilon(facts.unamplified)}"
     return (
-        f"It relies on the records of each batch being drawn at random as stated ({listing(names)}), and on nobody knowing which. "
+        f"It relies on each batch being drawn at random as stated ({listing(names)}), and on nobody knowing which records are in it. "
         f"If the program goes through the data in shuffled or fixed order instead, as many data loaders do, {otherwise}.",
     )
 
@@ -195,7 +197,7 @@ def _left_out(facts: Facts) -> Passage:
             "What the release shows about people in general, and so about those who are not in the data as well.",
             _others(facts),
             "Anybody who can reach the raw data, or what the run leaves behind.",
-            "Mistakes in the program: the number is about the file, and nothing here has looked at the program.",
+            "Mistakes in the program: the number is about the file, and the program was not checked.",
         ),
     )
 
@@ -214,5 +216,5 @@ def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
     if not silent and not warnings:
         return ()
     silence = f"The file is silent on {len(silent)} of {len(answers)} items" if silent else "The file states every item"
-    more = f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''} of known failures" if warnings else ""
+    more = f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''} by dpcli lint" if warnings else ""
     return (Passage("What is still to be asked", (f"{silence}{more}:",), (*warnings, *silent)),)

@@ -20,7 +20,7 @@ def capped(pipeline: Pipeline, outside: Caps) -> Pipeline:
     epsilon = outside.epsilon if outside.epsilon is not None else own.epsilon if own else None
     if epsilon is None:
         raise InputError(
-            f"{pipeline.path}: budget: expected a [budget] in the file, or a cap from --max-epsilon or --policy, found none"
+            f"{pipeline.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy"
         )
     delta = next((d for d in (outside.delta, own.delta if own else None, pipeline.privacy.delta) if d is not None), None)
     return replace(pipeline, budget=Budget(epsilon, delta, own.warn_at if own else 0.8))

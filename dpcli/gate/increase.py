@@ -19,8 +19,8 @@ def new_file(result: Account, outside: Caps) -> Condition:
     """A file that was not there: a warning where the rise is limited, as all of its epsilon may be one."""
     limit = next((value for value in (outside.max_increase, result.pipeline.gate.max_increase) if value is not None), None)
     if limit is None:
-        return Condition("increase", "pass", "new file: nothing to compare with")
-    return Condition("increase", "warn", f"new file: nothing to compare with, and nothing that the limit of +{limit:g} holds for")
+        return Condition("increase", "pass", "new file: no earlier version")
+    return Condition("increase", "warn", f"new file: no earlier version, so max_increase = {limit:g} was not applied")
 
 
 def epsilon_now(result: Account, base: Base) -> float:

@@ -48,7 +48,7 @@ def _same_sample(pipeline: Pipeline) -> Iterator[Finding]:
         first = found.setdefault(key, entry.name)
         if first != entry.name:
             message = (
-                f'priced as a sample of its own beside "{first}", which has the same rate and as many steps: if both read one batch, name '
+                f'priced as a sample separate from "{first}", which has the same rate and as many steps: if both read one batch, name '
                 "them in a composed entry and sample that"
             )
             yield Finding((*path, "sampling"), message)
@@ -76,9 +76,7 @@ def _partition(pipeline: Pipeline) -> Iterator[Finding]:
         elif isinstance(entry.partition, str) or DATA_DERIVED.search(entry.partition.of):
             yield Finding(key, _charged(entry, pipeline.privacy.max_contributions or 1))
         elif (pipeline.privacy.max_contributions or 1) > 1:
-            message = (
-                "a unit that may own several records may have them in several parts: partition = { of, part } needs one per unit"
-            )
+            message = "a unit's records may lie in several parts: partition = { of, part } needs max_contributions = 1"
             yield Finding(key, message, "error")
 
 
@@ -153,10 +151,10 @@ PARTITION = RuleInfo(
     waivable=True,
     title="parallel composition",
     what="A mechanism is counted once for all parts of a partition whose parts are not named, or are drawn by quantiles "
-    "or clusters (a warning; parts that are named with { of, part } pass). A unit that may own max_contributions records may have them in "
+    "or clusters (a warning; parts that are named with { of, part } pass). The max_contributions records of a unit may lie in "
     "as many parts: a mechanism with a stated sensitivity or guarantee then counts max_contributions times, one with noise_multiplier "
     "once for all of a unit's records in one part. Under replace-one any partition is an error, and so is { of, part } where a "
-    "unit may own several records.",
+    "unit may contribute several records.",
     why="One cost for all parts holds only where each record is in one part and its part depends on itself alone. "
     "Parts that overlap, or that are drawn by looking at the data (quantiles, clusters), let one record change "
     "several results. A replaced record can leave one part and enter another, which changes two; a unit with several "

@@ -38,7 +38,7 @@ def _large_delta(pipeline: Pipeline) -> Iterator[Finding]:
 
 def _unknown_size(pipeline: Pipeline) -> Iterator[Finding]:
     if pipeline.privacy.dataset_size is None and any(delta > 0 for _, delta in _stated(pipeline)):
-        yield Finding(("privacy", "dataset_size"), "without dataset_size nothing can say whether delta is small enough")
+        yield Finding(("privacy", "dataset_size"), "dataset_size is missing, so nothing checks whether delta is small enough")
 
 
 def _unreachable_delta(pipeline: Pipeline) -> Iterator[Finding]:
@@ -121,7 +121,7 @@ UNREACHABLE_DELTA = RuleInfo(
     severity="warning",
     waivable=True,
     title="a delta at which no epsilon can be finite",
-    what="privacy.delta or budget.delta is 0 beside Gaussian noise or another mechanism that is never pure; or it is below"
+    what="privacy.delta or budget.delta is 0 with Gaussian noise or another mechanism that is never pure; or it is below"
     " the sum of the deltas that approx-dp mechanisms state; or below 1e-300, where floating point ends.",
     why="Below its numerical floor an accountant answers with inf, an error, or a number that is only rounding: grid "
     "accountants have their floor at about 1e-15. dpcli says inf, and the file will pass no gate.",

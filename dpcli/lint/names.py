@@ -14,7 +14,7 @@ FITTED = ("data", "from_data", "private", "private_data", "train", "fit", "fitte
 
 
 def _private_names(pipeline: Pipeline) -> Iterator[Finding]:
-    message = "what is fitted to private records shows them: declare it, take it from public data, or count a noisy selection"
+    message = "fitted to private records, so it reveals them: declare it, take it from public data, or count a noisy selection"
     for path, name, value in settings(pipeline):
         if name in NAMES and one_of(*FITTED)(value) and not covered(pipeline, name):
             yield Finding(path, message)
@@ -23,7 +23,10 @@ def _private_names(pipeline: Pipeline) -> Iterator[Finding]:
     if pipeline.privacy.releases == "outputs":
         for path, entry in entries(pipeline):
             if isinstance(entry.partition, str):
-                message = "the parts that appear in the output must come from a declared list: name each with { of, part }"
+                message = (
+                    "list the parts in the file (partition = { of = ..., part = ... }): which parts appear in the output "
+                    "must not depend on the data"
+                )
                 yield Finding((*path, "partition"), message, "warning")
 
 

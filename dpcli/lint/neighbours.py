@@ -38,7 +38,7 @@ def _record_or_unit(pipeline: Pipeline) -> Iterator[Finding]:
         if records > 1 and getattr(entry.spec, "stated_for", "unit") is None:
             yield Finding(
                 (*path, "stated_for"),
-                f'expected stated_for = "record" or "unit" where a unit may own {records} records, found nothing',
+                f'expected stated_for = "record" or "unit" where a unit contributes at most {records} records, found nothing',
             )
 
 
@@ -75,7 +75,7 @@ RECORD_OR_UNIT = RuleInfo(
     severity="error",
     waivable=True,
     title="a record's guarantee taken for a user's",
-    what="A unit of privacy may own several records (max_contributions), and a mechanism with a stated epsilon does "
+    what="A unit of privacy may contribute several records (max_contributions), and a mechanism with a stated epsilon does "
     "not say whether that epsilon covers one record or the whole unit.",
     why="An epsilon per record grows with the number of records to an epsilon per user: with five of them, fivefold. "
     "Libraries state it per record unless they say otherwise.",

@@ -46,7 +46,7 @@ def _fixed_size(pipeline: Pipeline) -> Iterator[Finding]:
         if isinstance(entry.sampling, FixedSize) and adjacency is not Adjacency.REPLACE_ONE:
             yield Finding(
                 (*path, "sampling", "scheme"),
-                f'expected adjacency = "replace-one" beside scheme = "fixed-size", found "{adjacency.value}"',
+                f'expected adjacency = "replace-one" with scheme = "fixed-size", found "{adjacency.value}"',
             )
     if _counted_as_poisson(pipeline):
         message = "a mechanism of this file is counted as Poisson sampling, which batches of one size are not"
@@ -59,9 +59,9 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[Finding]:
             continue
         rate = _epoch_share(entry, pipeline.privacy.dataset_size)
         if rate != 0 and (Fraction(repr(entry.epochs)) / (rate or 1)).denominator != 1:
-            steps = ceil(Fraction(repr(entry.epochs)) / (rate or 1))
+            exact = Fraction(repr(entry.epochs)) / (rate or 1)
             unit = "steps" if rate else "passes"
-            message = f"{entry.epochs:.12g} epochs are no whole number of {unit}: rounded up to {steps} {unit}"
+            message = f"{entry.epochs:.12g} epochs = {float(exact):,.12g} {unit}; using {ceil(exact):,}"
             yield Finding((*path, "epochs"), message)
 
 
@@ -87,7 +87,7 @@ NOT_AMPLIFIED = RuleInfo(
     what="A mechanism takes its batches by shuffle or cyclic order. dpcli then claims no amplification "
     "by sampling: each pass counts as one run on all of the data. That is sound where an absent record leaves its "
     "place in the order empty, hence a warning; counting such batches as Poisson samples is an error: a section that has "
-    'shuffle, poisson_sampling = false or sampler = "shuffle" ("random", "cyclic", "sequential") beside a Poisson mechanism.',
+    'shuffle, poisson_sampling = false or sampler = "shuffle" ("random", "cyclic", "sequential") with a Poisson mechanism.',
     why="The noise that suffices for Poisson samples does not suffice for shuffled batches: the same run may leak "
     "several times the epsilon that a Poisson formula prints. Training programs often shuffle and report the "
     "Poisson number.",
@@ -106,7 +106,7 @@ FIXED_SIZE = RuleInfo(
     waivable=True,
     title="samples of fixed size under an adjacency that changes the size",
     what='A mechanism samples with scheme = "fixed-size" while the adjacency is add-remove or zero-out; or a section has sampler = '
-    '"fixed-size" (or "without-replacement") beside a mechanism that is counted as Poisson sampling.',
+    '"fixed-size" (or "without-replacement") with a mechanism that is counted as Poisson sampling.',
     why="Where the sample has a fixed size, the absence of one record draws another one in. Poisson formulas do not "
     "cover that; in a worked example epsilon is above 10 where the Poisson formula prints about 1.",
     fix='State adjacency = "replace-one", or sample with scheme = "poisson".',
@@ -121,7 +121,7 @@ ROUNDED_STEPS = RuleInfo(
     severity="warning",
     waivable=True,
     title="steps rounded up from epochs",
-    what="epochs divided by the sampling rate is no whole number of steps; dpcli counts the next whole number.",
+    what="epochs divided by the sampling rate is not a whole number of steps; dpcli counts the next whole number.",
     why="A program that rounds in another way runs another number of steps than the accountant counts.",
     fix="State steps, with the number that the program will run.",
     source="Opacus issue 813, https://github.com/pytorch/opacus/issues/813",

@@ -12,7 +12,6 @@ from dpcli.pipeline.model import Pipeline
 DISCRETE = {"laplace": "discrete-laplace", "gaussian": "discrete-gaussian"}
 # At 5 the bound e^epsilon * 1 % on the true-positive rate already exceeds 1; at 10 it does so from a rate of 0.005 % on.
 LARGE = 10.0
-TINY = 1e-300  # a rate below it is told as this one: e^-epsilon soon rounds to 0, which no rate is under
 
 
 def _floating_point(pipeline: Pipeline) -> Iterator[Finding]:
@@ -24,8 +23,8 @@ def _floating_point(pipeline: Pipeline) -> Iterator[Finding]:
             discrete = f', or "{DISCRETE[entry.type]}" where the query is a whole number' if whole else ""
             yield Finding(
                 (*path, "type"),
-                f'published "{entry.type}" noise in floating point shows more of the value than its formula says: '
-                f"use an OpenDP sampler{discrete} (nothing to do where no noisy number is published)",
+                f'floating-point "{entry.type}" noise, once published, reveals more than its formula says: '
+                f"use an OpenDP sampler{discrete} (nothing to do if no noisy number is published)",
             )
 
 
@@ -43,8 +42,8 @@ def _large_epsilon(pipeline: Pipeline) -> Iterator[Finding]:
         if epsilon > LARGE:
             yield Finding(
                 path,
-                f"epsilon = {epsilon:g} does not limit the true-positive rate of an attack at a false-positive rate of 1 %: "
-                f"it keeps that below 50 % only at false-positive rates under {max(0.5 * exp(-epsilon), TINY):.2g}",
+                f"epsilon = {epsilon:g} gives almost no protection against membership inference (at a 1 % false-positive rate "
+                f"it permits a {100.0 - 99.0 * exp(-epsilon):.6g} % hit rate)",
             )
 
 
@@ -79,7 +78,7 @@ FLOATING_POINT = RuleInfo(
     severity="warning",
     waivable=False,
     title="floating-point noise in a release",
-    what='A laplace or gaussian mechanism stands in a file with releases = "outputs": its noisy values themselves are published. A '
+    what='A file with releases = "outputs" has a laplace or gaussian mechanism: its noisy values themselves are published. A '
     "warning, as the file does not say which sampler draws the noise: with floating-point noise it is an error.",
     why="The low-order bits of value + noise depend on the value where both are floating-point numbers, and single "
     "outputs can rule a dataset out: the guarantee holds for real numbers and not for what the machine publishes.",
@@ -115,7 +114,7 @@ LARGE_EPSILON = RuleInfo(
     why="Whoever attacks with a false-positive rate p finds at most a share min(1, e^epsilon p + delta) of the "
     "members. At epsilon = 10 that is 1 for every p above 0.005 %: against all but the most cautious attacks the "
     "guarantee says nothing.",
-    fix="Aim at an epsilon of at most 10, better of about 1; or say beside the number that it rests on no more than an audit.",
+    fix="Aim at an epsilon of at most 10, better about 1; or say next to the number that only an audit supports it.",
     source="Kairouz et al. 2015, arXiv:1311.0776; Ponomareva et al. 2023, arXiv:2303.00654",
     bad=HEAD + edited(STATED, "2.0", "12.0"),
     good=HEAD + STATED,

@@ -26,7 +26,7 @@ SKIPS = frozenset({*DROPS, "skip_empty", "skip_empty_batch", "skip_empty_batches
 def _resumed(pipeline: Pipeline) -> Iterator[Finding]:
     for name in RELEASING:
         if not any(key in ("run_id", "ledger") and on(value) for _, key, value in settings(pipeline, name)):
-            message = "expected the run_id of the run that is continued (or its ledger) beside it, found neither"
+            message = "expected the run_id of the run that is continued (or its ledger) with it, found neither"
             yield from switched_on(pipeline, RESUME, message, name)
 
 
@@ -45,7 +45,7 @@ def _clipped_together(pipeline: Pipeline) -> Iterator[Finding]:
     if any(name in CLIP_PER for _, name, _ in settings(pipeline)):
         return
     single = [getattr(entry.sampling, "batch_size", None) for _, entry in entries(pipeline)]
-    message = 'expected clip_per = "example" beside it, or as many as batch_size has records: found neither'
+    message = 'expected clip_per = "example" with it, or as many as batch_size has records: found neither'
     yield from chosen(pipeline, MICROBATCHES, lambda value: on(value) and value not in single, message)
 
 

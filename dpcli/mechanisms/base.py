@@ -35,7 +35,7 @@ class Neighbours:
     """Who is compared with whom.
 
     adjacency: what one change is.
-    contributions: records that one unit of privacy (a user, say) may own.
+    contributions: most records that one unit of privacy (a user, say) contributes.
     group: units that change together.
     """
 

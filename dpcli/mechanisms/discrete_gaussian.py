@@ -157,7 +157,7 @@ class DiscreteGaussianSpec(Spec):
             yield "sensitivity", "either sensitivity (one integer) or l2_sensitivity (a vector of integers)", found
             return
         if self.sensitivity is not None and (self.dimension or 1) > 1:
-            yield "dimension", "1 beside sensitivity, or l2_sensitivity for a vector", str(self.dimension)
+            yield "dimension", "1 with sensitivity, or l2_sensitivity for a vector", str(self.dimension)
         if self.sigma < 0.05 * self.moved:
             yield "sigma", f"at least sensitivity / 20 = {self.moved / 20.0:g} (less is no privacy)", repr(self.sigma)
 

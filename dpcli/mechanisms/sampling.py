@@ -69,7 +69,7 @@ class Batched(Scheme):
                 yield "rate", "rate, or batch_size with privacy.dataset_size", "neither"
             return
         if dataset_size is None:
-            yield "batch_size", "privacy.dataset_size beside batch_size", "none"
+            yield "batch_size", "privacy.dataset_size with batch_size", "none"
         elif self.batch_size > dataset_size:
             yield "batch_size", f"at most privacy.dataset_size = {dataset_size}", str(self.batch_size)
         elif self.rate is not None and abs(self.rate * dataset_size - self.batch_size) > 0.5:
@@ -105,7 +105,7 @@ class Poisson(Batched):
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
         yield from Batched.problems(self, dataset_size)
         if self.max_batch_size is not None and dataset_size is None:
-            yield "max_batch_size", "privacy.dataset_size beside max_batch_size", "none"
+            yield "max_batch_size", "privacy.dataset_size with max_batch_size", "none"
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
         rate = self.exact_rate(runs.dataset_size)

@@ -18,7 +18,7 @@ class StatedSpec(Spec):
     evidence: ClassVar[int] = 1
 
     stated_for: Annotated[
-        Literal["record", "unit"] | None, Key("whom the statement covers; required where a unit may own several records")
+        Literal["record", "unit"] | None, Key("whom the statement covers; required where a unit contributes several records")
     ] = None
 
     def stated(self) -> Mechanism:
@@ -32,7 +32,7 @@ class StatedSpec(Spec):
         """How many changes of the stated kind make up one change of the file's kind."""
         if self.stated_for is None and neighbours.contributions > 1:
             raise InputError(
-                f'a unit may own {neighbours.contributions} records: say whom the stated guarantee covers, stated_for = "record" '
+                f'a unit contributes at most {neighbours.contributions} records: say whom the guarantee covers, stated_for = "record" '
                 '(the group theorem is then applied) or "unit"'
             )
         return neighbours.group if self.stated_for == "unit" else neighbours.records

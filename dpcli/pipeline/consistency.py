@@ -45,9 +45,9 @@ def _privacy(privacy: Privacy | None) -> Iterator[Problem]:
             yield key, 'at most 1 where unit = "example"', str(privacy.max_contributions)
     elif privacy.max_contributions is None and closest(privacy.unit, ["example"], cutoff=0.8):
         found = f'{quoted(privacy.unit)}; did you mean unit = "example"?'
-        yield ("privacy", "unit"), 'unit = "example", or max_contributions beside another unit', found
+        yield ("privacy", "unit"), 'unit = "example", or max_contributions with another unit', found
     elif privacy.max_contributions is None:
-        yield key, f"the number of records that one {quoted(privacy.unit)} may own", "nothing"
+        yield key, f"the most records that one {quoted(privacy.unit)} contributes", "nothing"
 
 
 def _stated(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
@@ -69,4 +69,4 @@ def _entries(entries: Entries, privacy: Privacy | None) -> Iterator[Problem]:
             for key, expected, found in entry.sampling.problems(privacy.dataset_size):
                 yield (*here, "sampling", key), expected, found
         if entry.epochs is not None and not isinstance(entry.sampling, Batched):
-            yield (*here, "epochs"), "steps, or sampling with a rate or batch_size beside epochs", "epochs alone"
+            yield (*here, "epochs"), "steps, or sampling with a rate or batch_size with epochs", "epochs alone"

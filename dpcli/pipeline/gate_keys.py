@@ -65,7 +65,7 @@ class Horizon:
         elif self.runs is None and self.every is None:
             yield ("every",), "every and years, or runs", "nothing"
         elif self.runs is None and self.years is None:
-            yield ("years",), "a number of years beside every", "nothing"
+            yield ("years",), "a number of years with every", "nothing"
         elif self.count > 10**18:
             yield ("years",), "at most 10^18 runs", "more"
 
@@ -102,9 +102,9 @@ class Waiver:
         if self.rule in MEASURED and self.epsilon is None:
             yield ("epsilon",), f"the epsilon up to which {quoted(self.rule)} is waived", "nothing"
         if self.rule not in MEASURED and self.epsilon is not None:
-            yield ("epsilon",), f"no epsilon beside the rule {quoted(self.rule)}", f"{self.epsilon!r}"
+            yield ("epsilon",), f"no epsilon with the rule {quoted(self.rule)}", f"{self.epsilon!r}"
         if self.rule in WAIVABLE and self.mechanism is not None:
-            yield ("mechanism",), f"no mechanism beside {quoted(self.rule)}, which judges the whole file", quoted(self.mechanism)
+            yield ("mechanism",), f"no mechanism with {quoted(self.rule)}, which judges the whole file", quoted(self.mechanism)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import enum
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from dpcli.fields import Key, Note, Prose
+from dpcli.fields import Key, Note, Person, Prose
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,11 +39,9 @@ def describe_keys(cls: type) -> list[str]:
 def _default(item: dataclasses.Field[Any]) -> str:
     if item.default is dataclasses.MISSING:
         return "required"
-    return (
-        "optional"
-        if item.default in (None, ())
-        else f"default {str(item.default).lower() if item.default in (True, False) else item.default}"
-    )
+    if item.default in (None, ()) or dataclasses.is_dataclass(item.default):
+        return "optional"  # a table that may be absent has the defaults of its keys
+    return f"default {str(item.default).lower() if item.default in (True, False) else item.default}"
 
 
 def _kind(kind: Any) -> str:
@@ -57,6 +55,7 @@ def _kind(kind: Any) -> str:
         str: "text",
         Prose: "text",
         Note: "text",
+        Person: "text",
         bool: "true or false",
         datetime.date: "date",
     }

@@ -19,9 +19,9 @@ class Privacy:
     """What is protected, and against which change of the data."""
 
     adjacency: Annotated[Adjacency, Key("which datasets are neighbours: one unit added or removed, replaced, or zeroed out")]
-    unit: Annotated[str | None, Key("what one individual is (example, user, household, ...); printed beside every epsilon")] = None
+    unit: Annotated[str | None, Key("what one individual is (example, user, household, ...); printed with every epsilon")] = None
     max_contributions: Annotated[
-        int | None, Key("records that one unit may own; required unless unit is example or not stated", COUNT)
+        int | None, Key("most records that one unit contributes; required unless unit is example or not stated", COUNT)
     ] = None
     dataset_size: Annotated[
         int | None, Key("number of records, declared public; needed for batch_size, epochs and the delta rule", COUNT)
@@ -44,7 +44,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Disclosure:
-    """What `dpcli report` tells a reader beside the numbers; what is not written here is reported as NOT STATED."""
+    """What `dpcli report` tells a reader besides the numbers; what is not written here is reported as NOT STATED."""
 
     controller: Annotated[Prose | None, Key("who answers for the data and for the release")] = None
     contact: Annotated[Prose | None, Key("where questions go")] = None
@@ -99,14 +99,15 @@ class PartitionKey:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One [[mechanism]] table: the keys that every type shares, and the type's own keys in `spec`."""
+    """One [[mechanism]] table: the keys that every type shares. Each type has keys of its own, listed under its name."""
 
     name: Annotated[str, Key("unique name, shown in tables")]
     type: Annotated[str, Key("mechanism type")]
     spec: Spec
     steps: Annotated[int, Key("how often it runs", COUNT)] = 1
     epochs: Annotated[
-        float | None, Key("passes over the data instead of steps; needs a sampling rate; rounded up to whole steps", POSITIVE)
+        float | None,
+        Key("passes over the data instead of steps; needs a sampling rate; rounded up to a whole number of steps", POSITIVE),
     ] = None
     sampling: Annotated[
         Scheme | None,

@@ -113,7 +113,7 @@ def _bound(
     bound = entry.spec.bind(lookup)
     if bound.sampled_inside and not isinstance(entry.sampling, Unsampled | None):
         raise InputError(
-            f"expected no sampling beside {entry.type}, whose keys say how often a record takes part: amplification of correlated noise "
+            f"expected no sampling with {entry.type}, whose keys say how often a record takes part: amplification of correlated noise "
             "is not implemented"
         )
     return bound

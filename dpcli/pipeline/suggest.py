@@ -39,6 +39,9 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "without-replacement": ("fixed-size",),
     "uniform": ("fixed-size",),
     "random-shuffle": ("shuffle",),
+    "dp-sgd": ("gaussian",),
+    "dpsgd": ("gaussian",),
+    "dp-ftrl": ("tree-aggregation",),
 }
 
 

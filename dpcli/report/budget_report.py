@@ -43,6 +43,7 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
             notes=tuple(why),
             total=total(ledger.state()),
             exit_code=no.exit_code,
+            why="denied: the run does not fit in what is left",
             details=tuple(line for text in why for line in wrap(text, 110, initial_indent="  ", subsequent_indent="    ")),
         )
     state = found.state

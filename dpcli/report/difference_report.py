@@ -114,8 +114,8 @@ def _rows(one: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
 def _notes(found: Difference) -> Iterator[str]:
     if found.statement:
         yield (
-            f"not comparable ({', '.join(found.statement)}): the two epsilons are statements about different things, and the smaller one "
-            "need not be the better"
+            f"not comparable ({', '.join(found.statement)}): the two epsilons state different things, and the smaller one "
+            "is not necessarily better"
         )
     if any("delta" in word.split() for word in found.statement):
         yield f"both files are priced at delta = {found.before.delta!r}"

@@ -36,7 +36,7 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
 
     def show(table: Table) -> None:
         table = _narrowed(table, width)
-        grid = RichTable(box=box.SIMPLE_HEAD, title=visible(table.title), title_justify="left", title_style="bold", pad_edge=False)
+        grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         for i, column in enumerate(table.columns):
             longest = max([len(column), *(len(row[i]) for row in table.rows)])
             folds = i == len(table.columns) - 1 or longest > width // 3  # a long path must not squeeze out the reason beside it
@@ -49,6 +49,8 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
             )
         for i, row in enumerate(table.rows):
             grid.add_row(*(Text(visible(cell)) for cell in row), style="yellow" if i in table.flagged else None)
+        if table.title:  # not as the title of the grid, which wraps it at the width of the grid
+            console.print(Text(visible(table.title)), style="bold")
         console.print(grid)
         for note in table.footnotes:
             console.print(Text("  " + visible(note)), style="dim")

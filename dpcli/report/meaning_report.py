@@ -124,7 +124,7 @@ def _groups(meaning: Meaning) -> Table:
     reasons = dict.fromkeys(group.reason for group in meaning.groups if group.reason)
     sizes = {why: ", ".join(str(group.size) for group in meaning.groups if group.reason == why) for why in reasons}
     footnotes = tuple(f"{which}: {why}" for why, which in sizes.items())
-    return Table("groups that change together", (f"{_unit(meaning.account)}s", "epsilon"), rows, frozenset({0, 1}), footnotes)
+    return Table("groups", (f"{_unit(meaning.account)}s together", "epsilon"), rows, frozenset({0, 1}), footnotes)
 
 
 def _summary(meaning: Meaning) -> tuple[str, ...]:
@@ -143,8 +143,8 @@ def _gaussian(meaning: Meaning) -> str:
     if math.isinf(meaning.gaussian):
         return f"Gaussian scale: no single Gaussian release gives as much away over {reach}"
     return (
-        f"Gaussian scale, to compare papers: one Gaussian release with mu = {up(meaning.gaussian)} (sensitivity over noise) gives at least "
-        f"as much away, as computed over {reach}"
+        f"Gaussian scale, to compare with papers: one Gaussian release with mu = {up(meaning.gaussian)} (sensitivity over noise) leaks "
+        f"at least as much, computed over {reach}"
     )
 
 

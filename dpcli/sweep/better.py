@@ -20,7 +20,7 @@ MEASURED: dict[str, tuple[str, Better]] = {
     "soft-prompt": ("accuracy", "higher"),
     "causal-lm": ("perplexity", "lower"),
 }
-WHY = '"higher" or "lower" beside task = "custom": which value of its metric is the better one'
+WHY = '"higher" or "lower" with task = "custom": which value of its metric is the better one'
 
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:

@@ -36,7 +36,7 @@ def trials_of(path: str, private: bool, plans: Sequence[Plan]) -> Trials | None:
     entries = [entry for entry in plans[0].pipeline.mechanisms if isinstance(entry.spec, RepeatAndSelectSpec)]
     if not private and entries:
         raise InputError(
-            f'{path}: sweep.tuning: expected "repeat-and-select" beside the search "{entries[0].name}", which every run would be '
+            f'{path}: sweep.tuning: expected "repeat-and-select" with the search "{entries[0].name}", which every run would be '
             'charged for, found "public"'
         )
     if private and len(entries) != 1:

@@ -44,12 +44,12 @@ class Sweep:
     ] = ()
     repeats: Annotated[
         int | None,
-        Key(f"independent runs of each setting at each epsilon, {REPEATS} where absent; none beside repeat-and-select", RUNS),
+        Key(f"independent runs of each setting at each epsilon, {REPEATS} where absent; none with repeat-and-select", RUNS),
     ] = None
     better: Annotated[
         Literal["higher", "lower"] | None,
         Key(
-            "which value of the metric that runs are compared by is the better one; required beside a custom task, known of the others"
+            "which value of the metric that runs are compared by is the better one; required with a custom task, known of the others"
         ),
     ] = None
     reference: Annotated[float | None, Key("metric without privacy, as declared, drawn for comparison")] = None
@@ -75,13 +75,13 @@ class Sweep:
         if self.repeats is not None:
             yield (
                 ("repeats",),
-                'none beside tuning = "repeat-and-select": the number of trials is drawn at random',
+                'none with tuning = "repeat-and-select": the number of trials is drawn at random',
                 str(self.repeats),
             )
         if len(self.epsilon) > 1:
             yield (
                 ("epsilon",),
-                'one number beside tuning = "repeat-and-select": each further search would be a further release',
+                'one number with tuning = "repeat-and-select": each further search would be a further release',
                 str(len(self.epsilon)),
             )
 

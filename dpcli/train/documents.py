@@ -107,5 +107,5 @@ def outcome(found: Outcome) -> Document:
     }
     details: tuple[str, ...] = (f"model, metrics and statement are in {shown(found.folder)}",)
     if found.earlier:
-        details += ("in place of an earlier run's: what both have cost together, only a ledger (--ledger) adds up",)
+        details += ("an earlier run's files were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up",)
     return Document(said, data, "pass" if found.private else "warn", notes=details, details=details, total=repr(found.epsilon))

@@ -157,7 +157,7 @@ def test_section_is_read_strictly_by_every_command(tmp_path: Path) -> None:
         ),
         (("--correct", "3", "--epsilon", "1", "--delta", "0"), "--correct: expected --canaries and --guesses"),
         (("--canaries", "9", "--guesses", "9", "--correct", "9"), "expected a claim"),
-        (("--canaries", "9", "--guesses", "9", "--correct", "9", "--epsilon", "1"), "expected --delta beside it"),
+        (("--canaries", "9", "--guesses", "9", "--correct", "9", "--epsilon", "1"), "expected --delta with it"),
         (("--canaries", "9", "--guesses", "9", "--correct", "9", "--epsilon", "-1", "--delta", "0"), "--epsilon: expected"),
         (("--canaries", "9", "--guesses", "10", "--epsilon", "1", "--delta", "0"), "--guesses: expected at most"),
         (("--confidence", "1.5", "--epsilon", "1", "--delta", "0"), "--confidence: expected a number in (0.5, 1), found 1.5"),

@@ -109,7 +109,7 @@ def test_names_are_still_explained_and_take_no_flags() -> None:
     assert dpcli("explain", "examples").code == 2  # a directory is no pipeline, and no term
     assert "no such file" in dpcli("explain", "missing.toml").err
     for flags in (("--delta", "0.1"), ("--prior", "0.1"), ("-f", "json"), ("-o", "json=x")):
-        assert "beside the name of a rule or a term" in dpcli("explain", "DP101", *flags).err
+        assert "with the name of a rule or a term" in dpcli("explain", "DP101", *flags).err
 
 
 def test_explaining_a_training_run_is_quick() -> None:

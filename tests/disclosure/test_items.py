@@ -130,7 +130,7 @@ def test_sensitivity_says_what_the_file_says() -> None:
     )
     assert answer(text, "sensitivity") == (
         "noise_multiplier over the bound C on one record's contribution (count); sensitivity 2.5 under the file's adjacency, as stated "
-        "(sum); its privacy parameters are stated themselves (mode); what its parts state: sum, mode (both); touches no private data (page)"
+        "(sum); its privacy parameters are stated directly (mode); what its parts state: sum, mode (both); touches no private data (page)"
     )
     assert answer(text, "counted") == "the mechanisms of the file and nothing else: count (1 run), both (1 run)"
 

@@ -11,6 +11,7 @@ from dpcli.accounting import account
 from dpcli.curve import profile, trade_off
 from dpcli.disclosure.facts import Facts
 from dpcli.disclosure.plain import ALARM, Passage
+from dpcli.report.disclosure_report import document
 from tests.command import ROOT
 
 from .samples import FULL, MINIMAL, facts, statements, toml, without
@@ -48,7 +49,7 @@ def test_the_attacker_is_never_weaker_than_the_curve_allows(name: str) -> None:
     found, text = statement.facts, words(statement.passages)
     caught, right = attacks(found)
     sentence = percent(r"recognise at most ([0-9.]+) %", text)
-    guess = percent(r"sure of, at most ([0-9.]+) % are right", text)
+    guess = percent(r"beforehand, at most ([0-9.]+) % of their guesses are right", text)
     # Those of a coarser curve may be larger; smaller would be a promise that is not kept.
     assert caught * (1.0 - ULP) - 1e-4 <= sentence
     assert right * (1.0 - ULP) - 1e-4 <= guess <= 1.0
@@ -79,7 +80,7 @@ def test_one_gaussian_against_its_closed_form(sigma: float) -> None:
     power = normal.cdf(normal.inv_cdf(ALARM) + 1.0 / sigma)
     assert power <= percent(r"recognise at most ([0-9.]+) %", text) <= 1.02 * power + 1e-4
     advantage = 2.0 * normal.cdf(0.5 / sigma) - 1.0
-    guess = percent(r"sure of, at most ([0-9.]+) % are right", text)
+    guess = percent(r"beforehand, at most ([0-9.]+) % of their guesses are right", text)
     assert 0.5 + 0.5 * advantage <= guess <= 0.5 + 0.5 * advantage + 2e-4
 
 
@@ -91,12 +92,16 @@ def test_epsilons_are_the_accounts_own_rounded_up_and_never_bare(name: str) -> N
     found, text = statement.facts.account, words(statement.passages)
     privacy, delta = found.pipeline.privacy, re.escape(repr(found.delta))
     setting = rf"at delta = {delta} \(per {privacy.unit}, {privacy.adjacency.value}, sampling: "
-    (shown,) = re.findall(rf"limit on how much .* epsilon <= ([0-9.]+) {setting}", text)
+    head = document(statement).headline
+    assert len(re.findall(setting, head)) == 1, "the headline, above every sentence, says what the number rests on"
+    (shown,) = re.findall(rf"limit on how much .* epsilon <= ([0-9.]+) at delta = {delta}\.", text)
     again = account(found.pipeline).upper
     assert Decimal(repr(again)) <= Decimal(shown) <= Decimal(repr(again)) * Decimal("1.001")
     for line in text.split("\n"):
         if "epsilon <=" in line:
-            assert "delta" in line and "sampling" in line
+            assert "delta" in line
+    once = setting + r"[a-z -]+; accountant"
+    assert len(re.findall(once, f"{head}\n{text}")) == 1 + text.count("the statement becomes: "), "repeated below the headline"
 
 
 def test_without_a_guarantee_nothing_is_promised() -> None:
@@ -117,7 +122,7 @@ def test_a_rule_that_refuses_comes_first() -> None:
     ("unit", "expected"),
     [
         ("", "What one individual is, is NOT STATED"),
-        ('unit = "example"\n', "The limit is about one example. A person who owns several is protected less."),
+        ('unit = "example"\n', "The limit is about one example. A person with several gets less protection."),
         ('unit = "user"\nmax_contributions = 1\n', "The limit is about one user with at most one record."),
         ('unit = "user"\nmax_contributions = 7\n', "The limit is about one user with all of at most 7 records"),
     ],

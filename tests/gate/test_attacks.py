@@ -153,7 +153,7 @@ def test_a_new_file_is_a_warning_where_the_rise_is_limited(repository: Path) -> 
     assert named("increase", repository / "new.toml", "--base-ref", "HEAD")["verdict"] == "pass"
     limited = named("increase", repository / "new.toml", *HEAD)
     assert limited["verdict"] == "warn"
-    assert limited["message"] == "new file: nothing to compare with, and nothing that the limit of +0 holds for"
+    assert limited["message"] == "new file: no earlier version, so max_increase = 0 was not applied"
     (repository / "policy.toml").write_text("format = 1\nmax_increase = 0.1\n")
     held = ("--base-ref", "HEAD", "--policy", f"{repository}/policy.toml")
     assert named("increase", repository / "new.toml", *held)["verdict"] == "warn"

@@ -84,7 +84,7 @@ def test_every_stated_guarantee_says_whom_it_covers(keys: str, tmp_path: Path) -
     [
         (
             'epochs = 2.5\nsampling = { scheme = "poisson", batch_size = 256 }',
-            "2.5 epochs are no whole number of steps: rounded up to 586 steps",
+            "2.5 epochs = 585.9375 steps; using 586",
         ),
         ('epochs = 3\nsampling = { scheme = "poisson", batch_size = 240 }', None),
         # 0.7 / 0.1 is 6.999... in floating point and 7 as written.
@@ -100,7 +100,7 @@ def test_rounding_is_decided_on_the_decimals_as_written(keys: str, message: str 
 def test_passes_are_rounded_where_passes_are_counted(tmp_path: Path) -> None:
     text = HEAD + edited(edited(TRAIN, "poisson", "shuffle"), "steps = 1000", "epochs = 2.5")
     messages = {d.rule: d.message for d in linted(text, tmp_path)}
-    assert messages["DP117"] == "2.5 epochs are no whole number of passes: rounded up to 3 passes"
+    assert messages["DP117"] == "2.5 epochs = 2.5 passes; using 3"
 
 
 def test_parts_may_not_exchange_records(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_parts_may_not_exchange_records(tmp_path: Path) -> None:
 
 def test_a_large_budget_is_put_in_terms_of_an_attack(tmp_path: Path) -> None:
     assert only(HEAD + "\n[budget]\nepsilon = 12.0\n" + SURVEY, tmp_path).message == (
-        "epsilon = 12 does not limit the true-positive rate of an attack at a false-positive rate of 1 %: "
-        "it keeps that below 50 % only at false-positive rates under 3.1e-06"
+        "epsilon = 12 gives almost no protection against membership inference "
+        "(at a 1 % false-positive rate it permits a 99.9994 % hit rate)"
     )
 
 

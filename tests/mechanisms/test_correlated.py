@@ -144,7 +144,7 @@ def test_buffers_are_their_coefficients() -> None:
 @pytest.mark.parametrize("scheme", [Poisson("poisson", 0.1), BallsInBins("balls-in-bins", 0.1), OncePerEpoch("cyclic", 0.1)])
 def test_sampling_of_the_whole_run_is_refused(scheme: Scheme) -> None:
     spec = TreeSpec(noise_multiplier=4.0, iterations=15, max_participations=1)
-    with pytest.raises(InputError, match="expected no sampling beside banded-toeplitz"):
+    with pytest.raises(InputError, match="expected no sampling with banded-toeplitz"):
         resolved(spec, scheme)
     assert resolved(spec, Unsampled("none"))[1] == 1
 

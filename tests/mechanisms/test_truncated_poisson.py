@@ -113,7 +113,7 @@ def test_the_scheme_in_a_file() -> None:
     assert charge.count == 7
     assert charge.mechanism == truncated(single.spec, Fraction(1, 100), Neighbours(Adjacency.ADD_REMOVE), 10_000, 150)
     assert list(Poisson("poisson", 0.1, None, 150).problems(None)) == [
-        ("max_batch_size", "privacy.dataset_size beside max_batch_size", "none")
+        ("max_batch_size", "privacy.dataset_size with max_batch_size", "none")
     ]
 
 

@@ -60,6 +60,6 @@ def test_advice(key: str, meant: str | None, words: str) -> None:
 
 def test_synonyms_lead_to_keys_and_words_that_exist() -> None:
     known = {key for keys in homes().values() for key in keys}
-    words = {"replace-one", "add-remove", "fixed-size", "shuffle"}
+    words = {"replace-one", "add-remove", "fixed-size", "shuffle", "gaussian", "tree-aggregation"}
     assert {meant for meanings in SYNONYMS.values() for meant in meanings} <= known | words
     assert not set(SYNONYMS) & known

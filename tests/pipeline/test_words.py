@@ -22,7 +22,7 @@ def test_a_misspelt_example_is_asked_about_first(unit: str) -> None:
 @pytest.mark.parametrize("unit", ["user", "household", "patient", "sample"])
 def test_another_unit_is_asked_for_its_records(unit: str) -> None:
     (found,) = said(edited(HEAD, '"example"', f'"{unit}"') + TRAIN)
-    assert "privacy.max_contributions: expected the number of records" in found
+    assert "privacy.max_contributions: expected the most records" in found
 
 
 def test_a_cap_in_rho_is_told_how_to_be_one() -> None:

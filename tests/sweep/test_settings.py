@@ -133,7 +133,7 @@ def test_names_of_mechanisms_may_hold_dots(tmp_path: Path) -> None:
         (HEAD + TRAIN, ":1:1: error DP005: sweep: expected a [sweep] table"),
         (PUBLIC.replace('tuning = "public"\n', ""), ':22:2: error DP005: sweep.tuning: expected "public" ('),
         (PUBLIC.replace("repeats", "repeat"), "sweep.repeat: expected a known key, found 'repeat'; did you mean 'repeats'"),
-        (OWN, ':24:2: error DP005: sweep.better: expected "higher" or "lower" beside task = "custom"'),
+        (OWN, ':24:2: error DP005: sweep.better: expected "higher" or "lower" with task = "custom"'),
         (OWN + 'better = "best"\n', "sweep.better: expected one of 'higher', 'lower', found \"best\""),
         (PUBLIC + 'better = "lower"\n', 'sweep.better: expected "higher", as accuracy is what the task measures, found "lower"'),
         (
@@ -175,8 +175,8 @@ def test_names_of_mechanisms_may_hold_dots(tmp_path: Path) -> None:
             PUBLIC + f'[sweep.grid]\n"train.hidden" = {list(range(1, 51))}\n"train.momentum" = {[i / 99 for i in range(50)]}\n',
             "sweep.grid: expected at most 1,000 combinations, found 2,500",
         ),
-        (PRIVATE.replace("[3.0]", "[1.0, 3.0]"), 'expected one number beside tuning = "repeat-and-select"'),
-        (PRIVATE.replace("[sweep.grid]", "repeats = 3\n[sweep.grid]"), "sweep.repeats: expected none beside tuning"),
+        (PRIVATE.replace("[3.0]", "[1.0, 3.0]"), 'expected one number with tuning = "repeat-and-select"'),
+        (PRIVATE.replace("[sweep.grid]", "repeats = 3\n[sweep.grid]"), "sweep.repeats: expected none with tuning"),
     ],
 )
 def test_a_bad_file_is_refused_at_the_place(tmp_path: Path, text: str, words: str) -> None:
