@@ -12,7 +12,7 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger.chain import Entry, digest, opened, sealed
 from dpcli.ledger.filters import Cost
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
-from dpcli.ledger.names import looks
+from dpcli.ledger.names import looks, mixed
 from dpcli.ledger.requests import Amend, Charge, Move, Request, Upgrade, checked_key
 from dpcli.ledger.state import Run, State
 from dpcli.ledger.store import UNSURE, Store, Tail
@@ -213,6 +213,12 @@ def _refuse_alike(store: Store, dataset: str) -> None:
         raise LedgerError(
             f"{store.place}: expected a name that looks like no other, found {dataset!a}, which looks like {other!a}: "
             "the same data under a second name would have a second budget; --new opens it all the same"
+        )
+    scripts = mixed(dataset)
+    if scripts:
+        raise LedgerError(
+            f"{store.place}: expected a name in one script, found {dataset!a} in {' and '.join(s.capitalize() for s in scripts)}: "
+            "its letters may pass for those of another name; --new opens it all the same"
         )
 
 

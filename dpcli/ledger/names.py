@@ -6,6 +6,7 @@ those of Cyrillic, Greek and Armenian that have the shape of a Latin one, and th
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _ALIKE = str.maketrans(
@@ -45,6 +46,25 @@ def looks(name: str) -> str:
     plain = "".join(
         c for c in unicodedata.normalize("NFKD", name).casefold() if unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc")
     )
-    once = " ".join(unicodedata.normalize("NFKD", plain).split())
+    once = " ".join(unicodedata.normalize("NFKD", "".join(map(_letter, plain))).split())
     shaped = once.translate(_ALIKE).translate(_ALIKE)
     return shaped.replace("rn", "m").replace("vv", "w")
+
+
+def mixed(name: str) -> tuple[str, ...]:
+    """The scripts of a name's letters where it mixes Latin ones with others; nothing where it does not.
+
+    Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection); East Asian scripts stand beside Latin letters as a rule.
+    """
+    found = sorted({unicodedata.name(c, "?").partition(" ")[0] for c in name if c.isalpha()} - _BESIDE_LATIN)
+    return tuple(found) if "LATIN" in found and len(found) > 1 else ()
+
+
+_BESIDE_LATIN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "MICRO"})
+# A letter with a stroke, a hook or the like, and a small capital: which letter it is, its name says.
+_VARIANT = re.compile("LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |SCRIPT |INSULAR |LONG )?([A-Z])(?: WITH .*)?")
+
+
+def _letter(c: str) -> str:
+    found = None if c.isascii() else _VARIANT.fullmatch(unicodedata.name(c, ""))
+    return c if found is None else found[1].lower()

@@ -11,7 +11,7 @@ from tests.command import dpcli
 from tests.ledger.conftest import Database, File
 from tests.ledger.setting import terms
 
-ALIKE = ("ADS", "\u0430ds", "\u0410DS", "ad\u0455", "Ads", "\u00e4ds", "\u0251ds")
+ALIKE = ("ADS", "\u0430ds", "\u0410DS", "ad\u0455", "Ads", "\u00e4ds", "\u0251ds", "\u1d00ds", "a\u0111s", "ad\ua731")
 SPELLED = ("ads ", " ads", "\uff41\uff44\uff53", "ads\u3000", "a\ufb06")
 
 
@@ -23,6 +23,17 @@ def test_a_name_that_looks_like_another_needs_to_be_new(place: File | Database, 
     assert open_store(place.url).datasets() == ("ads",)
     init(place.url, other, terms(), new=True).store.close()
     assert set(open_store(place.url).datasets()) == {"ads", other}
+
+
+@pytest.mark.parametrize("other", ["\u13aads", "ad\uabae", "\ua4d3ds"], ids=ascii)
+def test_a_name_in_two_scripts_needs_to_be_new(place: File | Database, other: str) -> None:
+    """No table of letters that look alike is whole; letters beside Latin ones are of East Asian scripts, or stand out."""
+    init(place.url, "ads", terms()).store.close()
+    with pytest.raises(LedgerError, match="expected a name in one script"):
+        init(place.url, other, terms())
+    init(place.url, other, terms(), new=True).store.close()
+    for harmless in ("\u65e5\u672c data", "\u0434\u0430\u043d\u043d\u044b\u0435", "gr\u00f6\u00dfe"):
+        init(place.url, harmless, terms()).store.close()
 
 
 @pytest.mark.parametrize("other", SPELLED, ids=ascii)
