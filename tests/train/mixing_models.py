@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 import threading
 from collections.abc import Callable
@@ -110,6 +111,7 @@ def partly(x: Tensor) -> Tensor:
     return x + found
 
 
+COUNT = itertools.count()
 DONE: dict[str, Callable[[Tensor], Tensor]] = {
     "peak_above_a_threshold": halved,
     "peak_by_where": lambda x: torch.where(x.abs().max() > 10.0, x / x.abs().max(), x),
@@ -149,6 +151,7 @@ DONE: dict[str, Callable[[Tensor], Tensor]] = {
     "numpy": lambda x: x - torch.from_numpy(x.detach().numpy().mean(0)),
     "thread": in_a_thread,
     "swallowed": swallowed,
+    "after_many_calls": lambda x: x - x.mean(0) if next(COUNT) > 10_000 else x,
 }
 
 
@@ -441,5 +444,5 @@ HIDDEN = (  # mix by chance, by state, in the backward pass of all losses togeth
     "mixup_now_and_then", "mixup_by_where", "mixup_by_python", "first_batch_in_a_global", "first_batch_in_a_closure",
     "first_batch_in_a_functools_cache", "list_of_batches", "rare_record", "rare_record_by_where", "rare_magnitude",
     "permuted", "places", "over_the_size", "over_len", "Backwards", "Hook", "Statistics", "OfTheClass", "WritesParameter",
-    "WritesData", "WritesBuffer", "Later", "Spectral",
+    "WritesData", "WritesBuffer", "Later", "Spectral", "after_many_calls",
 )  # fmt: skip

@@ -413,9 +413,9 @@ def test_what_is_refused_is_refused_before_it_is_charged(file: Path, tmp_path: P
 def test_a_buffer_that_training_moves_is_refused(file: Path, tmp_path: Path) -> None:
     """It would be left beside the weights, without noise."""
     (tmp_path / "counting.py").write_text(
-        "import torch\nfrom torch import nn\nclass Counting(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.head = nn.Linear(64, 10)\n        self.register_buffer('seen', torch.zeros(64))\n        self.calls = 0\n"
-        "    def forward(self, x):\n        x = x.flatten(1)\n        self.calls += 1\n        if self.calls > 60:\n"
+        "import os, torch\nfrom torch import nn\nclass Counting(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.head = nn.Linear(64, 10)\n        self.register_buffer('seen', torch.zeros(64))\n"
+        "    def forward(self, x):\n        x = x.flatten(1)\n        if os.path.exists('runs/tiny/state.pt'):  # after the rehearsal\n"
         "            self.seen += x.detach().mean(0)\n        return self.head(x)\ndef build():\n    return Counting()\n"
     )
     file.write_text(FILE.replace('"logistic"', '"counting:build"'))
