@@ -25,8 +25,8 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "remembered before the commit",
         L + "ledger.py",
-        "                tail.append(entry.row)\n",
-        "                tail.append(entry.row)\n                state.apply(entry)\n                entry = None\n",
+        "                    self._write(tail, entry)\n",
+        "                    self._write(tail, entry)\n                    state.apply(entry)\n                    entry = None\n",
     ),
     (
         "cap outside the chain: amended without an entry",
@@ -102,6 +102,10 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("empty file opened", L + "sqlite_file.py", "if info.st_size == 0:", "if False:"),
     ("any database is a ledger", L + "sqlite_file.py", "_number(header, 68, 4) != APPLICATION", "False"),
     ("future schema opened", L + "sqlite_file.py", "_number(header, 60, 4) > VERSION", "False"),
+    ("a commit's warning is overlooked", L + "postgres_patience.py", "    if warned:\n", "    if False:\n"),
+    ("names of others' schemas", L + "postgres_patience.py", "'pg_catalog, pg_temp', true", "'theirs, pg_catalog', true"),
+    ("an interrupted commit wrote nothing", L + "ledger.py", "UNSURE if entry is not None else", "UNSURE if entry is None else"),
+    ("a second spelling of a number", L + "postgres_functions.sql", "generate_series(1, digits - 1)", "generate_series(2, 1)"),
     ("header read beside a lock", L + "sqlite.py", "held=any(store.holds(path) for store in _OPEN)", "held=False"),
     (
         "hidden cells not noticed",
