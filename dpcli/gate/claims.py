@@ -34,9 +34,11 @@ def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
         return False
     entry, key = entries[edit.path[1]], edit.path[2]
     if key == "sampling":
-        members: Members = {} if entry.sampling is None else members_of(type(entry.sampling))
+        scheme: type = type(entry.sampling)
+        members: Members = {} if entry.sampling is None else members_of(scheme)
         inner = edit.path[3] if len(edit.path) > 3 else "scheme"
         return inner in members and members[inner].claim
-    own = members_of(type(entry.spec))
+    kind: type = type(entry.spec)
+    own = members_of(kind)
     member = own.get(key) or members_of(Entry).get(key)
     return member is None or member.claim or (key in own and bool(entry.spec.evidence < PRICED))
