@@ -181,8 +181,8 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "curve: count ignored",
         A + "renyi_curve.py",
-        "total = total + count * np.asarray(mechanism.rdp(missing))",
-        "total = total + np.asarray(mechanism.rdp(missing))",
+        "total = total + count * curve",
+        "total = total + curve",
     ),
     (
         "curve: NaN becomes 0",
@@ -197,16 +197,16 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "counts[mechanism] = count",
     ),
     (
-        "zcdp: count ignored",
-        A + "zcdp.py",
-        "count * mechanism.zcdp() for mechanism, count in merged",
-        "mechanism.zcdp() for mechanism, count in merged",
+        "weighed: count ignored",
+        A + "base.py",
+        "return [count * value for (_, count), value in",
+        "return [value for (_, count), value in",
     ),
     (
         "analytic: mu unsquared",
         A + "analytic.py",
-        "return math.sqrt(math.fsum(count * mechanism.gdp() ** 2 for",
-        "return math.sqrt(math.fsum(mechanism.gdp() ** 2 for",
+        "math.fsum(weighed(merged(self.steps), lambda mechanism: mechanism.gdp() ** 2))",
+        "math.fsum(weighed(merged(self.steps), lambda mechanism: mechanism.gdp()))",
     ),
     ("moments: delta to the half", A + "moments.py", "log_moments - math.log(delta)", "log_moments - 0.5 * math.log(delta)"),
     ("moments: 31 for 32", A + "moments.py", "MOMENTS = 32", "MOMENTS = 4"),
@@ -333,10 +333,10 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return value - sign * error - target",
     ),
     (
-        "analytic: shares ignore the count",
+        "analytic: shares unsquared",
         A + "analytic.py",
-        "normalised([count * mechanism.gdp() ** 2",
-        "normalised([mechanism.gdp() ** 2",
+        "normalised(weighed(self.steps, lambda mechanism: mechanism.gdp() ** 2))",
+        "normalised(weighed(self.steps, lambda mechanism: mechanism.gdp()))",
     ),
-    ("basic: floor of log delta", A + "base.py", "if excess(LOG_TINY) <= 0.0:", "if excess(LOG_TINY) >= 0.0:"),
+    ("basic: floor of log delta", A + "base.py", "if excess(log_delta) <= 0.0:", "if excess(log_delta) >= 0.0:"),
 )
