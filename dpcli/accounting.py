@@ -11,7 +11,7 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, che
 from dpcli.accountants.directions import parts_of
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.mechanisms.base import Mechanism
-from dpcli.numerics.work import COMMAND, LEAST, TooMuchWork, allowance
+from dpcli.numerics.work import BESIDE, COMMAND, LEAST, TooMuchWork, allowance
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import Charge, repeated, resolve
 from dpcli.registry import ACCOUNTANTS, load
@@ -139,11 +139,16 @@ def _accounted(
 ) -> Account:
     """`account`, of questions that have been checked."""
     profiles = [_tuned(_profile(accountant, steps, pipeline.privacy.adaptive), tolerance, seconds) for accountant in chosen]
-    rows = tuple(_named(_row(a, p, quantity, at), charges) for a, p in zip(chosen, profiles, strict=True))
+    share = BESIDE if len(chosen) > 1 else 1.0
+    turns = sorted(range(len(chosen)), key=lambda k: (chosen[k].heavy, chosen[k].stepwise))
+    found = {k: _named(_row(chosen[k], profiles[k], quantity, at, share), charges) for k in turns}
+    rows = tuple(found[k] for k in range(len(chosen)))
     if quick and not any(_certified(row) for row in rows):  # nobody has an interval: let the grid take its time
         profiles = [_tuned(profile, tolerance, MOMENT) for profile in profiles]
         rows = tuple(
-            row if row.bound is not None else _named(_row(row.accountant, profile, quantity, at), charges)
+            row
+            if row.bound is not None or not row.accountant.heavy
+            else _named(_row(row.accountant, profile, quantity, at, share), charges)
             for row, profile in zip(rows, profiles, strict=True)
         )
     if not all(mechanism.attained() for mechanism, _ in steps):
@@ -249,11 +254,11 @@ def _profile(accountant: Accountant, steps: Steps, adaptive: bool) -> PrivacyPro
     return accountant.compose(steps)
 
 
-def _row(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quantity, at: float) -> Row:
+def _row(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quantity, at: float, share: float = 1.0) -> Row:
     if isinstance(profile, str):
         return Row(accountant, None, profile)
     try:
-        with accountant.asked(LEAST):
+        with accountant.asked(LEAST, share):
             bound = checked(profile.delta(at) if quantity == "delta" else profile.epsilon(at))
     except NotRepresentable as error:
         return Row(accountant, None, str(error), error.lacking, isinstance(error, TooMuchWork))

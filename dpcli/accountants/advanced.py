@@ -70,10 +70,12 @@ ACCOUNTANT = Accountant(
     title="advanced composition",
     source="Kairouz, Oh, Viswanath 2015, arXiv:1311.0776, Theorems 3.4 and 3.5 (Hoeffding branch)",
     compose=lambda steps: AdvancedProfile(steps, sharp_mean, True),
+    stepwise=True,
 )
 CLASSICAL = Accountant(
     name="advanced-classical",
     title="advanced composition, 2010",
     source="Dwork, Rothblum, Vadhan 2010; Dwork & Roth 2014, Theorem 3.20",
     compose=lambda steps: AdvancedProfile(steps, classical_mean, False),
+    stepwise=True,
 )

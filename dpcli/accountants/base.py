@@ -73,6 +73,7 @@ class Accountant:
     sound: its number is an upper bound; others may never pass a gate, spend budget or win the headline.
     adaptive: it stays valid where later mechanisms are chosen from earlier outputs (a privacy filter).
     heavy: its work grows with the difficulty of the question, and others answer where it is refused.
+    stepwise: it asks every step for its epsilon again and again; where work is short, those that read one curve come first.
     """
 
     name: str
@@ -82,11 +83,13 @@ class Accountant:
     sound: bool = True
     adaptive: bool = False
     heavy: bool = False
+    stepwise: bool = False
 
     @contextmanager
-    def asked(self, least: float = 0.0) -> Iterator[None]:
-        """The work that one question to it may cost: heavy ones leave some to the others, which have at least `least`."""
-        with allowance(QUESTION, 0.0, KEPT) if self.heavy else allowance(QUESTION, least):
+    def asked(self, least: float = 0.0, share: float = 1.0) -> Iterator[None]:
+        """The work that one question to it may cost: heavy ones leave some to the others, which have at most that share of what is
+        left, and at least `least`."""
+        with allowance(QUESTION, 0.0, KEPT) if self.heavy else allowance(QUESTION, least, share=share):
             yield
 
 

@@ -33,4 +33,5 @@ ACCOUNTANT = Accountant(
     source="Dwork & Roth 2014, Theorem 3.16",
     compose=BasicProfile,
     adaptive=True,
+    stepwise=True,
 )

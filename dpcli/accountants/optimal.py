@@ -54,4 +54,5 @@ ACCOUNTANT = Accountant(
     title="optimal composition",
     source="Kairouz, Oh, Viswanath 2015, arXiv:1311.0776, Theorem 3.3; heterogeneous Murtagh & Vadhan 2016, arXiv:1507.03113",
     compose=OptimalProfile,
+    stepwise=True,
 )

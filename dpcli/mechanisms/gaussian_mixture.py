@@ -183,11 +183,11 @@ class GaussianMixtureSpec(Spec):
 
 def repeated(one: Weights, records: int) -> Weights:
     """The sum of `records` independent draws; a large group by one draw of its total size, which the theorem allows."""
-    if records == 1 or not one:
+    if not one:
         return one
     if records > MAX_RECORDS:
         return {max(one) * records: any_sampled(min(math.fsum(one.values()), 1.0), records)}
-    total = one
+    total = _coarse(one)
     for _ in range(records - 1):
         total = _coarse(_added(total, one))
     return total

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss
 from dpcli.numerics.logspace import log_add
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ else:
     np = lazy("numpy")
 
 MAX_ORDER = 256  # largest integer order of the expansions; beyond it, the unsampled bound
+TABLE = 0.25 * MAX_ORDER**2  # cells of an expansion at all integer orders: its elements go through three functions
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
 
 
@@ -75,6 +78,37 @@ def held(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> 
     return np.where(z > knots[-1], np.minimum(line, beyond), beyond)
 
 
+@lru_cache(maxsize=4096)
+def _expanded(inner: Mechanism, rate: float) -> tuple[float, Array]:
+    """(log chi^2, log moments of the remove direction at the integer orders from 2 on): the same whatever order is asked for."""
+    integers = np.arange(2.0, MAX_ORDER + 1)
+    spend(TABLE)
+    log_moments = log_expm1_array((integers - 1.0) * inner.rdp(integers))
+    terms = log_binomials(integers, rate) + np.concatenate(([-np.inf, -np.inf], log_moments))[None, :]
+    return float(log_moments[0]), _log_one_and(terms)
+
+
+@lru_cache(maxsize=4096)
+def _ternary(inner: Mechanism, rate: float) -> Array:
+    """The ternary bound on the log moments at the integer orders from 2 on."""
+    k = np.arange(2.0, MAX_ORDER + 1)
+    spend(TABLE)
+    moments, pure = (k - 1.0) * inner.rdp(k), finite_loss(inner)
+    log_range = float(log_expm1_array(np.array([min(pure, 700.0)]))[0]) if pure < math.inf else math.inf
+    cap = np.minimum(math.log(2.0), k * log_range)
+    log_terms = k * math.log(rate) + moments + cap
+    second = min(math.log(4.0) + float(log_expm1_array(moments[:1])[0]), float(moments[0] + cap[0]))
+    log_terms[0] = 2.0 * math.log(rate) + second
+    counts = log_binomials(k, 0.5)[:, 2:] + k[:, None] * math.log(2.0)  # log C(a, k)
+    return _log_one_and(counts + log_terms[None, :])
+
+
+def _log_one_and(terms: Array) -> Array:
+    """log(1 + sum of e^terms) of each row."""
+    top = terms.max(axis=1, keepdims=True)
+    return np.asarray(np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1))))
+
+
 @dataclass(frozen=True, slots=True)
 class PoissonSampled(Mechanism):
     """`inner` on a Poisson sample of rate q in (0, 1], add-remove or zero-out: the tails of its pairs, and a bound on its Renyi curve.
@@ -119,17 +153,12 @@ class PoissonSampled(Mechanism):
             return self.inner.rdp(orders)
         z, q = orders - 1.0, self.rate
         integers = np.arange(2.0, MAX_ORDER + 1)
-        inner_integer = (integers - 1.0) * self.inner.rdp(integers)
-        log_moments = np.concatenate(([-np.inf, -np.inf], log_expm1_array(inner_integer)))
-        terms = log_binomials(integers, q) + log_moments[None, :]
-        top = terms.max(axis=1, keepdims=True)
-        remove = np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1)))
+        log_first, remove = _expanded(self.inner, q)
         inner = z * self.inner.rdp(orders)
         convex = np.logaddexp(0.0, math.log(q) + log_expm1_array(inner))
         base = 1.0 - q + q * math.exp(-finite_loss(self.inner))
         log_taylor = np.log(0.5 * q * q * orders * z) - (orders + 1.0) * math.log(base) if base > 0.0 else np.full_like(z, np.inf)
-        chi_squared = float(log_expm1_array(inner_integer[:1])[0])
-        add = np.minimum(np.logaddexp(0.0, log_taylor + chi_squared), convex)
+        add = np.minimum(np.logaddexp(0.0, log_taylor + log_first), convex)
         pure = finite_loss(self)
         beyond = held(z, integers - 1.0, remove, pure, convex)
         bound = np.maximum(chord(z, integers - 1.0, remove, beyond), add) / z * (1.0 + 1e-12)
@@ -176,19 +205,8 @@ class PoissonReplaced(Mechanism):
     def rdp(self, orders: Array) -> Array:
         if self.rate == 1.0:
             return self.inner.rdp(orders)
-        integers = np.arange(2.0, MAX_ORDER + 1)
-        z, k = orders - 1.0, integers
-        inner = (integers - 1.0) * self.inner.rdp(integers)
-        pure = finite_loss(self.inner)
-        log_range = float(log_expm1_array(np.array([min(pure, 700.0)]))[0]) if pure < math.inf else math.inf
-        cap = np.minimum(math.log(2.0), k * log_range)
-        log_terms = k * math.log(self.rate) + inner + cap
-        second = min(math.log(4.0) + float(log_expm1_array(inner[:1])[0]), float(inner[0] + cap[0]))
-        log_terms[0] = 2.0 * math.log(self.rate) + second
-        counts = log_binomials(integers, 0.5)[:, 2:] + integers[:, None] * math.log(2.0)  # log C(a, k)
-        terms = counts + log_terms[None, :]
-        top = terms.max(axis=1, keepdims=True)
-        bound = np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1)))
+        z, integers = orders - 1.0, np.arange(2.0, MAX_ORDER + 1)
+        bound = _ternary(self.inner, self.rate)
         # e^{(a-1) D_a} is jointly convex: where the record is not drawn the two are the same, else inner's divergence bounds them.
         convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
         whole = finite_loss(self)

@@ -18,6 +18,7 @@ QUESTION = 2e7  # cells for one question to one accountant
 COMMAND = 7e7  # cells for all that one command asks
 LEAST = 1.5e6  # cells for a question to an accountant that others fall back on, however much has been spent before
 KEPT = 1.5e7  # of COMMAND: cells that are left to those
+BESIDE = 0.25  # of what is left: cells for one of those where more are asked, so that none leaves the next ones without
 CALL = 300.0  # cells that a call of array functions costs, however short the arrays
 TABLE = 1 << 22  # cells that are held at a time: a few hundred MB with what is made on the way
 
@@ -47,10 +48,10 @@ def hold(cells: float) -> None:
 
 
 @contextmanager
-def allowance(cells: float, least: float = 0.0, kept: float = 0.0) -> Iterator[None]:
-    """At most so many cells inside, and no more than what is left of the allowance around it, less `kept`; or `least` if that is more."""
+def allowance(cells: float, least: float = 0.0, kept: float = 0.0, share: float = 1.0) -> Iterator[None]:
+    """At most so many cells inside, and no more than that share of what is left around it, less `kept`; or `least` if that is more."""
     outer = _left.get()
-    start = cells if outer is None else min(cells, max(outer[0] - kept, least))
+    start = cells if outer is None else min(cells, max(share * outer[0] - kept, least))
     mine = [start]
     token = _left.set(mine)
     try:
