@@ -82,6 +82,8 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.stores: dict[int, tuple[Any, Kind, tuple[object, ...]]] = {}
         self.spoilt: dict[int, tuple[Any, Kind]] = {}
         self.given: set[int] = set()  # storages of the batch itself
+        self.held: set[int] = set()  # storages of which some view has records
+        self.touched: set[int] = set()  # storages that were written to after they were made
 
     def give(self, tensor: Tensor, kind: Kind) -> None:
         """A tensor of the batch."""
@@ -90,7 +92,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        if (func.namespace != "aten" and func.namespace in ("prim", "prims")) or func.overloadpacket.__name__.startswith("sym_"):
+        if (func.namespace != "aten" and func.namespace == "prim") or func.overloadpacket.__name__.startswith("sym_"):
             return func(*args, **kwargs)
         args, kwargs = (torch.utils._pytree.tree_map(self.symbolic, value) for value in (args, kwargs))
         values = bound(func, args, kwargs)
@@ -109,15 +111,15 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         base = name.rstrip("_") if not name.startswith("__") else name
         call = Call(base, values, outputs, self.kind)
         self.note(func, call)
+        targets = [(tensor, self.kind(tensor)) for tensor in written(func, values)]
         try:
             found = self.judged(func, call, [*map(self.kind, call.tensors())])
         except Mixed as mixed:
             raise self.refuse(str(mixed)) from None
-        if not isinstance(found, list):
-            found = [found] * len(outputs)
-        for output, kind in zip(outputs, found, strict=True):
-            self.keep(output, kind, base)
-        self.write(func, values, found)
+        several = found if isinstance(found, list) else [found] * len(outputs)
+        for output, kind in zip(outputs, several, strict=True):
+            self.keep(output, consistent(output, kind, base), base)
+        self.write(base, targets, found if isinstance(found, list) else [found])
         return out
 
     def note(self, func: Any, call: Call) -> None:
@@ -151,12 +153,18 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self.spoilt[held._cdata][1]
         found: Kind | None = self.kinds.get(tensor)
         if found is not None:
-            return found
+            return found if held is None or held._cdata not in self.touched else self.since_written(found, held._cdata)
         if held is not None and held._cdata in self.stores:
             _, kind, shape = self.stores[held._cdata]
             if shape == tuple(tensor.shape):
-                return kind
+                return kind if held._cdata not in self.touched else self.since_written(kind, held._cdata)
         return Unknown("a tensor that came from elsewhere")
+
+    def since_written(self, kind: Kind, place: int) -> Kind:
+        """What is written into one view is in the others: records no longer have the same, and a part of them is of some."""
+        if isinstance(kind, Rows):
+            return replace(kind, alike=False)
+        return Unknown("a part of what was written to") if isinstance(kind, Shared) and place in self.held else kind
 
     def keep(self, tensor: Tensor, kind: Kind, name: str) -> None:
         if isinstance(kind, Unknown) and kind.operator not in self.seen.unknown:
@@ -169,11 +177,13 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         held = store(tensor)
         if held is not None:
             self.stores[held._cdata] = (held, kind, tuple(tensor.shape))
+            if isinstance(kind, Rows):
+                self.held.add(held._cdata)
 
     def judged(self, func: Any, call: Call, kinds: list[Kind]) -> Kinds:
         """What comes out, from what goes in."""
         lengths, count = counting(func, call.values)
-        if call.name.endswith("_like") or (call.name.startswith("new_") and call.name in MADE):
+        if not count and (call.name.endswith("_like") or (call.name.startswith("new_") and call.name in MADE)):
             return [self.alike(call, output) for output in call.outputs]
         unknown = [kind for kind in kinds if isinstance(kind, Unknown)]
         if unknown:
@@ -195,7 +205,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return [self.alike(call, output) if call.name in MADE else Unknown(call.name) for output in call.outputs]
         if any(isinstance(kind, Numbers) for kind in rows) and call.name not in ("index", "index_put", "_unsafe_index"):
             return self.numbered(call, rows)
-        rule = RULES.get(call.name)
+        rule = RULES.get(call.name) if func.namespace == "aten" else not_understood
         if lengths and call.name not in SIZED:
             return Unknown(f"{call.name} with the number of records")
         if rule is None:
@@ -253,27 +263,28 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def require_written(self, func: Any, values: Any) -> None:
         """Before it runs: nothing is written to what was there before the call."""
-        for argument in func._schema.arguments:
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            for tensor in leaves([values[argument.name]]):
-                if not isinstance(tensor, FakeTensor):
-                    name = self.names.get(id(tensor), "a tensor that outlives it")
-                    raise self.refuse(f"{func.overloadpacket.__name__}, which writes to {name}", state=True)
-                if store(tensor)._cdata in self.given:
-                    raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
+        for tensor in written(func, values):
+            if not isinstance(tensor, FakeTensor):
+                name = self.names.get(id(tensor), "a tensor that outlives it")
+                raise self.refuse(f"{func.overloadpacket.__name__}, which writes to {name}", state=True)
+            if store(tensor)._cdata in self.given:
+                raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
 
-    def write(self, func: Any, values: Any, found: list[Kind]) -> None:
-        """What is written into a part of a tensor is in the whole."""
-        for argument in func._schema.arguments:
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            for tensor in leaves([values[argument.name]]):
-                before, kind = self.stores.get(store(tensor)._cdata, (None, SHARED, ()))[1], found[0] if found else SHARED
-                if isinstance(kind, Merged | Unknown):
-                    self.spoilt[store(tensor)._cdata] = (store(tensor), kind)
-                elif isinstance(kind, Rows) and not isinstance(before, Rows):
-                    self.spoilt[store(tensor)._cdata] = (store(tensor), Unknown(func.overloadpacket.__name__))
+    def write(self, name: str, targets: Sequence[tuple[Tensor, Kind]], found: Sequence[Kind]) -> None:
+        """What is written into a part of a tensor is in the whole.
+
+        Args:
+            targets: what is written to, and what it held before.
+            found: what the operator made: the worst of it counts.
+        """
+        kind = next((one for sort in (Merged, Unknown, Rows) for one in found if isinstance(one, sort)), SHARED)
+        for tensor, before in targets:
+            place = store(tensor)
+            self.touched.add(place._cdata)
+            if isinstance(kind, Merged | Unknown):
+                self.spoilt[place._cdata] = (place, kind)
+            elif (isinstance(kind, Rows) and kind != before) or (isinstance(before, Shared) and place._cdata in self.held):
+                self.spoilt[place._cdata] = (place, Unknown(name))
 
     def refuse(self, found: str, branch: bool = False, state: bool = False) -> InputError:
         """The first refusal counts, whatever the user's code makes of it."""
@@ -313,6 +324,24 @@ def not_understood(call: Call) -> Kinds:
     return Unknown(call.name)
 
 
+def consistent(output: Tensor, kind: Kind, name: str) -> Kind:
+    """A layout that the output's shape bears out: records along that dimension, and along no other; else nothing is known."""
+    lengths = [dim for dim, length in enumerate(output.shape) if records(length)]
+    if isinstance(kind, Rows):
+        fits = lengths == [kind.dim] and coefficient(output.shape[kind.dim]) == kind.outer * kind.inner
+    else:
+        fits = not isinstance(kind, Shared) or not lengths
+    return kind if fits else Unknown(name)
+
+
+def written(func: Any, values: Mapping[str, Any]) -> list[Tensor]:
+    """The arguments that an operator writes to."""
+    named = [
+        argument.name for argument in func._schema.arguments if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    return [*leaves(values[name] for name in named)]
+
+
 def store(tensor: Tensor) -> Any:
     """The storage, which views share."""
     return tensor.untyped_storage() if tensor.layout is torch.strided else None
@@ -334,7 +363,7 @@ def counting(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
         found = [
             one for one in (value if isinstance(value, list | tuple) else [value]) if not torch.is_tensor(one) and records(one)
         ]
-        if found and str(argument.real_type) in SIZES:
+        if found and str(argument.real_type) in SIZES and argument.name not in ("high", "low"):
             lengths = True
         elif found:
             count = True

@@ -179,7 +179,8 @@ def picked_along(call: Call) -> Kinds:
     rows = [kind for _, kind in call.rows()]
     if call["dim"] % max(1, tensor.dim()) == pair(rows, call.name).dim:
         return call.merged("from record to record")
-    if any(kind != found for kind in rows) or not isinstance(call.of("self"), Rows):
+    whole = len(rows) == len([*call.tensors()])  # an index without records picks from the first ones
+    if not whole or any(kind != found for kind in rows):
         return Unknown(call.name)
     return found
 

@@ -33,9 +33,8 @@ NAMES: dict[Rule, str] = {
     moves.index_selected: "index_select",
     moves.indexed: "index _unsafe_index",
     moves.put: "index_put _unsafe_index_put _index_put_impl",
-    moves.along: "_softmax _safe_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data cumsum cumprod "
-    "logcumsumexp cummax cummin "
-    "sort argsort topk flip roll glu glu_backward tril triu_indices renorm _cummax_helper",
+    moves.along: "_softmax _safe_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data "
+    "cumsum cumprod logcumsumexp cummax cummin sort argsort topk flip roll glu glu_backward tril triu_indices",
     sums.pointwise: "copy fill zero masked_fill where threshold_backward gelu_backward tanh_backward sigmoid_backward silu_backward "
     "hardtanh_backward leaky_relu_backward elu_backward softplus_backward hardswish_backward hardsigmoid_backward mish_backward "
     "log_sigmoid_forward log_sigmoid_backward logit_backward softshrink_backward hardshrink_backward rrelu_with_noise "

@@ -76,7 +76,8 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
     if first != second:
         raise InputError("model: expected the same operators for every batch, found others at the second")
     require_any_size(environment, seen)
-    return Program(seen.unknown[0] if seen.unknown else None, seen.coarsest, seen.random)
+    doubt = [*seen.unknown, *(["len() of the batch"] if seen.counted else [])]  # a branch on a plain number is not seen
+    return Program(doubt[0] if doubt else None, seen.coarsest, seen.random)
 
 
 def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, seen: Seen, backward: bool) -> None:

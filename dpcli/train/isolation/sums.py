@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dpcli.train.isolation.call import Call, dims_of, fitting, pair
 from dpcli.train.isolation.kinds import SHARED, Kind, Kinds, Merged, Mixed, Rows, Unknown
+from dpcli.train.isolation.lengths import coefficient
 
 NOT_REDUCED = 0  # of torch's losses: reduction="none"
 
@@ -82,12 +83,17 @@ def of_trailing_back(call: Call) -> Kinds:
 def first_alone(call: Call) -> Kinds:
     """Each place of the first dimension for itself: convolutions, group normalisation."""
     found = call.one()[1]
-    return agreeing(call, found, call.everywhere(found)) if found.dim == 0 else Unknown(call.name)
+    return agreeing(call, found, call.everywhere(found)) if found.dim == 0 and as_many(call) else Unknown(call.name)
 
 
 def first_alone_back(call: Call) -> Kinds:
     found = call.one()[1]
-    return back(call, found) if found.dim == 0 else Unknown(call.name)
+    return back(call, found) if found.dim == 0 and as_many(call) else Unknown(call.name)
+
+
+def as_many(call: Call) -> bool:
+    """Group normalisation is told how many it normalises: as many as there are."""
+    return "N" not in call.values or coefficient(call["N"]) == coefficient(call["input"].shape[0])
 
 
 def back(call: Call, found: Rows) -> Kinds:

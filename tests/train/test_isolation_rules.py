@@ -1,0 +1,184 @@
+"""What the rules alone let pass without a doubt, brute force finds isolated: generated programs, no probe beside them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from dpcli.errors import InputError  # noqa: E402
+from dpcli.train.isolation.program import followed  # noqa: E402
+
+WIDTH, RECORDS = 6, 12
+Step = Callable[[Tensor], Tensor]
+
+
+class Own(nn.Module):
+    """A parameter, so that there is a gradient, and what is done to the records."""
+
+    def __init__(self, done: Step) -> None:
+        super().__init__()
+        self.done, self.scale = done, nn.Parameter(torch.ones(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.done(x) * self.scale).sum(1)
+
+
+def loss(model: nn.Module, batch: Tensor) -> Tensor:
+    found: Tensor = model(batch)
+    return found
+
+
+def passes(done: Step) -> bool:
+    """Followed to the end, every operator with a rule."""
+    try:
+        return followed(Own(done), loss, torch.zeros(2, WIDTH)).doubt is None
+    except InputError:
+        return False
+
+
+def isolates(done: Step) -> bool:
+    """Whatever the others are, and whether one of them is there at all, a record's rows stay."""
+    x = torch.randn(RECORDS, WIDTH, dtype=torch.double)
+    with torch.no_grad():
+        whole = done(x.clone())
+        for row in (0, 5, RECORDS - 1):
+            kept = [other for other in range(RECORDS) if other != row]
+            if not torch.allclose(done(x[kept]), whole[kept], atol=1e-9):
+                return False
+    return True
+
+
+def written(view: Step, picked: Step, late: bool) -> Step:
+    """Records are put into new numbers through one view, and read from another, made before or after."""
+
+    def done(x: Tensor) -> Tensor:
+        found = torch.zeros(x.shape[0], WIDTH, dtype=x.dtype)
+        before = picked(found)
+        view(found).copy_(view(x))
+        return x + (picked(found) if late else before)
+
+    return done
+
+
+def added_to(x: Tensor) -> Tensor:
+    total = torch.zeros(WIDTH, dtype=x.dtype)
+    torch._foreach_add_([total], [x.mean(0)])
+    return x + total
+
+
+def statistics(x: Tensor) -> Tensor:
+    mean, variance = torch.zeros(WIDTH, dtype=x.dtype), torch.ones(WIDTH, dtype=x.dtype)
+    functional.batch_norm(x, mean, variance, training=True, momentum=1.0)
+    return x + mean
+
+
+def some_set(x: Tensor) -> Tensor:
+    found = torch.ones(x.shape[0], 1, dtype=x.dtype)
+    found[2] = 5.0
+    return x * found
+
+
+def zeros(count: int) -> Tensor:
+    return torch.zeros(count, 1, dtype=torch.long)
+
+
+MIXING: dict[str, Step] = {
+    "picked by an index without records": lambda x: x + x.gather(1, zeros(1)),
+    "put by an index without records": lambda x: x.scatter(1, zeros(3), 5.0),
+    "put into what all have alike": lambda x: torch.ones(x.shape[0], WIDTH, dtype=x.dtype).scatter(1, zeros(3), 0.0) * x,
+    "renormalised over the others": lambda x: x.renorm(2, 1, 0.5),
+    "one group of all records": lambda x: torch.native_group_norm(x, None, None, 1, 1, x.numel(), 1, 1e-5)[0],
+    "unsqueezed in place from behind": lambda x: x + x.t().clone().unsqueeze_(-2).amax(-1).squeeze(1).t(),
+    "a list added in place": added_to,
+    "statistics of the call": statistics,
+    "one of those that are alike": some_set,
+    "as often as there are records": lambda x: x * torch.ones(x.shape[0], 1).expand(-1, x.shape[0]).sum(1, keepdim=True).to(x),
+    "drawn below the number of records": lambda x: x * torch.randint(x.shape[0], (x.shape[0], 1)),
+    "a branch on len": lambda x: x - x.mean(0) if len(x) < 100 else x,
+    **{
+        f"read {'after' if late else 'before'} it is written through {name}": written(view, lambda t: t[0], late)
+        for name, view in {"a slice": lambda t: t[:, :], "a column": lambda t: t[:, 0], "a transpose": lambda t: t.t()}.items()
+        for late in (False, True)
+    },
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_what_mixes_does_not_pass_the_rules(name: str) -> None:
+    torch.manual_seed(4)
+    assert not isolates(MIXING[name])
+    assert not passes(MIXING[name])
+
+
+@torch.library.custom_op("dpcli_tests::clone", mutates_args=())
+def reversed_(x: Tensor) -> Tensor:
+    return x.flip(0)
+
+
+reversed_.register_fake(torch.empty_like)
+reversed_.register_autograd(lambda context, gradient: gradient)
+
+
+def test_a_rule_is_for_the_operator_of_torch_with_that_name() -> None:
+    assert not passes(lambda x: x + reversed_(x))
+
+
+MOVES: list[Callable[[int, int], Step]] = [
+    lambda a, b: lambda t: t.transpose(a % t.dim(), b % t.dim()),
+    lambda a, b: lambda t: t.clone().transpose_(a % t.dim(), -1 - b % t.dim()),
+    lambda a, b: lambda t: t.unsqueeze(a % (t.dim() + 1)),
+    lambda a, b: lambda t: t.clone().unsqueeze_(-1 - a % (t.dim() + 1)),
+    lambda a, b: lambda t: t.squeeze(),
+    lambda a, b: lambda t: t.flatten(a % t.dim()),
+    lambda a, b: lambda t: t.reshape(2, -1),
+    lambda a, b: lambda t: t.reshape(-1, 3),
+    lambda a, b: lambda t: t.reshape(-1, WIDTH),
+    lambda a, b: lambda t: t.softmax(a % t.dim()),
+    lambda a, b: lambda t: t.cumsum(a % t.dim()),
+    lambda a, b: lambda t: t.amax(a % t.dim(), keepdim=bool(b % 2)),
+    lambda a, b: lambda t: t.sort(-1 - a % t.dim()).values,
+    lambda a, b: lambda t: t.renorm(2, a % t.dim(), 0.5),
+    lambda a, b: lambda t: t.repeat(*[1 + (place == a % t.dim()) for place in range(t.dim())]),
+    lambda a, b: lambda t: t.select(a % t.dim(), 0),
+    lambda a, b: lambda t: t.narrow(a % t.dim(), 0, 1),
+    lambda a, b: lambda t: t + torch.ones_like(t).cumsum(a % t.dim()),
+    lambda a, b: lambda t: t @ t.mT,
+    lambda a, b: lambda t: torch.stack([t, t.flip(a % t.dim())], b % (t.dim() + 1)),
+    lambda a, b: lambda t: functional.layer_norm(t, t.shape[-1:]),
+    lambda a, b: lambda t: functional.avg_pool1d(t, 2, 1, 1),
+    lambda a, b: lambda t: functional.pad(t, (0, 1)).roll(1, -1 - a % t.dim())[..., 1:],
+]  # fmt: skip
+
+
+def generated(seed: int) -> Step:
+    """A few moves, and what comes out added to each record's own numbers along some dimension of it."""
+    draw = random.Random(seed)
+    steps = [draw.choice(MOVES)(draw.randrange(4), draw.randrange(4)) for _ in range(draw.randint(1, 4))]
+    along = draw.randrange(3)
+
+    def done(x: Tensor) -> Tensor:
+        found = x
+        for step in steps:
+            found = step(found)
+        found = found.movedim(along % found.dim(), 0)
+        return x + found.reshape(found.shape[0], -1).sin().sum(1)[:, None]
+
+    return done
+
+
+def test_generated_programs_that_pass_the_rules_isolate() -> None:
+    torch.manual_seed(5)
+    passed = 0
+    for seed in range(400):
+        done = generated(seed)
+        if passes(done):
+            passed += 1
+            assert isolates(done), seed
+    assert passed >= 15
