@@ -99,7 +99,9 @@ def inside(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list | tuple | deque):
         yield from ((f"[{place}]", part) for place, part in enumerate(value))
     elif isinstance(value, set | frozenset):
-        yield "", len(value)
+        yield "", "".join(sorted(map(repr, value)))
+    elif isinstance(value, bytearray | Iterator):
+        yield "", repr(value) if isinstance(value, bytearray) else kept(value)
     elif isinstance(value, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
     elif hasattr(value, "cache_info"):
@@ -111,8 +113,20 @@ def inside(value: Any) -> Iterator[tuple[str, Any]]:
         yield ".__dict__", vars(value)
     elif isinstance(value, types.MethodType):
         yield from ((".__self__", value.__self__), (".__func__", value.__func__))
-    elif not isinstance(value, types.ModuleType | type) and hasattr(value, "__dict__"):
-        yield from ((f".{key}", part) for key, part in vars(value).items())
+    elif not isinstance(value, types.ModuleType | type):
+        yield from ((f".{key}", part) for key, part in getattr(value, "__dict__", {}).items())
+        slotted = [base for base in type(value).__mro__ if "__slots__" in vars(base)]
+        names = [name for base in slotted for name, member in vars(base).items() if isinstance(member, types.MemberDescriptorType)]
+        yield from ((f".{name}", getattr(value, name, None)) for name in names)
+
+
+def kept(value: Any) -> object:
+    """What an iterator would be pickled with: how far it is."""
+    try:
+        return repr(value.__reduce__()[1:])
+    except Exception:  # a generator has nothing of the kind
+        frame = getattr(value, "gi_frame", None)
+        return None if frame is None else repr((frame.f_lasti, frame.f_locals))
 
 
 def cell_of(cell: Any) -> Any:
@@ -132,6 +146,15 @@ def written(found: State, name: str, function: types.FunctionType, depth: int) -
     for key in sorted(names_in(function.__code__) & space.keys()):
         if not isinstance(space[key], types.ModuleType):
             visit(found, f"{label}.{key}", space[key], depth + 1)
+        elif not (getattr(space[key], "__file__", None) or "<").startswith(("<", *INSTALLED)):
+            used(found, space[key], names_in(function.__code__), depth)
+
+
+def used(found: State, module: types.ModuleType, names: set[str], depth: int) -> None:
+    """What a user's own module has of these names."""
+    for name in sorted(names & vars(module).keys()):
+        if not isinstance(vars(module)[name], types.ModuleType):
+            visit(found, f"{module.__name__}.{name}", vars(module)[name], depth + 1)
 
 
 def names_in(code: types.CodeType) -> set[str]:
