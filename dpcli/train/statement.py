@@ -42,6 +42,11 @@ def _done(outcome: Outcome) -> str:
         )
     if outcome.repeated:
         lines.append(f"{outcome.repeated_steps:,} steps may have been done twice after a crash, and are counted twice.")
+    if plan.train.task == "custom":
+        lines.append(
+            "The model and the loss are the user's own code: that they keep records apart was checked on made-up records and on one record "
+            "of a step, which does not prove it; what data and metric do was not checked."
+        )
     if outcome.metrics:
         lines.append(f"On the data that the file declares public (not checked): {words(outcome.metrics)}.")
     return " ".join(lines)

@@ -205,3 +205,9 @@ def test_losses_that_are_refused_do_mix(name: str) -> None:
 def test_what_is_trained_does_not(name: str) -> None:
     torch.manual_seed(2)
     assert influence(models.RIGHT[name]().eval(), models.loss) < 1.001
+
+
+def test_the_statement_says_what_is_the_users_own(books: Ledger) -> None:
+    assert run("Net")[0] == 0
+    (said,) = [path.read_text() for path in Path().glob("runs/*/statement.md")]
+    assert "does not prove it; what data and metric do was not checked" in " ".join(said.split())
