@@ -28,7 +28,8 @@ class Own(nn.Module):
         self.done, self.scale = done, nn.Parameter(torch.ones(WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        return (self.done(x) * self.scale).sum(1)
+        scaled: Tensor = self.done(x) * self.scale
+        return scaled.sum(1)
 
 
 def loss(model: nn.Module, batch: Any) -> Tensor:
@@ -59,7 +60,7 @@ def isolates(done: Step) -> bool:
 def written(view: Step, picked: Step, late: bool) -> Step:
     """Records are put into new numbers through one view, and read from another, made before or after."""
 
-    def done(x: Tensor) -> Tensor:
+    def done(x: Tensor) -> Any:
         found = torch.zeros(x.shape[0], WIDTH, dtype=x.dtype)
         before = picked(found)
         view(found).copy_(view(x))
@@ -68,19 +69,19 @@ def written(view: Step, picked: Step, late: bool) -> Step:
     return done
 
 
-def added_to(x: Tensor) -> Tensor:
+def added_to(x: Tensor) -> Any:
     total = torch.zeros(WIDTH, dtype=x.dtype)
     torch._foreach_add_([total], [x.mean(0)])
     return x + total
 
 
-def statistics(x: Tensor) -> Tensor:
+def statistics(x: Tensor) -> Any:
     mean, variance = torch.zeros(WIDTH, dtype=x.dtype), torch.ones(WIDTH, dtype=x.dtype)
     functional.batch_norm(x, mean, variance, training=True, momentum=1.0)
     return x + mean
 
 
-def some_set(x: Tensor) -> Tensor:
+def some_set(x: Tensor) -> Any:
     found = torch.ones(x.shape[0], 1, dtype=x.dtype)
     found[2] = 5.0
     return x * found
@@ -164,7 +165,7 @@ def generated(seed: int) -> Step:
     steps = [draw.choice(MOVES)(draw.randrange(4), draw.randrange(4)) for _ in range(draw.randint(1, 4))]
     along = draw.randrange(3)
 
-    def done(x: Tensor) -> Tensor:
+    def done(x: Tensor) -> Any:
         found = x
         for step in steps:
             found = step(found)

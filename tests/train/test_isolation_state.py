@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
+from torch import Tensor  # noqa: E402
+
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.isolation.state import state  # noqa: E402
 from tests.train import mixing_models as models  # noqa: E402
@@ -82,7 +84,7 @@ class Counting(models.Net):
         super().__init__()
         self.count = count
 
-    def done(self, x: torch.Tensor) -> torch.Tensor:
+    def done(self, x: Tensor) -> Tensor:
         self.count()
         return x
 
