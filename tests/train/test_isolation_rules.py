@@ -88,7 +88,8 @@ def some_set(x: Tensor) -> Any:
 
 
 def zeros(count: int) -> Tensor:
-    return torch.zeros(count, 1, dtype=torch.long)
+    found: Tensor = torch.zeros(count, 1, dtype=torch.long)
+    return found
 
 
 MIXING: dict[str, Step] = {
