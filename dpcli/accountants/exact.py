@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.directions import directions
@@ -15,6 +14,7 @@ from dpcli.numerics.certified import covers, epsilon_between, log_delta_between
 from dpcli.numerics.contour import Losses, log_hockey, total_cgf
 from dpcli.numerics.roots import minimise_unimodal
 from dpcli.numerics.single import single_epsilon, single_log_delta, total_variation
+from dpcli.numerics.work import remembered
 from dpcli.registry import lazy
 
 np = lazy("numpy")
@@ -70,7 +70,7 @@ class ExactProfile(PrivacyProfile):
         return normalised([count * float(z[0]) * float(mechanism.rdp(z + 1.0)[0]) for mechanism, count in self.steps])
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> tuple[float, float, float]:
     """(lower, upper, tilt) of one direction; a single step by its tails. Raises NotRepresentable where nothing certifies."""
     if is_single(losses):
@@ -99,7 +99,7 @@ def is_single(losses: Losses) -> bool:
     return len(losses) == 1 and losses[0][1] == 1
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tuple[float, float]:
     """Bounds on delta(epsilon) in one direction: Chernoff's says where to place the contour, and serves where there is none."""
     if is_single(losses):

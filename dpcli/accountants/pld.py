@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
@@ -13,6 +12,7 @@ from dpcli.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.base import PrivacyLoss
 from dpcli.numerics.grid import Curve, composed, planned
 from dpcli.numerics.survey import Survey, best_tilt, survey, tilt_for
+from dpcli.numerics.work import remembered
 from dpcli.registry import lazy
 
 np = lazy("numpy")
@@ -117,7 +117,7 @@ def surveyed(loss: PrivacyLoss) -> Survey:
     return _SURVEYS[loss]
 
 
-@lru_cache(maxsize=16)
+@remembered(16)
 def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: Effort) -> tuple[Curve, Curve, float]:
     """(lower, upper, epsilon by Chernoff's bound) near log delta."""
     parts = [(loss, surveyed(loss), count) for loss, count in losses]
@@ -130,7 +130,7 @@ def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: 
     return (*_curves(losses, tilt, log_finite, tolerance * max(reference, 0.5 / tilt), effort), reference)
 
 
-@lru_cache(maxsize=16)
+@remembered(16)
 def curves_at_epsilon(losses: Losses, epsilon: float, tolerance: float, effort: Effort) -> tuple[Curve, Curve]:
     """(lower, upper) near epsilon."""
     surveys = [(surveyed(loss), count) for loss, count in losses]

@@ -216,7 +216,7 @@ def build(
     variance = math.fsum(n * part.variance for part, n in tilted)
     width = 1.0 / math.sqrt(variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
     found = (factor or whole)(tilted, counts, Place(width, step, NEGLIGIBLE + log_wanted, epsilon, log_wanted))
-    if found is None:
+    if found is None or not found.log_tail < 700.0:
         return None
     y: Array = step * np.arange(len(found.log_factor), dtype=float)
     log_factor = found.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from dpcli.registry import lazy
@@ -27,7 +28,7 @@ def average_moments(log_moments: Array, count: int) -> Array:
     top = len(log_moments) + 1
     powers = np.arange(top + 1.0)
     log_factorial = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, top + 1)))))
-    log_g = np.concatenate(([-np.inf, -np.inf], log_moments - log_factorial[2:] - powers[2:] * np.log(count)))
+    log_g = np.concatenate(([-np.inf, -np.inf], log_moments - log_factorial[2:] - powers[2:] * math.log(count)))
     log_power = np.concatenate(([0.0], np.full(top, -np.inf)))
     total, log_choose = np.full(top + 1, -np.inf), 0.0
     for j in range(1, min(count, top // 2) + 1):

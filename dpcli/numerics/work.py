@@ -7,10 +7,11 @@ not measured, so that the same question is answered or refused on every machine.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from dpcli.errors import NotRepresentable
 
@@ -48,18 +49,43 @@ def hold(cells: float) -> None:
 
 
 @contextmanager
-def allowance(cells: float, least: float = 0.0, kept: float = 0.0, share: float = 1.0) -> Iterator[None]:
+def allowance(cells: float, least: float = 0.0, kept: float = 0.0, share: float = 1.0) -> Iterator[list[float]]:
     """At most so many cells inside, and no more than that share of what is left around it, less `kept`; or `least` if that is more."""
     outer = _left.get()
     start = cells if outer is None else min(cells, max(share * outer[0] - kept, least))
     mine = [start]
     token = _left.set(mine)
     try:
-        yield
+        yield mine
     finally:
         _left.reset(token)
         if outer is not None:
             outer[0] = max(outer[0] - (start - max(mine[0], 0.0)), 0.0)
+
+
+def remembered(maxsize: int) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """A cache whose answers are charged again each time: what is refused must not depend on what was asked before."""
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        @functools.lru_cache(maxsize)
+        def costed(*args: Any) -> tuple[R, float]:
+            with allowance(math.inf) as left:
+                start = left[0]
+                value = function(*args)
+                return value, (start - left[0] if math.isfinite(start) else 0.0)
+
+        @functools.wraps(function)
+        def within(*args: Any) -> R:
+            hits = costed.cache_info().hits
+            value, cells = costed(*args)
+            if costed.cache_info().hits > hits:
+                spend(cells)
+            return value
+
+        within.cache_clear = costed.cache_clear  # type: ignore[attr-defined]
+        return within
+
+    return decorate
 
 
 def exhausted() -> bool:
