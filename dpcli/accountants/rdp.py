@@ -10,7 +10,7 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.accountants.renyi_curve import renyi_curve
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.conversion import balle, balle_delta, classic, classic_delta
-from dpcli.numerics.orders import least_over_orders
+from dpcli.numerics.orders import FINE, least_over_orders
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class RdpProfile(PrivacyProfile):
 
     def delta(self, epsilon: float) -> Bound:
         curve = renyi_curve(merged(self.steps))
-        z, log_delta = least_over_orders(lambda z: self.inverse(1.0 + z, curve.at(1.0 + z), epsilon))
+        z, log_delta = least_over_orders(lambda z: self.inverse(1.0 + z, curve.at(1.0 + z), epsilon), first=FINE)
         return Bound(max(math.exp(min(log_delta, 0.0)), math.ulp(0.0)) * (1.0 + 1e-12), detail={"order": 1.0 + z})
 
     def best(self, delta: float) -> tuple[float, float]:

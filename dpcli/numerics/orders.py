@@ -18,12 +18,13 @@ else:
 
 OCTAVE = 4**7  # points of the lattice between z and 2 z: at a smooth minimum its best point is 1e-9 above the least value
 FIRST = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))  # z from 1/64 to 1.1e12, where pure mechanisms end
+FINE = tuple(sorted({*FIRST, *(k * OCTAVE // 8 for k in range(-48, 49))}))  # for the way back, whose valleys are narrow: z 1/16 to 256
 SHORT = OCTAVE // 4**3  # a grain for searches that are done many times over
 LOWEST = -41 * OCTAVE  # z = 1.8e-12
 VALLEYS = 4
 
 
-def least_over_orders(f: Callable[[Array], Array], grain: int = 1) -> tuple[float, float]:
+def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[int, ...] = FIRST) -> tuple[float, float]:
     """Minimise a bound over orders 1 + z: a look at the whole line, then down into the best valleys, each to its bottom.
 
     All points are of one lattice, z = 4 * 2^(i / OCTAVE), or integers: a valley's bottom does not depend on the way there. So
@@ -32,13 +33,14 @@ def least_over_orders(f: Callable[[Array], Array], grain: int = 1) -> tuple[floa
     Args:
         f: maps an array of z > 0 to upper bounds, inf or NaN where there is none; called about ten times, with up to 40 points each.
         grain: stop this many places apart, where a parabola makes up for the rest; for those who never ask the way back.
+        first: the places of the first look; a valley between two of them may go unseen.
 
     Returns:
         (z, f(z)) of the smallest value seen; `inf` as the value where none is finite. Any z is sound where f bounds at every z, so
         what the search misses is on the private side.
     """
     search = _Search(f, grain)
-    search.look(FIRST)
+    search.look(first)
     while search.at_left_end():
         left = min(search.seen)
         search.look(tuple(range(left - OCTAVE, max(left - 8 * OCTAVE, LOWEST) - 1, -OCTAVE)))

@@ -142,7 +142,7 @@ def test_poisson_resolution(spec: Spec, neighbours: Neighbours, expected: Mechan
 @pytest.mark.parametrize(
     ("spec", "neighbours", "words"),
     [
-        (PureSpec(epsilon=1.0), USER, "say whom the stated guarantee covers"),
+        (PureSpec(epsilon=1.0), USER, "say whom the guarantee covers"),
         (PureSpec(epsilon=1.0, adjacency=Adjacency.REPLACE_ONE), ADD, "says nothing under add-remove"),
         (ApproxSpec(epsilon=1.0, delta=1e-6, adjacency=Adjacency.ADD_REMOVE), ZERO, "says nothing under zero-out"),
         (RandomizedResponseSpec(epsilon=1.0), ADD, "needs adjacency = replace-one or zero-out"),

@@ -137,8 +137,8 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "poisson: remove expansion one term short",
         M + "poisson.py",
-        "log_moments = np.concatenate(([-np.inf, -np.inf], log_expm1_array(inner_integer)))",
-        "log_moments = np.concatenate(([-np.inf, -np.inf, -np.inf], log_expm1_array(inner_integer[1:])))",
+        "np.concatenate(([-np.inf, -np.inf], log_moments))[None, :]",
+        "np.concatenate(([-np.inf, -np.inf, -np.inf], log_moments[1:]))[None, :]",
     ),
     ("fixed size: ternary factor 4 dropped", M + "poisson.py", "math.log(4.0) + float(", "math.log(0.5) + float("),
     (
