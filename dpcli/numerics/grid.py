@@ -55,6 +55,11 @@ class Plan:
     coarseness: float
     orders: tuple[float, float]
 
+    def affordable(self, work: float) -> bool:
+        """Whether the grid may be laid: its points, its work, and cells across which numbers do not overflow."""
+        narrow = max(self.tilt, 1.0) * self.spacing <= WIDEST_CELL
+        return narrow and max(self.size, self.longest) <= MAX_POINTS and self.work <= work
+
 
 def planned(parts: Parts, tilt: float, log_delta: float, error: float, unit: float, work: float) -> Plan | None:
     """The cheapest plan found whose interval is about `error` (nats) wide; a coarser one where that takes more than `work` points.
@@ -68,7 +73,7 @@ def planned(parts: Parts, tilt: float, log_delta: float, error: float, unit: flo
     for relaxed in (1.25**k for k in range(40)):
         wanted = [spacing * relaxed for spacing in needed]
         plans = [_plan(parts, tilt, log_delta, unit, window, wanted, limit) for limit in range(1 + most)]
-        cheap = [plan for plan in plans if plan.size <= MAX_POINTS and plan.longest <= MAX_POINTS and plan.work <= work]
+        cheap = [plan for plan in plans if plan.affordable(work)]
         if cheap:
             return replace(min(cheap, key=lambda plan: plan.work), coarseness=relaxed)
     return None
