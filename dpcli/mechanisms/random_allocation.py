@@ -26,6 +26,7 @@ from dpcli.numerics.occupancy import average_moments
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.spread import Spread, folded, spread_of
 from dpcli.numerics.tails import Tails, atom_tails
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Outcomes:
     def log_delta(self, epsilon: float) -> float:
         """log of the hockey-stick divergence at e^epsilon."""
         first = int(np.searchsorted(self.losses, epsilon, side="right"))
+        spend(0.3 * (len(self.losses) - first))
         terms = self.log_p[first:] + np.log(-np.expm1(epsilon - self.losses[first:]))
         top = float(terms.max(initial=-1e300))
         total = float(np.exp(terms - top).sum())

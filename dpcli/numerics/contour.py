@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dpcli.numerics.quadrature import SLACK
+from dpcli.numerics.work import hold, spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class Contour:
 
     def sums(self, epsilon: float) -> tuple[float, float]:
         """The trapezoidal sum relative to e^{K - t eps}, and its derivative in epsilon."""
+        spend(len(self.modulus))
         y = self.step * np.arange(len(self.modulus))
         angle, scale = self.angle + y * (self.mean - epsilon), self.step / (2.0 * math.pi)
         total = 2.0 * float(self.modulus @ np.cos(angle)) - float(self.modulus[0])
@@ -270,6 +272,7 @@ def whole(tilted: Parts, counts: float, place: Place) -> Factor | None:
     if end is None:
         return None
     count = math.ceil(end[0] / place.step) + 1
+    hold(count)
     log_factor = np.zeros(count, dtype=complex)
     for part, n in tilted:
         log_factor += n * part.centred(place.step, count, NEGLIGIBLE - math.log(counts))

@@ -6,6 +6,7 @@ import math
 
 from dpcli.numerics.logspace import log_ndtr, log_sub
 from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.work import spend
 
 
 def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
@@ -66,6 +67,7 @@ def _end(mu: float, delta: float, sign: float) -> float:
     if math.erf(mu / math.sqrt(8.0)) * (1.0 + 1e-15) <= delta:  # total variation distance
         return 0.0
     target = math.log(delta)
+    spend(500.0)  # the search below
 
     def excess(epsilon: float) -> float:
         value, error = _log_delta(mu, epsilon)
