@@ -18,7 +18,9 @@ else:
 
 OCTAVE = 4**7  # points of the lattice between z and 2 z: at a smooth minimum its best point is 1e-9 above the least value
 FIRST = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))  # z from 1/64 to 1.1e12, where pure mechanisms end
-FINE = tuple(sorted({*FIRST, *(k * OCTAVE // 8 for k in range(-48, 49))}))  # for the way back, whose valleys are narrow: z 1/16 to 256
+FINE = tuple(
+    sorted({*FIRST, *(k * OCTAVE // 8 for k in range(-48, 49))})
+)  # for the way back, whose valleys are narrow: z 1/16 to 256
 SHORT = OCTAVE // 4**3  # a grain for searches that are done many times over
 LOWEST = -41 * OCTAVE  # z = 1.8e-12
 VALLEYS = 4
