@@ -452,17 +452,18 @@ def test_functions_that_do_what_they_should() -> None:
     assert run_custom()[0] == 0
 
 
+FOLLOWED = "loss: expected a program that can be followed operator by operator for any number of records, found"
 HIDDEN = "(its message may quote a private record, and is not shown)"
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"loss": "leaves"}, f"bad_user:leaves: raised SystemExit at bad_user.py, line 17 {HIDDEN}"),
+        ({"loss": "leaves"}, f"{FOLLOWED} SystemExit at bad_user.py, line 17 {HIDDEN}"),
         ({"metric": "leaves"}, "bad_user:leaves: raised SystemExit"),
         ({"data": "leaves"}, f"bad_user:leaves: raised SystemExit at bad_user.py, line 17 {HIDDEN}"),
         ({"model": "leaves"}, "bad_user:leaves: raised SystemExit"),
-        ({"loss": "quotes"}, f"bad_user:quotes: raised ValueError at bad_user.py, line 19 {HIDDEN}"),
+        ({"loss": "quotes"}, f"{FOLLOWED} ValueError at bad_user.py, line 19 {HIDDEN}"),
         ({"data": "quotes"}, f"bad_user:quotes: raised ValueError at bad_user.py, line 19 {HIDDEN}"),
         ({"data": "decodes"}, f"bad_user:decodes: raised JSONDecodeError at bad_user.py, line 22 {HIDDEN}"),
         ({"loss": "number"}, "bad_user:number: expected a tensor, one loss for each record, found float"),
@@ -474,10 +475,12 @@ def test_functions_that_fail(given: dict[str, str], words: str) -> None:
     assert run_custom(**given) == (2, words)
 
 
-def test_a_loss_that_only_a_loop_can_compute_still_trains() -> None:
-    """What it raises under vmap is no refusal: the engine takes another method."""
+def test_a_loss_that_branches_on_values_is_refused() -> None:
+    """By the program that is followed, with the user's line; what it raises under vmap alone is no refusal."""
     shifting = "def shifting(model, batch):\n    return loss(model, batch) * (1.0 if batch[0].sum().item() > -1e9 else 2.0)\n"
-    assert run_custom(loss="shifting", more=shifting) == (0, "")
+    words = "loss: expected one path whatever the values of the records, found a branch or a shape that depends on values at bad_user.py"
+    code, said = run_custom(loss="shifting", more=shifting)
+    assert (code, said.partition(", line")[0]) == (2, words)
     given = {"task": "custom", "model": "bad_user:model", "data": "bad_user:records", "loss": "bad_user:shifting"}
     found = custom.build(train(**given), "bad.toml")
     with pytest.raises(DpcliError, match=r"raised RuntimeError at bad_user\.py") as problem:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -204,15 +206,23 @@ def leaving(stack: list[str]) -> Callable[..., None]:
 
 
 def refusal(problem: Exception, place: str) -> InputError:
-    """Of what the user's code or torch raised while it was followed; no record was there whose numbers it could show."""
+    """Of what the user's code or torch raised while it was followed; torch's words are shown, which hold no record's numbers."""
     if isinstance(problem, DpcliError) and isinstance(problem, InputError):
         return problem
     cause = problem.__cause__ if isinstance(problem, DpcliError) and problem.__cause__ is not None else problem
-    said = (str(cause).strip().splitlines() or [""])[0][:200]
+    found = raised_at(cause)
+    if raised_by_torch(cause):
+        said = (str(cause).strip().splitlines() or [""])[0][:200]
+        found = f"{found.partition(' (its message')[0]}{': ' if said else ''}{said}"
     return InputError(
-        f"{place}: expected a program that can be followed operator by operator for any number of records, "
-        f"found {raised_at(cause).partition(' (its message')[0]}{': ' if said else ''}{said}"
+        f"{place}: expected a program that can be followed operator by operator for any number of records, found {found}"
     )
+
+
+def raised_by_torch(problem: BaseException) -> bool:
+    """Whether the last line that ran is torch's: what the user's own code raises may quote what it knows of the records."""
+    lines = traceback.extract_tb(problem.__traceback__)
+    return bool(lines) and lines[-1].filename.startswith(os.path.dirname(torch.__file__) + os.sep)
 
 
 def require_any_size(environment: ShapeEnv, seen: Seen) -> None:
