@@ -34,7 +34,7 @@ class Prompted(nn.Module):
 
     def forward(self, input_ids: Tensor) -> Any:
         """Logits at every place, those of the prompt first."""
-        prompt = self.prompt(self.places.expand(len(input_ids), -1))
+        prompt = self.prompt(self.places.expand(input_ids.shape[0], -1))
         texts = self.model.get_input_embeddings()(input_ids)  # type: ignore[operator]
         return self.model(inputs_embeds=torch.cat([prompt, texts], 1), **FLAGS)
 
