@@ -11,7 +11,7 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, che
 from dpcli.accountants.directions import parts_of
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.mechanisms.base import Mechanism
-from dpcli.numerics.work import BESIDE, COMMAND, LEAST, TooMuchWork, allowance
+from dpcli.numerics.work import BESIDE, LEAST, TooMuchWork, limited
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import Charge, repeated, resolve
 from dpcli.registry import ACCOUNTANTS, load
@@ -82,6 +82,7 @@ class Account:
         return 1 if self.budget is not None and self.budget.verdict == "fail" else 0
 
 
+@limited
 def account(
     pipeline: Pipeline,
     accountants: Sequence[str] | None = None,
@@ -90,7 +91,6 @@ def account(
     group_size: int = 1,
     tolerance: float | None = None,
     runs: int = 1,
-    work: float = COMMAND,
 ) -> Account:
     """Compose a pipeline through each accountant.
 
@@ -101,11 +101,11 @@ def account(
         epsilon: ask for delta at this epsilon (nats) instead.
         group_size: units of privacy that change together.
         tolerance: relative width of the interval that the grid accountant aims at; 1e-3 where None.
-        work: cells (numerics/work.py) that may be computed; an accountant that would need more is refused, with that reason.
         runs: how often the whole pipeline runs on the same data, by a schedule fixed in advance; delta is that of all runs together.
 
     Returns:
-        Every row's value is an upper bound; the headline is the smallest of the sound ones that apply.
+        Every row's value is an upper bound; the headline is the smallest of the sound ones that apply. An accountant that would take
+        more work than one command may cost (numerics/work.py) has that as its reason.
 
     Raises:
         InputError: an unknown accountant, no delta to report at, a value out of range, or a pipeline that makes no sense.
@@ -121,23 +121,6 @@ def account(
     steps = tuple((charge.mechanism, charge.count) for charge in charges)
     quick = accountants is None and tolerance is None
     seconds = GLANCE if quick else PATIENCE
-    with allowance(work):
-        return _accounted(pipeline, charges, steps, chosen, quantity, at, tolerance, seconds, quick, group_size)
-
-
-def _accounted(
-    pipeline: Pipeline,
-    charges: tuple[Charge, ...],
-    steps: Steps,
-    chosen: list[Accountant],
-    quantity: Quantity,
-    at: float,
-    tolerance: float | None,
-    seconds: float,
-    quick: bool,
-    group_size: int,
-) -> Account:
-    """`account`, of questions that have been checked."""
     profiles = [_tuned(_profile(accountant, steps, pipeline.privacy.adaptive), tolerance, seconds) for accountant in chosen]
     share = BESIDE if len(chosen) > 1 else 1.0
     turns = sorted(range(len(chosen)), key=lambda k: (chosen[k].heavy, chosen[k].stepwise))

@@ -26,8 +26,8 @@ class Calibration:
 
     value, upper: the cheapest value on a grid of seven significant digits (whole numbers for steps and batch size) whose certified
     epsilon meets the target, and that epsilon.
-    cheaper, cheaper_upper: the next value on the grid, which fails, and its epsilon; None where the grid ends (a rate of 1, say). Where
-    every attempt is dear, the nearest value that was seen to fail.
+    cheaper, cheaper_upper: the nearest cheaper value that was seen to fail, and its epsilon; None where the grid ends (a rate of 1, say).
+    adjacent: whether that is the very next value on the grid; not so where every attempt takes much work, and the search ended early.
     """
 
     parameter: Parameter
@@ -39,6 +39,7 @@ class Calibration:
     accountant: str
     cheaper: float | None
     cheaper_upper: float | None
+    adjacent: bool
     pipeline: Pipeline
 
 
@@ -64,7 +65,7 @@ def calibrate(
         targets: (mechanism name, key) pairs that get the value; found in the pipeline where None and there is just one candidate.
 
     Returns:
-        A value on the private side: its certified epsilon is at most the target, and the next cheaper one's is not.
+        A value on the private side: its certified epsilon is at most the target, and that of the cheaper one is not.
 
     Raises:
         InputError: no or several candidates. CannotCertify: no value meets the target.
@@ -97,7 +98,7 @@ def calibrate(
             best[value] = (result.upper, "" if result.winner is None else result.winner.accountant.name, result.delta)
         return best[value][0]
 
-    value, cheaper = _search(upper, target_epsilon, solve, _limit(pipeline, chosen, solve))
+    value, cheaper, adjacent = _search(upper, target_epsilon, solve, _limit(pipeline, chosen, solve))
     epsilon, accountant, used = best[value]
     return Calibration(
         solve,
@@ -109,6 +110,7 @@ def calibrate(
         accountant,
         cheaper,
         None if cheaper is None else upper(cheaper),
+        adjacent,
         substitute(pipeline, chosen, value),
     )
 
@@ -123,8 +125,8 @@ def _tight(result: Account) -> bool:
     return result.lower is not None and result.upper - result.lower <= TIGHT * result.upper
 
 
-def _search(upper: Callable[[float], float], target: float, solve: Parameter, limit: float) -> tuple[float, float | None]:
-    """(value, next cheaper value or None). Values are positions on a grid, so that both are exactly what is printed."""
+def _search(upper: Callable[[float], float], target: float, solve: Parameter, limit: float) -> tuple[float, float | None, bool]:
+    """(value, cheaper value or None, whether they are neighbours), on a grid, so that both are exactly what is printed."""
     lowers = solve in ("noise", "scale")
     whole = solve in ("steps", "batch-size")
     place: Callable[[int], float] = _whole if whole else _decimal
@@ -149,11 +151,11 @@ def _search(upper: Callable[[float], float], target: float, solve: Parameter, li
             f"no {solve} {reach} brings epsilon to {target:g}: the rest of the pipeline, or one step alone, costs more"
         )
     if bad is None:
-        return place(good), None
+        return place(good), None, True
     while abs(good - bad) > 1 and not exhausted():  # with fewer digits where each attempt is dear
         middle = _secant(tried, (place, index), target, good, bad)
         good, bad = (middle, bad) if fits(middle) else (good, middle)
-    return place(good), place(bad)
+    return place(good), place(bad), abs(good - bad) <= 1
 
 
 def _bracket(

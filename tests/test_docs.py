@@ -121,3 +121,9 @@ def test_every_name_is_explained(name: str) -> None:
 def test_examples_folder_is_documented_by_its_files() -> None:
     for path in Path(ROOT / "examples").glob("*.toml"):
         assert path.read_text().startswith("# ")
+
+
+def test_readme_counts_the_rules() -> None:
+    from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, RULES
+
+    assert f"{len(RULES)} lint rules, and explanations of {len(ELSEWHERE) + len(LEDGER_RULES)} failures" in README.read_text()

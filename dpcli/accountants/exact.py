@@ -99,21 +99,14 @@ def is_single(losses: Losses) -> bool:
     return len(losses) == 1 and losses[0][1] == 1
 
 
-def chernoff_on(losses: Losses, epsilon: float) -> float:
-    """Chernoff's upper bound on log delta(epsilon) in one direction, at most 0."""
-    return min(minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)[1], 0.0)
-
-
 @remembered(32)
 def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tuple[float, float]:
     """Bounds on delta(epsilon) in one direction: Chernoff's says where to place the contour, and serves where there is none."""
     if is_single(losses):
         with suppress(NotRepresentable):
             low, high = single_log_delta(losses[0][0], epsilon)
-            if not high - low <= WIDE:  # tails that are bounds themselves: the other one may be the better
-                high = min(high, chernoff_on(losses, epsilon))
             return math.exp(low), max(math.exp(min(high, 0.0)), math.ulp(0.0))
-    chernoff = chernoff_on(losses, epsilon)
+    chernoff = min(minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)[1], 0.0)
     if len(losses) <= FEW_PARTS:
         chernoff = max(min(chernoff, _log(total_variation_of(losses))), LOG_LEAST)
     low, high = log_delta_between(losses, epsilon, min(chernoff - 2.0, MAX_LOG_DELTA))

@@ -19,7 +19,7 @@ def squared_mu(mechanism: Mechanism) -> float:
     try:
         return mechanism.gdp() ** 2
     except NotRepresentable:
-        order_two = max(float(mechanism.rdp(np.array([2.0]))[0]), 0.0)
+        order_two = float(mechanism.rdp(np.array([2.0]))[0])
         return math.expm1(order_two) if order_two < 700.0 else math.inf
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import exp
+from math import ceil, exp
 
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
 from dpcli.pipeline.findings import Path
@@ -43,7 +43,7 @@ def _large_epsilon(pipeline: Pipeline) -> Iterator[Finding]:
             yield Finding(
                 path,
                 f"epsilon = {epsilon:g} gives almost no protection against membership inference (at a 1 % false-positive rate "
-                f"it permits a {100.0 - 99.0 * exp(-epsilon):.6g} % hit rate)",
+                f"it permits a {ceil(1e4 * (100.0 - 99.0 * exp(-epsilon))) / 1e4:g} % hit rate)",
             )
 
 

@@ -59,8 +59,7 @@ class CorrelatedSpec(Spec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """One Gaussian: sensitivities of several records, and of a record's two versions, add up at most."""
-        norm = self.encoded_norm()
-        multiplier = self.noise_multiplier / norm if norm > 0.0 else math.inf
+        multiplier = self.noise_multiplier / self.encoded_norm()
         return GaussianSpec(noise_multiplier=multiplier).resolve(neighbours) if multiplier > 0.0 else NoPrivacy(math.inf)
 
 

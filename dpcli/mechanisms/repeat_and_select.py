@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Key, Rule
 from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec
-from dpcli.mechanisms.poisson import finite_loss
+from dpcli.mechanisms.poisson import finite_loss, log_expm1_array
 from dpcli.mechanisms.two_point import Pure
 from dpcli.numerics.conversion import balle, balle_delta
 from dpcli.numerics.orders import SHORT, least_over_orders
@@ -78,7 +78,11 @@ class NegativeBinomial:
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Papernot & Steinke 2022, Theorem 2: D_a + (1+eta) c + log E[K] / (a-1), c the least over b of (1-1/b) D_b + log(1/gamma)/b."""
-        return _rdp(inner, orders) + (1.0 + self.eta) * _second_order(inner, self.gamma) + math.log(self.mean) / (orders - 1.0)
+        return (
+            _rdp(inner, orders)
+            + (1.0 + self.eta) * _second_order(inner, self.gamma)
+            + math.log(self.mean * (1.0 + 2e-15)) / (orders - 1.0)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +96,18 @@ class Poisson:
         return (epsilon + self.mean * math.tanh(0.5 * epsilon)) * (1.0 + 1e-15)
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
-        """Papernot & Steinke 2022, Theorem 6, with K = 0 counted: where a run is (log(a/(a-1)), d)-DP, a q - (a-1) q' <= 1 + (a-1) d."""
+        """Papernot & Steinke 2022, Theorem 6, with K = 0 counted: where a run is (log(a/(a-1)), d)-DP, a q - (a-1) q' <= 1 + (a-1) d.
+
+        log(e^-m + m e^x) = log(1 + (e^-m - 1 + m) + m (e^x - 1)): all terms positive, so that a small mean keeps its digits.
+        """
         deltas = np.array([_delta(inner, float(order)) for order in orders])
-        exponent = (orders - 1.0) * (_rdp(inner, orders) + self.mean * deltas) + math.log(self.mean)
-        return np.asarray(np.logaddexp(-self.mean, exponent) / (orders - 1.0) * (1.0 + 1e-14))
+        x = (orders - 1.0) * (_rdp(inner, orders) + self.mean * deltas)
+        none = 0.5 * self.mean**2 if self.mean < 1e-3 else math.expm1(-self.mean) + self.mean
+        growth = math.log(self.mean) + log_expm1_array(x)
+        with np.errstate(over="ignore"):
+            near = np.log1p(none + np.exp(np.minimum(growth, 700.0)))
+        log_moment = np.where(growth < 700.0, near, np.logaddexp(math.log1p(none), growth))
+        return np.asarray(log_moment / (orders - 1.0) * (1.0 + 1e-12))
 
 
 @lru_cache(maxsize=16)
@@ -135,10 +147,6 @@ class RepeatAndSelect(Mechanism):
 
     inner: Mechanism
     trials: Trials
-
-    def attained(self) -> bool:
-        """No: the pair of its pure epsilon is above what a selection shows."""
-        return False
 
     def pure(self) -> float:
         """Its pure epsilon; inf where one run has none."""

@@ -39,7 +39,8 @@ def single_log_delta(loss: Tailed, epsilon: float) -> tuple[float, float]:
     if value == -math.inf:
         return -math.inf, above + math.log(ROUNDING * (20.0 + 2.0 * abs(above) + abs(epsilon))) if above > -math.inf else -math.inf
     error = ROUNDING * (8.0 + abs(above) + abs(weighted) + abs(epsilon)) * math.exp(min(above - value, 700.0))
-    return value + math.log1p(-error) if error < 1.0 else -math.inf, value + math.log1p(error)
+    most = above + ROUNDING * (8.0 + abs(above))  # delta is at most P(L > eps), however little the subtraction leaves
+    return value + math.log1p(-error) if error < 1.0 else -math.inf, min(value + math.log1p(error), most)
 
 
 def single_epsilon(loss: Tailed, log_delta: float) -> tuple[float, float]:

@@ -46,6 +46,7 @@ def log_ndtr_array(x: Array) -> Array:
         found = np.where(flat > 0.0, np.log1p(-0.5 * complement), np.log(0.5 * complement))
     far = np.flatnonzero(flat < -20.0)
     if len(far):
+        spend(30.0 * len(far))
         found[far] = [log_ndtr(value) for value in flat[far].tolist()]
     return np.asarray(found).reshape(np.shape(x))
 

@@ -7,6 +7,8 @@ from dpcli.report.document import Document, Sheet, Table, Value
 from dpcli.rounding import up
 
 STEP = {"noise": "one step less noise", "scale": "one step less noise"}
+FURTHER = {"noise": "less noise", "scale": "less noise"}
+EARLY = "each attempt takes much work here: the search ended before the last digit, on the safe side"
 NAMES = {"batch-size": "batch_size"}
 
 
@@ -19,7 +21,7 @@ def document(found: Calibration, decimals: int = 4) -> Document:
     if found.cheaper is not None and found.cheaper_upper is not None:
         rows.append(
             (
-                STEP.get(found.parameter, "one step further"),
+                STEP.get(found.parameter, "one step further") if found.adjacent else FURTHER.get(found.parameter, "further"),
                 f"{found.cheaper:.10g}",
                 up(found.cheaper_upper, decimals + 3),
                 "misses the target",
@@ -29,7 +31,9 @@ def document(found: Calibration, decimals: int = 4) -> Document:
         key: found.value,
         "epsilon_upper": found.upper,
         "accountant": found.accountant,
-        "next_cheaper": None if found.cheaper is None else {key: found.cheaper, "epsilon_upper": found.cheaper_upper},
+        "next_cheaper": None
+        if found.cheaper is None
+        else {key: found.cheaper, "epsilon_upper": found.cheaper_upper, "adjacent": found.adjacent},
     }
     values = _values(found)
     return Document(
@@ -51,7 +55,10 @@ def document(found: Calibration, decimals: int = 4) -> Document:
                 "calibration (epsilon rounded up)", ("", key, "epsilon", f"target {found.target!r}"), tuple(rows), frozenset({1, 2})
             ),
         ),
-        notes=tuple(f"{name}: {key} = {value:.10g}" for name, key, value in values) if len(values) > 1 else (),
+        notes=(
+            *((f"{name}: {key} = {value:.10g}" for name, key, value in values) if len(values) > 1 else ()),
+            *(() if found.adjacent else (EARLY,)),
+        ),
         total=repr(found.value),
         sheet=_sheet(found, values),
     )

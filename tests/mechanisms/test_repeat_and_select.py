@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mpmath import mp
 from scipy.special import ndtr
 
 import dpcli
 from dpcli.accounting import account
 from dpcli.errors import DpcliError, NotRepresentable
+from dpcli.mechanisms import repeat_and_select
 from dpcli.mechanisms.base import Mechanism
 from dpcli.mechanisms.composed import Composed
 from dpcli.mechanisms.gaussian import Gaussian
@@ -205,3 +207,16 @@ def test_pure_file(tmp_path: Any) -> None:
     file.write_text(FILE)
     exact = 0.1 + 2.0 * math.log((math.exp(0.1) + 0.1) / (1.0 + 0.1 * math.exp(0.1)))
     assert exact * 0.99 <= account(dpcli.load(file), delta=1e-9).upper <= exact * (1 + 1e-9) < 0.3
+
+
+@pytest.mark.parametrize("mean", [1e-200, 1e-15, 1e-9, 1e-3, 0.5, 20.0, 1e15])
+@pytest.mark.parametrize("inner", [Gaussian(1e-6), Gaussian(0.1), Gaussian(3.0), Pure(1e-9), Pure(0.3)], ids=repr)
+def test_a_small_mean_of_trials_costs_what_it_costs(inner: Mechanism, mean: float) -> None:
+    """The theorem in 450 digits: with 10^18 steps, what rounding takes from one of them is no longer small."""
+    orders = np.array([1.0000001, 1.01, 1.5, 2.0, 7.0, 50.0, 1000.0])
+    with mp.workdps(450):
+        for order, found in zip(orders.tolist(), Poisson(mean).rdp(inner, orders).tolist(), strict=True):
+            z, one = mp.mpf(order) - 1, float(repeat_and_select._rdp(inner, np.array([order]))[0])
+            growth = z * (mp.mpf(one) + mp.mpf(mean) * mp.mpf(repeat_and_select._delta(inner, order)))
+            exact = mp.log(mp.exp(-mp.mpf(mean)) + mp.mpf(mean) * mp.exp(growth)) / z
+            assert exact <= found <= exact * (1 + mp.mpf("2e-12")) + mp.mpf(mean) ** 2 * mp.mpf("1e-3") / z

@@ -15,9 +15,8 @@ from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 from dpcli.train.engine.probe import check, shifted
 from dpcli.train.isolation.made_up import Draw, has_numbers, scaled
-from dpcli.train.isolation.program import Program, followed
+from dpcli.train.isolation.program import Program, followed, found_in
 from dpcli.train.isolation.state import state
-from dpcli.train.tasks.user_code import raised_at
 
 SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # a threshold on magnitudes lies below one of them
 SEEDS = 3
@@ -75,7 +74,7 @@ def copied(model: nn.Module) -> nn.Module:
         return copy.deepcopy(model)
     except Exception as problem:  # whatever its attributes raise
         raise InputError(
-            f"model: expected a module that can be copied, so that it can be tried, found {type(problem).__name__}: {problem}"
+            f"model: expected a module that can be copied, so that it can be tried, found {found_in(problem)}"
         ) from None
 
 
@@ -88,7 +87,4 @@ def double(batch: Batch) -> Batch:
 def failed(problem: Exception) -> InputError:
     """Of a program that raises on made-up records."""
     cause = problem.__cause__ if isinstance(problem, DpcliError) and problem.__cause__ is not None else problem
-    said = (str(cause).strip().splitlines() or [""])[0][:200]
-    return InputError(
-        f"model: expected a program that runs on made-up records, found {raised_at(cause).partition(' (its')[0]}: {said}"
-    )
+    return InputError(f"model: expected a program that runs on made-up records, found {found_in(cause)}")

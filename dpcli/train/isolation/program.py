@@ -210,13 +210,18 @@ def refusal(problem: Exception, place: str) -> InputError:
     if isinstance(problem, DpcliError) and isinstance(problem, InputError):
         return problem
     cause = problem.__cause__ if isinstance(problem, DpcliError) and problem.__cause__ is not None else problem
-    found = raised_at(cause)
-    if raised_by_torch(cause):
-        said = (str(cause).strip().splitlines() or [""])[0][:200]
-        found = f"{found.partition(' (its message')[0]}{': ' if said else ''}{said}"
     return InputError(
-        f"{place}: expected a program that can be followed operator by operator for any number of records, found {found}"
+        f"{place}: expected a program that can be followed operator by operator for any number of records, found {found_in(cause)}"
     )
+
+
+def found_in(problem: BaseException) -> str:
+    """Type and place of what was raised, and the words where they are torch's."""
+    found = raised_at(problem)
+    if not raised_by_torch(problem):
+        return found
+    said = (str(problem).strip().splitlines() or [""])[0][:200]
+    return f"{found.partition(' (its message')[0]}{': ' if said else ''}{said}"
 
 
 def raised_by_torch(problem: BaseException) -> bool:
