@@ -14,6 +14,7 @@ from dpcli.calibration import Calibration, Parameter, calibrate, substitute
 from dpcli.errors import CannotCertify, InputError
 from dpcli.mechanisms.sampling import Poisson
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.report.calibration_report import EARLY, document
 from tests.strategies import dp_sgd, entry, log_uniform, pipeline
 
 FAST = ["zcdp", "rdp", "analytic"]
@@ -127,3 +128,18 @@ def test_steps_from_epochs_are_rounded_up() -> None:
     whole, more = batched(epochs=60.0), dp_sgd(1.1, 256 / 60_000, 14_063)
     assert account(whole, ["rdp"]).upper == pytest.approx(account(more, ["rdp"]).upper, rel=1e-12)
     assert account(whole, ["rdp"]).charges[0].count == 14_063
+
+
+def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where work is short the nearest value that fails need not be the next one."""
+    whole = calibrate(dp_sgd(1.0, 0.01, 100), 1.0)
+    monkeypatch.setattr("dpcli.calibration.exhausted", lambda: True)
+    found = calibrate(dp_sgd(1.0, 0.01, 100), 1.0)
+    assert (whole.adjacent, found.adjacent) == (True, False)
+    assert found.upper <= 1.0 < (found.cheaper_upper or 0.0)
+    assert [table.rows[1][0] for table in (*document(whole).tables, *document(found).tables)] == [
+        "one step less noise",
+        "less noise",
+    ]
+    assert EARLY in document(found).notes
+    assert EARLY not in document(whole).notes

@@ -488,6 +488,17 @@ def test_a_loss_that_branches_on_values_is_refused() -> None:
     assert not isinstance(problem.value, InputError)
 
 
+def test_what_a_loss_raises_on_made_up_records_is_not_quoted() -> None:
+    quoting = """
+def quoting(model, batch):
+    if type(batch[0]) is torch.Tensor:
+        raise ValueError("Alice Smith")
+    return loss(model, batch)
+"""
+    code, said = run_custom(loss="quoting", more=quoting)
+    assert (code, HIDDEN in said, "Alice" in said) == (2, True, False)
+
+
 def test_an_import_that_leaves() -> None:
     Path("bad_import.py").write_text("raise SystemExit\n")
     Path("bad.toml").write_text(HEAD + TABLE.replace("DATA", "bad_import:load"))
