@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.slack import Groups, Split, best_split
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.composed import Composed
+from dpcli.numerics.work import shared
 
 _TOO_LARGE = "one step's epsilon is above 700: advanced composition overflows there, and basic is smaller"
 
@@ -39,7 +39,7 @@ def advanced_epsilon(groups: Groups, slack: float, mean: Callable[[float], float
     return total * (1.0 + 1e-14)
 
 
-@lru_cache(maxsize=16)
+@shared(16)
 def advanced_split(steps: Steps, delta: float, product: bool, mean: Callable[[float], float]) -> tuple[float, Split]:
     """The split of delta that is best for `advanced_epsilon`, remembered: optimal composition uses it too."""
     return best_split(steps, delta, product, lambda s: advanced_epsilon(s.groups, s.slack, mean))

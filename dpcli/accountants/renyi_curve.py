@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpcli.accountants.base import Steps, views
+from dpcli.numerics.work import shared
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class RenyiCurve:
         return np.array([self.known[float(order)] for order in orders])
 
 
-@lru_cache(maxsize=8)
+@shared(8)
 def renyi_curve(steps: Steps) -> RenyiCurve:
     """The curve of a composition, shared by the accountants that read it."""
     return RenyiCurve(steps)

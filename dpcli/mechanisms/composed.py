@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec
+from dpcli.numerics.work import shared
 
 if TYPE_CHECKING:
     from dpcli.numerics.composition import Outcomes
@@ -44,7 +44,7 @@ class SumLoss:
         return outcomes_of(self).tails(at)
 
 
-@lru_cache(maxsize=16)
+@shared(16)
 def outcomes_of(loss: SumLoss) -> Outcomes:
     """The group's pair on a grid, remembered."""
     from dpcli.numerics.composition import composition

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss
 from dpcli.numerics.logspace import log_add
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import shared, spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def held(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> 
     return np.where(z > knots[-1], np.minimum(line, beyond), beyond)
 
 
-@lru_cache(maxsize=4096)
+@shared(4096)
 def _expanded(inner: Mechanism, rate: float) -> tuple[float, Array]:
     """(log chi^2, log moments of the remove direction at the integer orders from 2 on): the same whatever order is asked for."""
     integers = np.arange(2.0, MAX_ORDER + 1)
@@ -88,7 +87,7 @@ def _expanded(inner: Mechanism, rate: float) -> tuple[float, Array]:
     return float(log_moments[0]), _log_one_and(terms)
 
 
-@lru_cache(maxsize=4096)
+@shared(4096)
 def _ternary(inner: Mechanism, rate: float) -> Array:
     """The ternary bound on the log moments at the integer orders from 2 on."""
     k = np.arange(2.0, MAX_ORDER + 1)

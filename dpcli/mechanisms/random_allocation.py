@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from dpcli.errors import NotRepresentable
@@ -24,9 +23,9 @@ from dpcli.mechanisms.base import Mechanism, PrivacyLoss
 from dpcli.mechanisms.poisson import chord, log_expm1_array
 from dpcli.numerics.occupancy import average_moments
 from dpcli.numerics.roots import bracket_root
-from dpcli.numerics.spread import Spread, folded, spread_of
+from dpcli.numerics.spread import Spread, folded, spread_of, total_of
 from dpcli.numerics.tails import Tails, atom_tails
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import shared, spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -77,19 +76,35 @@ class Outcomes:
         return top + math.log(total) + 1e-12 if total > 0.0 else -math.inf
 
 
-@lru_cache(maxsize=32)
+@shared(32)
 def average(step: tuple[Ratio], bins: int) -> Spread | None:
     """The sum of at most `bins` copies of Y, from above; None where Y varies too little or too much.
 
     The average of t copies is the average of the averages that leave one out, so by convexity it falls in the convex order as t grows:
     rounding t down is on the private side.
     """
-    one = spread_of(step[0].tails)
     spare = max(bins.bit_length() - DIGITS, 0)
-    return None if one is None else folded(one, min(bins >> spare << spare, MOST))
+    return None if _one(step) is None else folded(lambda k: _doubled(step, k), min(bins >> spare << spare, MOST))
 
 
-@lru_cache(maxsize=32)
+@shared(32)
+def _one(step: tuple[Ratio]) -> Spread | None:
+    """Y itself; None as in `average`."""
+    return spread_of(step[0].tails)
+
+
+@shared(256)
+def _doubled(step: tuple[Ratio], k: int) -> Spread:
+    """The sum of 2^k copies."""
+    if k == 0:
+        one = _one(step)
+        assert one is not None
+        return one
+    half = _doubled(step, k - 1)
+    return total_of(half, half).trimmed().refined()
+
+
+@shared(32)
 def outcomes(step: tuple[Ratio], bins: int) -> Outcomes | None:
     """The pair with the ratio R, "remove" direction; None as in `average`."""
     total = average(step, bins)
@@ -102,7 +117,7 @@ def outcomes(step: tuple[Ratio], bins: int) -> Outcomes | None:
     return Outcomes(losses, log_p, log_q)
 
 
-@lru_cache(maxsize=32)
+@shared(32)
 def integer_cgf(step: tuple[PrivacyLoss], bins: int) -> Array:
     """K(z) of the "remove" direction at z = 1 .. MAX_ORDER - 1: exact."""
     log_moments = log_expm1_array(step[0].cgf(np.arange(1.0, MAX_ORDER)))

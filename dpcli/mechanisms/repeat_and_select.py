@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
 
 from dpcli.errors import NotRepresentable
@@ -26,6 +25,7 @@ from dpcli.mechanisms.two_point import Pure
 from dpcli.numerics.conversion import balle, balle_delta
 from dpcli.numerics.orders import SHORT, least_over_orders
 from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.work import shared
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Poisson:
         return np.asarray(log_moment / (orders - 1.0) * (1.0 + 1e-12))
 
 
-@lru_cache(maxsize=16)
+@shared(16)
 def _known(inner: Mechanism) -> dict[float, float]:
     """What has been asked of one run's Renyi curve: searches over two orders come back to the same ones."""
     return {}
@@ -125,14 +125,14 @@ def _rdp(inner: Mechanism, orders: Array) -> Array:
     return np.array([known[order] for order in orders.tolist()])
 
 
-@lru_cache(maxsize=64)
+@shared(64)
 def _second_order(inner: Mechanism, gamma: float) -> float:
     """The least found of (1 - 1/b) D_b + log(1/gamma) / b over b > 1: any b is sound; a pure epsilon is its limit at infinity."""
     value = least_over_orders(lambda x: x / (1.0 + x) * _rdp(inner, 1.0 + x) - math.log(gamma) / (1.0 + x), SHORT)[1]
     return min(value, finite_loss(inner))
 
 
-@lru_cache(maxsize=4096)
+@shared(4096)
 def _delta(inner: Mechanism, order: float) -> float:
     """A delta at which one run is (log(a/(a-1)), delta)-DP, from its Renyi curve; 0 where its pure epsilon is no larger."""
     epsilon = math.log1p(1.0 / (order - 1.0)) * (1.0 - 1e-14)

@@ -129,16 +129,13 @@ def _cells(above: Array, below: Array) -> Array:
     return np.asarray(np.maximum(np.where(below[1:] < -0.7, rising, falling), 0.0))
 
 
-def folded(one: Spread, count: int) -> Spread:
-    """The sum of `count` independent copies, by doubling."""
-    power, total = one, None
-    while True:
-        if count % 2:
-            total = power if total is None else total_of(total, power).trimmed().refined()
-        count //= 2
-        if not count:
-            return total if total is not None else one
-        power = total_of(power, power).trimmed().refined()
+def folded(doubled: Callable[[int], Spread], count: int) -> Spread:
+    """The sum of `count` independent copies, of which `doubled(k)` is the sum of 2^k."""
+    total = None
+    for k in range(count.bit_length()):
+        if count >> k & 1:
+            total = doubled(k) if total is None else total_of(total, doubled(k)).trimmed().refined()
+    return doubled(0) if total is None else total
 
 
 def total_of(a: Spread, b: Spread) -> Spread:
@@ -177,7 +174,7 @@ def _add_pairs(out: Array, first: int, spacing: float, small: Spread, large: Spr
     """Add every pair whose point of `large` lies `nearest` or more above that of `small`."""
     closest, furthest = large.first - small.first - len(small.mass) + 1, large.first + len(large.mass) - 1 - small.first
     distances = np.arange(max(nearest, closest), max(furthest, nearest - 1) + 1)
-    spend(len(distances) * (100.0 + 0.05 * len(small.mass)))
+    spend(len(distances) * (45.0 + 0.022 * len(small.mass)))
     gain = np.log1p(np.exp(-spacing * distances))
     steps = np.floor(gain / spacing).astype(int)
     shares = np.clip(np.expm1(gain - spacing * steps) / math.expm1(spacing), 0.0, 1.0)

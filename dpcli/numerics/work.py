@@ -26,6 +26,7 @@ TABLE = 1 << 22  # cells that are held at a time: a few hundred MB with what is 
 P = ParamSpec("P")
 R = TypeVar("R")
 _left: ContextVar[list[float] | None] = ContextVar("left", default=None)
+_forget: list[Callable[[], None]] = []
 
 
 class TooMuchWork(NotRepresentable):
@@ -88,6 +89,18 @@ def remembered(maxsize: int) -> Callable[[Callable[..., R]], Callable[..., R]]:
     return decorate
 
 
+def shared(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A cache of what several accountants read, charged once in each command and forgotten before the next: a question is answered alike
+    whatever was asked before it."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        cached = functools.lru_cache(maxsize)(function)
+        _forget.append(cached.cache_clear)
+        return cached  # type: ignore[return-value]
+
+    return decorate
+
+
 def exhausted() -> bool:
     """Whether next to nothing is left."""
     left = _left.get()
@@ -99,6 +112,9 @@ def limited(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def within(*args: P.args, **kwargs: P.kwargs) -> R:
+        if _left.get() is None:
+            for forget in _forget:
+                forget()
         with allowance(COMMAND):
             return function(*args, **kwargs)
 

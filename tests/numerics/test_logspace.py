@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable
 
 import mpmath as mp
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.numerics.logspace import log1mexp, log_add, log_expm1, log_ndtr, log_sub
+from dpcli.numerics.tails import log_ndtr_array
 
 ROUNDING = 1e-15  # a handful of double roundings
 
@@ -63,3 +65,9 @@ def test_edges() -> None:
     assert log_expm1(0.0) == -math.inf
     assert log_expm1(1e308) == 1e308
     assert log_ndtr(-math.inf) == -math.inf
+
+
+def test_the_array_of_normal_tails_is_the_same_function() -> None:
+    x = np.concatenate((np.linspace(-60.0, 12.0, 2000), -np.geomspace(20.0, 1e150, 300), [-np.inf, np.inf, 0.0, -20.0]))
+    expected = np.array([log_ndtr(value) for value in x.tolist()])
+    assert log_ndtr_array(x) == pytest.approx(expected, rel=1e-14, abs=1e-16)
