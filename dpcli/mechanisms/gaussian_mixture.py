@@ -26,6 +26,7 @@ else:
 Weights = dict[float, float]  # of the positive shifts; what is left is at 0
 
 MAX_SHIFTS = 256  # different amounts that are told apart; beyond, amounts are rounded up
+SMALLEST_WEIGHT = 1e-300  # of an outcome of the draw that can happen at all
 MAX_RECORDS = 64  # larger groups are bounded by one record of their total size
 
 
@@ -136,7 +137,7 @@ class GaussianMixtureSpec(Spec):
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """A record that is not in the sample contributes 0: one more outcome of its draw."""
-        one = {shift: rate * weight for shift, weight in self._weights().items()}
+        one = {shift: _product(rate, weight) for shift, weight in self._weights().items()}
         total = repeated(one, neighbours.records)
         if not total:
             return Free()
@@ -147,17 +148,18 @@ class GaussianMixtureSpec(Spec):
         else:
             mixture = mixture_of(total)
             found = GaussianMixtureReplaced(mixture) if neighbours.replaces else GaussianMixture(mixture)
-        return found.unclaimed() if self._rounds_up(len(one), neighbours.records) else found
+        return found.unclaimed() if self._rounds_up(one, neighbours.records) else found
 
-    def _rounds_up(self, shifts: int, records: int) -> bool:
+    def _rounds_up(self, one: Weights, records: int) -> bool:
         """Whether the mixture may be more than what is stated: a missing probability counted for the largest contribution, a small
-        contribution raised, many sums coarsened, a large group in one piece."""
+        contribution or its probability raised, many sums coarsened, a large group in one piece."""
         least = min((s for s, p in zip(self.sensitivities, self.probabilities, strict=True) if s > 0.0 < p), default=math.inf)
         return (
             abs(math.fsum(self.probabilities) - 1.0) > 4e-16
             or least / self.sigma < self._least_shift()
             or records > MAX_RECORDS
-            or math.comb(shifts + records, records) > MAX_SHIFTS
+            or math.comb(len(one) + records, records) > MAX_SHIFTS
+            or records * math.log(min(one.values())) <= math.log(SMALLEST_WEIGHT)
         )
 
     def _least_shift(self) -> float:
@@ -181,6 +183,11 @@ class GaussianMixtureSpec(Spec):
         return found
 
 
+def _product(first: float, second: float) -> float:
+    """Of two probabilities; one that would vanish is raised to what floating point holds."""
+    return max(first * second, SMALLEST_WEIGHT) if first > 0.0 < second else 0.0
+
+
 def repeated(one: Weights, records: int) -> Weights:
     """The sum of `records` independent draws; a large group by one draw of its total size, which the theorem allows."""
     if not one:
@@ -198,11 +205,11 @@ def _added(first: Weights, second: Weights) -> Weights:
     rest = [max(1.0 - math.fsum(weights.values()), 0.0) for weights in (first, second)]
     found: Weights = {}
     for shift, weight in first.items():
-        found[shift] = found.get(shift, 0.0) + weight * rest[1]
+        found[shift] = found.get(shift, 0.0) + _product(weight, rest[1])
         for other, share in second.items():
-            found[shift + other] = found.get(shift + other, 0.0) + weight * share
+            found[shift + other] = found.get(shift + other, 0.0) + _product(weight, share)
     for other, share in second.items():
-        found[other] = found.get(other, 0.0) + share * rest[0]
+        found[other] = found.get(other, 0.0) + _product(share, rest[0])
     return {shift: weight for shift, weight in found.items() if weight > 0.0}
 
 

@@ -104,7 +104,7 @@ def _ternary(inner: Mechanism, rate: float) -> Array:
 
 def _log_one_and(terms: Array) -> Array:
     """log(1 + sum of e^terms) of each row."""
-    top = terms.max(axis=1, keepdims=True)
+    top = np.maximum(terms.max(axis=1, keepdims=True), -1e300)  # no term at all: the sum is 0
     return np.asarray(np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1))))
 
 

@@ -140,6 +140,7 @@ def _power_moment(
             continue
         log_terms = log_bernoulli(column, ratio) + weight
         top = log_terms.max(axis=1)
+        top = np.where(np.isfinite(top), top, 0.0)  # nothing that floating point holds, or more than that
         log_sum = top + np.log(np.exp(log_terms - top[:, None]).sum(axis=1))
         result[index] = np.logaddexp(0.0, log_sum) * (1.0 + SLACK)
     return result

@@ -186,3 +186,17 @@ def test_many_amounts_are_rounded_up_and_large_groups_go_as_one() -> None:
     assert sum(w * s for s, w in total.items()) <= 4 * sum(w * s for s, w in one.items()) * 1.02
     assert sum(total.values()) == pytest.approx(1.0 - 0.2**4, rel=1e-12)
     assert repeated(one, 100) == {max(one) * 100: pytest.approx(1.0 - 0.2**100)}
+
+
+@pytest.mark.parametrize("probability", [0.5, 1e-150, 1e-250, 5e-324])
+@pytest.mark.parametrize("rate", [1.0, 1e-3, 1e-229, 5e-324])
+@pytest.mark.parametrize("records", [1, 2, 5])
+def test_an_outcome_that_floating_point_does_not_hold_is_kept(probability: float, rate: float, records: int) -> None:
+    """Raised, never dropped: the largest contribution happens with at least its probability, and nothing is claimed of the raised."""
+    spec = GaussianMixtureSpec(sensitivities=(1.0, 3.0), probabilities=(1.0 - probability, probability), sigma=1.0)
+    found = spec.poisson(rate, Neighbours(Adjacency.ADD_REMOVE, records))
+    assert np.isfinite(found.rdp(ORDERS)).all()
+    mixture = getattr(found, "by", found).mixture
+    assert mixture.reach == 3.0 * records
+    assert mixture.log_weights[-1] >= records * (math.log(rate) + math.log(probability)) - 1e-9 * records * 750.0
+    assert found.attained() == (records * (math.log(rate) + math.log(probability)) > math.log(1e-300))
