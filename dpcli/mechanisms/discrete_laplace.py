@@ -45,12 +45,12 @@ class DiscreteLaplace(Mechanism):
 
         def excess(epsilon: float) -> float:
             x = min(math.floor(0.5 * (epsilon / a + s)) + 1, s)
-            exact = 1.0 - (math.exp(-(s - x + 1) * a) + math.exp(epsilon - x * a)) / (1.0 + math.exp(-a))
+            exact = 1.0 - (math.exp(-(s - x + 1) * a) + math.exp(min(epsilon - x * a, 0.0))) / (1.0 + math.exp(-a))
             return exact + 4e-16 - delta
 
         if excess(0.0) <= 0.0:
             return 0.0
-        return bracket_root(excess, 0.0, self.epsilon)[1]
+        return min(bracket_root(excess, 0.0, self.epsilon)[1] * (1.0 + 2e-15), self.epsilon)  # the exponents are rounded
 
     def zcdp(self) -> float:
         return Pure(self.epsilon).zcdp()

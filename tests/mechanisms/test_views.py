@@ -1,0 +1,60 @@
+"""Every view of every mechanism that a generated file means, extreme numbers among them: a number that is one, or a refusal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcli.errors import DpcliError, NotRepresentable
+from dpcli.mechanisms.base import Mechanism
+from dpcli.numerics.work import allowance
+from dpcli.pipeline.read import parse
+from dpcli.pipeline.resolve import resolve
+from tests.generated import Drawing, text_of
+
+SEED = "0" if os.environ.get("CI") else str(int.from_bytes(os.urandom(4), "big"))
+FILES = 40  # in each of the parts
+SCALES = ((-300.0, 300.0), (-12.0, 12.0))  # exponents of the numbers in a file
+DELTAS = (0.0, 5e-324, 1e-300, 1e-30, 1e-6, 0.3, 1.0 - 1e-16)
+AT = np.array([-50.0, -1.0, 0.0, 1e-300, 1e-5, 0.3, 2.0, 700.0, 1e10])
+Z = np.array([1e-12, 1e-3, 0.5, 1.0, 7.0, 100.0, 1e6])
+CELLS = 3e6
+
+
+def views(mechanism: Mechanism) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Every question to a mechanism, answered with numbers >= 0."""
+    for delta in DELTAS:
+        yield f"approx_dp({delta})", lambda delta=delta: mechanism.approx_dp(delta)
+    for name in ("zcdp", "gdp", "delta_floor"):
+        yield name, getattr(mechanism, name)
+    yield "rdp", lambda: mechanism.rdp(Z + 1.0)
+    with suppress(NotRepresentable), allowance(CELLS):
+        for loss in mechanism.losses():
+            yield f"cgf of {loss}", lambda loss=loss: loss.cgf(Z)
+            yield f"tails of {loss}", lambda loss=loss: np.exp(np.concatenate(loss.tails(AT)))
+            yield f"tilted {loss}", lambda loss=loss: float(loss.tilted(0.7) is None)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_every_view_is_a_number_or_a_refusal(part: int) -> None:
+    for k in range(FILES):
+        drawing = Drawing(Random(f"{SEED}/{part}/{k}"))
+        drawing.scale = SCALES[k % 2]
+        text = text_of(drawing.document())
+        with suppress(DpcliError):
+            for charge in resolve(parse(text.encode(), "a.toml")):
+                examine(charge.mechanism, text)
+
+
+def examine(mechanism: Mechanism, text: str) -> None:
+    for name, view in views(mechanism):
+        with suppress(NotRepresentable), allowance(CELLS), np.errstate(all="ignore"):
+            found = np.asarray(view())
+            assert not np.isnan(found).any(), (name, mechanism, text)
+            assert (found >= 0.0).all(), (name, mechanism, text)
