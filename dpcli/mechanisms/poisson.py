@@ -65,8 +65,11 @@ def log_expm1_array(x: Array) -> Array:
 
 def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
     """Upper bound of a convex function through (0, 0) from its values at increasing knots: its chords; `beyond` past the last knot."""
-    inside = np.interp(z, np.concatenate(([0.0], knots)), np.concatenate(([0.0], values)))
-    return np.where(z <= knots[-1], np.minimum(inside, beyond), beyond)
+    finite = int(np.searchsorted(np.isinf(values), True))  # a curve that is stated up to some order
+    if finite == 0:
+        return beyond
+    inside = np.interp(z, np.concatenate(([0.0], knots[:finite])), np.concatenate(([0.0], values[:finite])))
+    return np.where(z <= knots[finite - 1], np.minimum(inside, beyond), beyond)
 
 
 def held(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
@@ -83,7 +86,7 @@ def _expanded(inner: Mechanism, rate: float) -> tuple[float, Array]:
     integers = np.arange(2.0, MAX_ORDER + 1)
     spend(TABLE)
     log_moments = log_expm1_array((integers - 1.0) * inner.rdp(integers))
-    terms = log_binomials(integers, rate) + np.concatenate(([-np.inf, -np.inf], log_moments))[None, :]
+    terms = _times(log_binomials(integers, rate), np.concatenate(([-np.inf, -np.inf], log_moments)))
     return float(log_moments[0]), _log_one_and(terms)
 
 
@@ -99,13 +102,20 @@ def _ternary(inner: Mechanism, rate: float) -> Array:
     second = min(math.log(4.0) + float(log_expm1_array(moments[:1])[0]), float(moments[0] + cap[0]))
     log_terms[0] = 2.0 * math.log(rate) + second
     counts = log_binomials(k, 0.5)[:, 2:] + k[:, None] * math.log(2.0)  # log C(a, k)
-    return _log_one_and(counts + log_terms[None, :])
+    return _log_one_and(_times(counts, log_terms))
+
+
+def _times(log_counts: Array, log_terms: Array) -> Array:
+    """Log counts (a row for each order) times terms, where a term that is counted no time may be infinite."""
+    return np.where(log_counts == -np.inf, -np.inf, log_counts + np.where(log_counts == -np.inf, 0.0, log_terms[None, :]))
 
 
 def _log_one_and(terms: Array) -> Array:
     """log(1 + sum of e^terms) of each row."""
-    top = np.maximum(terms.max(axis=1, keepdims=True), -1e300)  # no term at all: the sum is 0
-    return np.asarray(np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1))))
+    top = terms.max(axis=1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)  # no term at all, or an infinite one
+    with np.errstate(over="ignore", divide="ignore"):
+        return np.asarray(np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dpcli.errors import InputError
 from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, Spec, any_sampled
 from dpcli.mechanisms.fixed_size import fixed_size
 from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
+from dpcli.mechanisms.given_renyi import Renyi
 from dpcli.mechanisms.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.poisson import MAX_ORDER, PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.randomized_response import RandomizedResponseSpec
@@ -192,3 +193,19 @@ def test_sampled_randomized_response_is_not_amplified_under_zero_out() -> None:
     kept = 1.0 / (1.0 + math.exp(-epsilon))
     p, q = np.array([1.0 - rate, rate * kept, rate * (1.0 - kept)]), np.array([1.0 - rate, rate * (1.0 - kept), rate * kept])
     covers(bound, p, q)
+
+
+@pytest.mark.parametrize("sampled", [PoissonSampled, PoissonReplaced])
+@pytest.mark.parametrize("most", [2, 7, 64, 255, 256, 257, 1000])
+@pytest.mark.parametrize("rate", [1e-3, 0.3])
+def test_a_curve_that_is_stated_up_to_an_order_is_sampled_up_to_it(
+    sampled: type[PoissonSampled] | type[PoissonReplaced], most: int, rate: float
+) -> None:
+    """As the whole curve is, at whole orders; beyond the last one nothing is known."""
+    whole = Gaussian(0.7)
+    orders = tuple(float(order) for order in range(2, most + 1))
+    stated = Renyi(orders, tuple(0.5 * 0.49 * order for order in orders))
+    asked = np.array([order for order in (2.0, 3.0, 7.0, 33.0, 64.0, 200.0) if order <= most])
+    known = sampled(stated, rate).rdp(asked)
+    assert known == pytest.approx(sampled(whole, rate).rdp(asked), rel=1e-9)
+    assert np.isinf(sampled(stated, rate).rdp(np.array([most + 1.0, 1e5]))).all()
