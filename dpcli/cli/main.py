@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
         result: Any = cli.main(arguments, prog_name="dpcli", standalone_mode=False)
         sys.stdout.flush()
     except DpcliError as error:
-        click.echo(f"dpcli: {error}", err=True)
+        click.echo(f"dpcli: {_said(error)}", err=True)
         return error.exit_code
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
@@ -100,3 +100,10 @@ def _internal(error: BaseException, arguments: list[str]) -> int:
     if "-vv" in arguments:
         raise error
     return 70
+
+
+def _said(error: DpcliError) -> str:
+    """A message, which may quote what somebody else wrote into a ledger or a file, without what a terminal acts on."""
+    from dpcli.report.document import visible
+
+    return "\n".join(map(visible, str(error).split("\n")))

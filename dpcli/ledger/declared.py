@@ -6,7 +6,7 @@ outputs could have computed that view from all of them (post-processing).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,12 @@ def composed(runs: Sequence[tuple[Pipeline, int]], delta: float) -> tuple[float,
 
 def declared_caps(terms: Terms) -> dict[str, str]:
     """How often each declared run may be made."""
-    return {_name(i): str(item["runs"]) for i, item in enumerate(terms.declared)}
+    return {name: str(item["runs"]) for name, item in numbered(terms)}
+
+
+def numbered(terms: Terms) -> list[tuple[str, Mapping[str, Any]]]:
+    """The declared runs by the names of their amounts, in their order: an entry's names are sorted, and "run 10" comes before "run 2"."""
+    return [(_name(i), item) for i, item in enumerate(terms.declared)]
 
 
 def declared_cost(terms: Terms, pipeline: Pipeline) -> Cost:

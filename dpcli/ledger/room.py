@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 
 from dpcli.ledger import amounts
 from dpcli.ledger.filters import largest
@@ -59,11 +60,7 @@ def share_of(state: State, part: amounts.Amounts) -> float:
 def runs_like(state: State, run: Run) -> int:
     """How many more runs of that cost fit; -1 where it costs nothing, and any number does."""
     left = state.left()
-    counts = [int(left[name] / cost) for name, cost in run.cost.items() if cost > 0]
-    count = min(counts, default=-1)
-    if count > 0 and any(amounts.EXACT.multiply(cost, Decimal(count)) > left[name] for name, cost in run.cost.items()):
-        count -= 1  # the quotient was rounded up to a whole number
-    return count
+    return min((Fraction(left[name]) // Fraction(cost) for name, cost in run.cost.items() if cost > 0), default=-1)
 
 
 def pure_room(name: str, parameters: Mapping[str, float], left: amounts.Amounts) -> float:

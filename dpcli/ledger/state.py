@@ -14,6 +14,7 @@ from dpcli.ledger.chain import Entry, Head
 from dpcli.ledger.expiry import is_stamp, later
 from dpcli.ledger.terms import Terms
 
+LONGEST = 200  # characters of a run's mechanisms in print
 # What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
 BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
@@ -38,7 +39,7 @@ class Run:
     @property
     def name(self) -> str:
         """The pipeline's mechanisms, in a word."""
-        return " + ".join(str(entry.get("name", "?")) for entry in self.pipeline["mechanism"])
+        return named(self.pipeline)
 
     def expired(self, now: str) -> bool:
         """Whether its reservation is past its day: then it is charged in full and cannot be voided."""
@@ -143,6 +144,12 @@ class State:
 
     def _place(self, entry: Entry) -> str:
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
+
+
+def named(pipeline: Mapping[str, Any]) -> str:
+    """The names of a pipeline's mechanisms, cut where they are longer than anybody reads: whoever spends may write anything there."""
+    text = " + ".join(str(entry.get("name", "?")) for entry in pipeline["mechanism"])
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def _refuse_no_run(content: Mapping[str, Any]) -> None:

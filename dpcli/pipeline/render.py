@@ -19,7 +19,8 @@ def render(diagnostic: Diagnostic) -> str:
     """`path:line:column: error DP004: key: message`, then the source line and a caret where the place is known."""
     place = escaped_path(diagnostic.path) + (f":{diagnostic.line}:{diagnostic.column}" if diagnostic.line else "")
     key = f"{diagnostic.key}: " if diagnostic.key else ""
-    head = f"{place}: {diagnostic.severity} {diagnostic.rule}: {key}{diagnostic.message}"
+    said = "".join(c if c == "\n" else _visible(c) for c in f"{key}{diagnostic.message}")  # may quote what others wrote
+    head = f"{place}: {diagnostic.severity} {diagnostic.rule}: {said}"
     return "\n".join((head, *_excerpt(diagnostic.source, diagnostic.column)))
 
 

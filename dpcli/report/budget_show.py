@@ -6,10 +6,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dpcli.ledger import amounts
+from dpcli.ledger.declared import numbered
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.room import Room, room, share_of
-from dpcli.ledger.state import State
+from dpcli.ledger.state import State, named
 from dpcli.report.budget_data import balance, runs, terms, total
 from dpcli.report.document import Document, Table
 from dpcli.rounding import down as rounded_down
@@ -100,10 +101,9 @@ def _outlook(state: State, found: Room) -> tuple[str, ...]:
         many = "any number of" if found.like_last < 0 else f"{found.like_last:,}"
         lines.append(f'still fits: {many} more like the last run, "{state.last.key}" ({costs(state.last.cost)} each)')
     if state.open_terms().mode == "declared":
-        named = [" + ".join(str(m.get("name")) for m in item["pipeline"]["mechanism"]) for item in state.open_terms().declared]
         lines += [
-            f"{name} ({title}): {state.spent[name]} of {cap} made"
-            for (name, cap), title in zip(state.caps.items(), named, strict=True)
+            f"{name} ({named(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made"
+            for name, item in numbered(state.open_terms())
         ]
     else:
         lines.append(f"largest pure epsilon that fits in one run: {rounded_down(found.pure)}")

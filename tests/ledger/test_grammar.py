@@ -19,6 +19,7 @@ from dpcli.ledger.grammar import ENTRIES, PATTERNS, TYPES, WORDS, wrong_entry
 from dpcli.ledger.ledger import Ledger, _rehearsed
 from dpcli.ledger.places import init, open_ledger
 from dpcli.ledger.state import State
+from dpcli.ledger.verify import verify
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database
@@ -355,3 +356,62 @@ def test_a_state_reads_no_less_than_the_grammar() -> None:
             State("visits").apply(entry)
             read += 1
     assert read > 300
+
+
+ACTS = "\x1b[31mred\x1b]8;;http://example.org\x07\u202e\u200b\x9b"  # on a terminal
+# What a spender may write into a pipeline by hand: the grammar leaves its inside to whoever prices it.
+PIPELINES: dict[str, dict[str, Any]] = {
+    "wrong in many places": {"mechanism": [{"name": "x", "kind": 1}] * 300},
+    "wrong in many places of privacy": {"privacy": {**TABLES["privacy"], **{f"key {i}": i for i in range(300)}}},
+    "names that a terminal acts on": {"mechanism": [{**TABLES["mechanism"][0], "name": ACTS}]},
+    "keys that a terminal acts on": {"mechanism": [{**TABLES["mechanism"][0], ACTS: 1}]},
+    "sizes that a terminal acts on": {"privacy": {**TABLES["privacy"], "dataset_size": ACTS}},
+    "a type that a terminal acts on": {"mechanism": [{"name": "x", "type": ACTS}]},
+    "long names": {"mechanism": [{**TABLES["mechanism"][0], "name": "x" * 3000}] * 300},
+    "names that are none": {"mechanism": [{"name": [[ACTS]]}, {"name": {ACTS: 1}}, {"name": HUGE // 10}, {}]},
+    "large numbers": {"mechanism": [{"name": "x", "type": "gaussian", "noise_multiplier": 1e-300, "steps": 10**18}]},
+}
+
+
+def test_whatever_a_pipeline_holds_everybody_reads(place: Any) -> None:
+    """Nothing of it stops a reader, reaches a terminal as it stands, or fills a screen."""
+    ledger = init(place.url, DATASET, terms())
+    for number, (why, inside) in enumerate(PIPELINES.items()):
+        tables = {**TABLES, **inside}
+        charged = {
+            "key": f"key {number}",
+            "delta": "0.0",
+            "cost": {"epsilon": "1E-9", "delta": "0"},
+            "detail": "stated",
+            "why": why,
+        }
+        content = {"kind": "spend", **charged, "pipeline": tables, "who": ledger.who, "when": ledger.now(), "dpcli": "0"}
+        with ledger.store.writing(DATASET) as tail:
+            entry = sealed(content, DATASET, ledger.state().head)
+            _rehearsed(ledger.state(), entry)
+            tail.append(entry.row)
+    for command in (("show",), ("show", "-f", "table"), ("log", "-f", "text"), ("verify",), ("verify", "-f", "table")):
+        done = dpcli("budget", command[0], place.url, *command[1:])
+        assert done.code in (0, 1), (command, done.err)
+        assert printed(done.out + done.err) and len(done.out) < 100_000, command
+    linted = dpcli("lint", "--ledger", place.url)
+    assert linted.code in (0, 1) and printed(linted.out + linted.err)
+    problems = verify(ledger).problems
+    assert len(problems) == len(PIPELINES) and all(
+        "cannot be computed" in text or "this version finds" in text for text in problems
+    )
+
+
+def printed(text: str) -> bool:
+    return all(c == "\n" or c.isprintable() for c in text)
+
+
+def test_an_error_reaches_a_terminal_without_what_that_acts_on(tmp_path: Any) -> None:
+    """A file may be by anybody's hand, and its words stand in messages."""
+    url = str(tmp_path / "ledger.db")
+    ledger = init(url, DATASET, terms())
+    entry = sealed({"kind": ACTS, "who": "x", "when": clock(), "dpcli": "0"}, DATASET, ledger.state().head)
+    with ledger.store.writing(DATASET) as tail:
+        tail.append(entry.row)
+    done = dpcli("budget", "show", url)
+    assert done.code == 4 and "is unknown to this version" in done.err and printed(done.err)

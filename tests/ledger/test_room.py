@@ -110,3 +110,34 @@ def test_a_quote_spends_nothing(tmp_path) -> None:
     assert one.message == "it costs 0.30000 of epsilon, 30.0 % of the cap of visits; 0.60000 is left"
     assert two.message.startswith("visits: 3 runs cost 0.90000 of epsilon")
     assert (tmp_path / "l.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("cost", ["3E-30", "7E-330", "0.1", "0.30000000000000004", "1E-9"])
+def test_a_count_of_runs_is_exact_however_long(tmp_path, cost: str) -> None:
+    """A quotient that is rounded to 28 digits is off by many runs where there are more."""
+    from tests.ledger import setting
+
+    ledger = init(str(tmp_path / "l.db"), setting.DATASET, setting.terms())
+    setting.charge(ledger, "first", cost)
+    state, one = ledger.state(), Decimal(cost)
+    more = room(state).like_last
+    assert more is not None
+    left = state.left()["epsilon"]
+    assert amounts.EXACT.multiply(one, Decimal(more)) <= left < amounts.EXACT.multiply(one, Decimal(more + 1))
+
+
+def test_each_of_many_declared_runs_is_shown_under_its_own_name(tmp_path) -> None:
+    from dataclasses import replace
+
+    from dpcli.ledger.declared import declared_terms
+    from tests.command import dpcli
+
+    runs = [(pure(0.001 * i), i) for i in range(1, 13)]
+    named = [(replace(p, mechanisms=tuple(replace(m, name=f"run-of-{i}") for m in p.mechanisms)), i) for p, i in runs]
+    path = str(tmp_path / "l.db")
+    terms = declared_terms(Terms("user", "add-remove", 2.0, 1e-6), named)
+    ledger = init(path, "visits", terms)
+    ledger.spend(named[9][0], "the tenth", 0.0)
+    out = dpcli("budget", "show", path).out
+    for i in range(1, 13):
+        assert f"run {i} (run-of-{i}): {int(i == 10)} of {i} made" in out
