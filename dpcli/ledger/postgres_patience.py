@@ -20,8 +20,10 @@ from dpcli.ledger.store import UNSURE
 CONNECT_SECONDS = 10
 HELD = "; held by "
 # Names are looked for in pg_catalog alone: in a schema where others may write, somebody may have put a function that fits better.
+OWN_NAMES = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+# A commit that its standby has not is told by a warning alone, which a setting of the database, the login or the URL may hold back.
 LIMITS = (
-    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true), "
+    f"{OWN_NAMES}, pg_catalog.set_config('client_min_messages', 'warning', true), "
     "pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', %s, true)"
 )
 # Whoever holds a row of the ledger in a transaction that does not end: everybody may see the name and the process.
@@ -128,7 +130,9 @@ def _patient(connection: Any, place: str, seconds: float) -> Iterator[None]:
 def _holders(connection: Any) -> str:
     """Who holds the rows, for a message; nothing where nobody does any more."""
     with suppress(Exception):
-        found = connection.execute(HOLDERS).fetchall()
+        with connection.transaction():
+            connection.execute(OWN_NAMES)
+            found = connection.execute(HOLDERS).fetchall()
         if found:
             names = ", ".join(f"{name} (server process {number})" for name, number in found)
             return f"{HELD}{names}; an administrator of the server ends that: SELECT pg_terminate_backend({found[0][1]})"

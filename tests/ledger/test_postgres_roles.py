@@ -437,11 +437,18 @@ TRAPS = {
     "pg_has_role(name, name, text)": "boolean",
     "pg_backend_pid()": "integer",
 }
+OPERANDS = ("oid", "integer", "bigint", "name", "text")
 
 
 def test_functions_that_somebody_made_are_never_called_by_a_client(opened: Database) -> None:
     """Where others may write into a schema of the path (public, by default before PostgreSQL 15), theirs may come before the server's."""
     traps = [f"CREATE FUNCTION theirs.{name} {TRAP.format(kind)}" for name, kind in TRAPS.items()]
+    for operand in OPERANDS:
+        traps.append(f"CREATE FUNCTION theirs.compared({operand}, {operand}) {TRAP.format('boolean')}")
+        traps += [
+            f"CREATE OPERATOR theirs.{sign} (LEFTARG = {operand}, RIGHTARG = {operand}, FUNCTION = theirs.compared)"
+            for sign in ("=", "<>")
+        ]
     try:
         opened.cluster.run("CREATE SCHEMA theirs", *traps, "GRANT USAGE ON SCHEMA theirs TO PUBLIC", database=opened.name)
         opened.cluster.run(f"ALTER DATABASE {opened.name} SET search_path = theirs, pg_catalog")
@@ -449,6 +456,11 @@ def test_functions_that_somebody_made_are_never_called_by_a_client(opened: Datab
         assert charge(found, "a").state.head.seq == 2
         assert (found.store.check(DATASET), found.store.who, upgrade(opened.url)) == ((), OWNER, ())
         assert digest(found.store.schema()) == found.state().schema
+        # Who holds a row is asked after the transaction that waited for it.
+        with opened.cluster.connect(opened.name) as other:
+            other.execute("SET search_path = pg_catalog; BEGIN; SELECT FROM dpcli.dataset FOR UPDATE")
+            with pytest.raises(LedgerError, match="held by cluster_owner"):
+                charge(Ledger(PostgresStore(opened.url, 0.3), DATASET), "b")
         # What the check finds is worded by the server as well.
         opened.by_force("UPDATE dataset SET seq = seq + 1")
         assert "its entries end at" in str(found.store.check(DATASET))

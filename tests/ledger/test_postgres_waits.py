@@ -172,10 +172,13 @@ CREATE CONSTRAINT TRIGGER warns AFTER INSERT ON dpcli.entry DEFERRABLE {when} FO
 """
 
 
+@pytest.mark.parametrize("heard", ["notice", "error"])
 @pytest.mark.parametrize(("when", "acknowledged"), [("INITIALLY DEFERRED", False), ("INITIALLY IMMEDIATE", True)])
-def test_a_commit_with_a_warning_is_not_acknowledged(database: Database, when: str, acknowledged: bool) -> None:
-    """A server that stops waiting for its standby (a statement's time is over, somebody cancels) commits, and warns."""
-    ledger = init(database.url, DATASET, terms())
+def test_a_commit_with_a_warning_is_not_acknowledged(database: Database, when: str, acknowledged: bool, heard: str) -> None:
+    """A server that stops waiting for its standby (a statement's time is over, somebody cancels) commits, and warns: whatever a setting
+    says of warnings."""
+    init(database.url, DATASET, terms()).store.close()
+    ledger = Ledger(PostgresStore(f"{database.url}&options=-c%20client_min_messages%3D{heard}"), DATASET)
     with database.cluster.connect(database.name) as owner:
         owner.execute(WARNS.format(when=when))
     try:
