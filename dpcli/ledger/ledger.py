@@ -135,7 +135,7 @@ class Ledger:
         from dpcli.pipeline.canonical import tables_of
 
         cost, at = self.cost(pipeline, delta)
-        request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, seen(why), expires)
+        request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires)
         try:
             return self._append(request, key)
         except Denied:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from dpcli.errors import InputError
 from dpcli.ledger.chain import digest
+from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.store import Store
 from dpcli.ledger.terms import Terms, checked
@@ -38,8 +39,8 @@ def path_of(url: str) -> str:
 
 def open_ledger(url: str, dataset: str | None = None) -> Ledger:
     """The ledger of a dataset; of the only one where None. Raises LedgerError where it is not there, InputError where it is not named."""
-    if dataset is not None:
-        _refuse_name(dataset)
+    if dataset is not None and not TYPES["name"](dataset):
+        raise InputError(f"--dataset: expected a name of {WORDS['name']}, found {dataset[:60]!a}")
     store = open_store(url)
     if dataset is None:
         found = store.datasets()

@@ -25,8 +25,8 @@ class Request(Protocol):
 class Charge:
     """Spend at once, or reserve for a long run (`kind`: spend or reserve).
 
-    key: the name of the run; the same key with the same body is charged once. expires: ISO time after which a reservation cannot be
-    voided; it then counts in full.
+    key: the name of the run; the same key with the same body is charged once, to whoever (`who`) was charged first: two people under one
+    key make two runs. expires: ISO time after which a reservation cannot be voided; it then counts in full.
     """
 
     kind: str
@@ -34,6 +34,7 @@ class Charge:
     pipeline: Mapping[str, Any]
     delta: float
     cost: Cost
+    who: str
     why: str = ""
     expires: str | None = None
 
@@ -57,6 +58,11 @@ class Charge:
         if canonical({name: run.content.get(name) for name in self.body()}) != canonical(self.body()):
             raise LedgerError(
                 f'key "{self.key}": expected the run that entry {run.seq} charged under it, found another: '
+                "a new run needs a key of its own"
+            )
+        if run.content.get("who") != self.who:
+            raise LedgerError(
+                f'key "{self.key}": expected a run of {self.who}, found one that {run.content.get("who")} was charged for: '
                 "a new run needs a key of its own"
             )
         if run.status == "void":

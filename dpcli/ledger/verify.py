@@ -100,7 +100,11 @@ def _wide(terms: Terms, entries: tuple[Entry, ...]) -> Iterator[str]:
     for entry in entries:
         if "caps" in entry.content:
             epsilon = float(entry.content.get("epsilon", terms.epsilon))
-            sound = amounts.read(terms.the_filter.caps(epsilon, terms.delta))
+            try:
+                sound = amounts.read(terms.the_filter.caps(epsilon, terms.delta))
+            except InputError as error:  # nothing of it is left to spend
+                yield f"entry {entry.row.seq}: no cap can be derived from epsilon {epsilon!r}: {error}"
+                continue
             for name, value in amounts.read(entry.content["caps"]).items():
                 if name not in sound or value > sound[name] * SLACK:
                     said = f"entry {entry.row.seq}: a cap of {value:.10g} of {name} for epsilon {epsilon!r}"

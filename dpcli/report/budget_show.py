@@ -143,8 +143,8 @@ def _details(state: State, found: Room) -> tuple[str, ...]:
 
 
 def _bar(found: Room, of: str) -> str:
-    reserved = min(round(WIDTH * found.reserved), WIDTH)
-    spent = min(max(round(WIDTH * found.spent), int(found.spent > 0)), WIDTH)
+    reserved = round(WIDTH * min(found.reserved, 1.0))  # the shares of a cap that was amended to next to nothing have no end
+    spent = max(round(WIDTH * min(found.spent, 1.0)), int(found.spent > 0))
     bar = "#" * (spent - min(reserved, spent)) + "+" * min(reserved, spent)
     return f"[{bar:.<{WIDTH}}] {rounded(100.0 * found.spent, 1)} % of the {of}" + (" (+: reserved)" if reserved else "")
 

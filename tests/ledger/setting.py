@@ -44,4 +44,4 @@ TABLES = tables_of(run())
 def charge(ledger: Ledger, key: str, epsilon: str = "0.01", kind: str = "spend", why: str = "") -> Receipt:
     """Charge `epsilon`, stated as a decimal: the ledger's own work without that of an accountant."""
     cost = Cost({"epsilon": epsilon, "delta": "0"}, "stated")
-    return ledger._append(Charge(kind, key, TABLES, 0.0, cost, why), key)
+    return ledger._append(Charge(kind, key, TABLES, 0.0, cost, ledger.who, why), key)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +17,10 @@ from dpcli.ledger.chain import GENESIS, canonical, digest
 from dpcli.ledger.filters import opened_filter
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.places import init, open_ledger
+from dpcli.ledger.state import State
 from dpcli.ledger.terms import Terms
 from tests.command import dpcli
+from tests.ledger.conftest import Place
 from tests.ledger.pipelines import pure
 
 NOW = "2030-01-10T00:00:00Z"
@@ -238,3 +242,52 @@ def test_a_password_that_is_read_as_something_else_is_not_printed(url: str) -> N
     result = dpcli("budget", "show", url)
     assert result.code == 2
     assert not any(part in result.err for part in ("pa/ss", "s3cret", "pa@ss"))
+
+
+@pytest.mark.parametrize("kind", ["spend", "reserve"])
+def test_two_people_under_one_key_are_two_runs(place: Place, kind: str) -> None:
+    """A retry is charged once; somebody else's run, which draws its own noise, never on the first one's charge."""
+    from tests.ledger import setting
+
+    ana = init(place.url, setting.DATASET, setting.terms())
+    bob = Ledger(open_ledger(place.url, setting.DATASET).store, setting.DATASET, who="bob")
+    for ledger in (ana, bob):
+        assert setting.charge(ana, "tuesday", kind=kind).repeated == (ledger is bob)
+    with pytest.raises(LedgerError, match=f"expected a run of bob, found one that {ana.who} was charged for"):
+        setting.charge(bob, "tuesday", kind=kind)
+    assert len(ana.entries()) == 2
+
+
+def test_a_cap_of_next_to_nothing_can_be_looked_at(place: Place) -> None:
+    from tests.ledger import setting
+
+    ledger = init(place.url, setting.DATASET, setting.terms())
+    setting.charge(ledger, "first", "0.5", kind="reserve")
+    ledger.amend(1e-320, "nothing more", "the board", acknowledged=True)
+    for form in ("text", "table", "json", "total", "markdown"):
+        done = dpcli("budget", "show", place.url, "-f", form)
+        assert (done.code, "inf" in done.out) == (0, True), (form, done)
+    for command in ("log", "verify", "export"):
+        assert dpcli("budget", command, place.url).code == 0
+
+
+def test_a_cap_that_nothing_allows_does_not_silence_verify(place: Place) -> None:
+    """By hand an administrator may write any cap: what else is wrong is said all the same."""
+    from dpcli.ledger.verify import verify
+    from tests.ledger import setting
+
+    terms = Terms("example", "add-remove", 100.0, 1e-6, filter="rdp", parameters={"order": 2.0})
+    ledger = init(place.url, setting.DATASET, terms)
+    ledger._append(_ByHand({"kind": "amend", "epsilon": 1e-3, "caps": {"rdp": "9"}, "why": "x", "approver": "y"}), "")
+    charged = {"key": "run", "pipeline": setting.TABLES, "delta": "0.0", "cost": {"rdp": "1E-9"}, "detail": "stated"}
+    ledger._append(_ByHand({"kind": "spend", **charged}), "")
+    wide, cheap = verify(ledger).problems
+    assert "entry 2: no cap can be derived from epsilon 0.001" in wide and "entry 3" in cheap
+
+
+@dataclass(frozen=True)
+class _ByHand:
+    content: dict[str, Any]
+
+    def entry(self, state: State, now: str) -> dict[str, Any]:
+        return self.content

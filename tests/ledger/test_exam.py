@@ -514,7 +514,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def charge(self, handle: int, key: str, cost: str, kind: str) -> None:
         known = self.known.get(key)
         expires = LATE if kind == "reserve" else None
-        request = Charge(kind, key, TABLES, 0.0, Cost({"epsilon": cost, "delta": "0"}, "stated"), expires=expires)
+        request = Charge(
+            kind, key, TABLES, 0.0, Cost({"epsilon": cost, "delta": "0"}, "stated"), self.handles[handle].who, expires=expires
+        )
 
         def ask() -> Receipt:
             return self.handles[handle]._append(request, key)
