@@ -235,7 +235,7 @@ def _refuse_known_data(store: Store, dataset: str, terms: Terms) -> None:
 def _terms_of(store: Store, dataset: str) -> Terms | None:
     """The terms of another dataset by its opening alone: what is wrong with its later entries is its own affair."""
     state = State(dataset)
-    for row in store.after(dataset, 0)[:1]:
+    for row in store.opening(dataset):
         state.apply(opened(row, dataset, state.head))
     return state.terms
 

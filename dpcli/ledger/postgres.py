@@ -22,6 +22,7 @@ from dpcli.ledger.postgres_patience import CONNECT_SECONDS, Limits, bounded
 
 BUSY_SECONDS = 30.0
 NOW = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+END = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
 READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq"
 # Each names what is wrong; a sound ledger answers with no row.
 CHECKS = (
@@ -40,9 +41,18 @@ class PostgresTail:
 
     connection: Any
     dataset: str
+    place: str
 
     def after(self, seq: int) -> Sequence[Row]:
-        return [Row(*row) for row in self.connection.execute(READ, (self.dataset, seq)).fetchall()]
+        """Raises LedgerError where the last entries that were written are not there: what is read would understate the spending."""
+        end = self.connection.execute(END, (self.dataset,)).fetchone()  # asked first: what others write meanwhile comes after it
+        rows = [Row(*row) for row in self.connection.execute(READ, (self.dataset, seq)).fetchall()]
+        if end and end[0] > seq and tuple(end) not in ((row.seq, row.hash) for row in rows):
+            raise LedgerError(
+                f'{self.place}: dataset "{self.dataset}": its entries end before entry {end[0]}, which was written: '
+                "the database is damaged, or was changed by hand"
+            )
+        return rows
 
     def append(self, row: Row) -> None:
         self.connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
@@ -106,13 +116,17 @@ class PostgresStore:
 
     def after(self, dataset: str, seq: int) -> Sequence[Row]:
         with self._bounded() as connection:
-            return PostgresTail(connection, dataset).after(seq)
+            return PostgresTail(connection, dataset, self._place).after(seq)
+
+    def opening(self, dataset: str) -> Sequence[Row]:
+        with self._bounded() as connection:
+            return [Row(*row) for row in connection.execute(f"{READ} LIMIT 1", (dataset, 0)).fetchall()]
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:
         with self._bounded() as connection:
             connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, round(1000 * self._seconds)))
-            yield PostgresTail(connection, dataset)
+            yield PostgresTail(connection, dataset, self._place)
 
     def schema(self) -> str:
         statement = Path(__file__).with_name("postgres_schema.sql").read_text(encoding="utf-8")

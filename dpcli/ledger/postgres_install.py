@@ -57,7 +57,13 @@ def install(connection: Any, place: str) -> int:
 
 
 def renew(connection: Any, place: str) -> int:
-    """The functions of an older ledger made again as this version has them, inside the caller's transaction. Rows stay as they are."""
+    """The functions of an older ledger made again as this version has them, inside the caller's transaction. Rows stay as they are.
+
+    Whoever does the same at that moment waits, and then finds it done.
+    """
+    _make(connection, place, "SELECT FROM dpcli.format FOR UPDATE")
+    if found_version(connection) == VERSION:
+        return VERSION
     _make(connection, place, definitions("postgres_functions.sql"), f"INSERT INTO dpcli.format VALUES ({VERSION})")
     return VERSION
 

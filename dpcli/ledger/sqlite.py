@@ -74,7 +74,13 @@ class SqliteTail:
     dataset: str
 
     def after(self, seq: int) -> Sequence[Row]:
-        rows = self.connection.execute(READ, (self.dataset, seq)).fetchall()
+        return self._rows(READ, seq)
+
+    def opening(self) -> Sequence[Row]:
+        return self._rows(f"{READ} LIMIT 1", 0)
+
+    def _rows(self, statement: str, seq: int) -> Sequence[Row]:
+        rows = self.connection.execute(statement, (self.dataset, seq)).fetchall()
         if any(tuple(map(type, row)) != (int, str, str) for row in rows):
             raise sqlite3.DataError(NOT_TEXT)
         return [Row(*row) for row in rows]
@@ -168,6 +174,11 @@ class SqliteStore:
         self._refuse_strays(dataset)
         with self._explained():
             return SqliteTail(self.connection, dataset).after(seq)
+
+    def opening(self, dataset: str) -> Sequence[Row]:
+        self._refuse_strays(dataset)
+        with self._explained():
+            return SqliteTail(self.connection, dataset).opening()
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[SqliteTail]:

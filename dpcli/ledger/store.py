@@ -51,6 +51,10 @@ class Store(Protocol):
         """The rows of one dataset with a number above `seq`, ascending, as of one moment; none for an unknown dataset."""
         ...
 
+    def opening(self, dataset: str) -> Sequence[Row]:
+        """The first row of one dataset, whatever became of the others; none for an unknown dataset."""
+        ...
+
     def writing(self, dataset: str) -> AbstractContextManager[Tail]:
         """One writer at a time: what `after` answers inside stays true until the end. Leaving commits durably; an error rolls back."""
         ...

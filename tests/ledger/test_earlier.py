@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.places import init, open_ledger, open_store, upgrade
-from dpcli.ledger.postgres_install import ROLES
+from dpcli.ledger.postgres import PostgresStore
+from dpcli.ledger.postgres_install import ROLES, renew
 from dpcli.ledger.verify import verify
 from tests.command import ROOT, dpcli
 from tests.ledger.cluster import programs
@@ -93,6 +96,18 @@ def test_an_old_database_is_upgraded_once(old_database: Database) -> None:
     init(new.cluster.url(new.name), DATASET, terms()).store.close()
     assert open_store(new.cluster.url(new.name)).schema() == open_store(url).schema()
     new.cluster.drop(new.name)
+
+
+def test_two_who_upgrade_at_once_both_find_it_done(old_database: Database) -> None:
+    first = PostgresStore(old_database.url)
+    with ThreadPoolExecutor(1) as pool:
+        with first._bounded() as connection:
+            renew(connection, first.place)
+            second = pool.submit(upgrade, old_database.url)
+            time.sleep(0.5)  # it has seen the earlier version, and waits
+            assert not second.done()
+        assert second.result(30.0) == ("bricked", "clicks", "planned", "stopped", "visits")
+    assert upgrade(old_database.url) == ()
 
 
 def test_definitions_that_somebody_else_changed_are_not_upgraded(old_database: Database) -> None:

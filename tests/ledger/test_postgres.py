@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.errors import InputError, LedgerError
+from dpcli.gate.ledger import ledger_conditions
 from dpcli.ledger import postgres_errors
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.places import init, open_store
@@ -26,7 +27,7 @@ from dpcli.ledger.verify import verify
 from tests.command import dpcli
 from tests.ledger.cluster import SUPERUSER, Cluster, missing, programs, running
 from tests.ledger.conftest import OWNER, Database, made
-from tests.ledger.setting import DATASET, charge, run_file, terms
+from tests.ledger.setting import DATASET, charge, run, run_file, terms
 
 SECRET = "s3cret-äß%/word"
 
@@ -392,7 +393,11 @@ def test_an_end_that_was_cut_off_is_found_by_the_database_itself(database: Datab
     found = other(database)
     assert found.store.check() == (f'dataset "{DATASET}": its entries end at 1, the chain that was written ends at 2',)
     assert "its entries end at 1" in refusal(lambda: verify(found))
-    assert "does not follow the end of the chain" in refusal(lambda: charge(found, "again", "0.9"))
+    for asked in (lambda: charge(found, "again", "0.9"), other(database).state, other(database).entries):
+        assert "its entries end before entry 2, which was written" in refusal(asked)
+    (answer,) = ledger_conditions([(run(0.01), None)], database.url, DATASET)
+    assert answer.verdict == "error" and dpcli("budget", "show", database.url).code == 4
+    init(database.url, "another", replace(terms(), fingerprint="f" * 64)).store.close()  # which it is not the affair of
 
 
 def test_the_command_line_takes_a_url(database: Database, tmp_path: Path) -> None:

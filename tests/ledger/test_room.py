@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -113,7 +114,7 @@ def test_a_quote_spends_nothing(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("cost", ["3E-30", "7E-330", "0.1", "0.30000000000000004", "1E-9"])
-def test_a_count_of_runs_is_exact_however_long(tmp_path, cost: str) -> None:
+def test_a_count_of_runs_is_exact_however_long(tmp_path: Path, cost: str) -> None:
     """A quotient that is rounded to 28 digits is off by many runs where there are more."""
     from tests.ledger import setting
 
@@ -126,7 +127,7 @@ def test_a_count_of_runs_is_exact_however_long(tmp_path, cost: str) -> None:
     assert amounts.EXACT.multiply(one, Decimal(more)) <= left < amounts.EXACT.multiply(one, Decimal(more + 1))
 
 
-def test_each_of_many_declared_runs_is_shown_under_its_own_name(tmp_path) -> None:
+def test_each_of_many_declared_runs_is_shown_under_its_own_name(tmp_path: Path) -> None:
     from dataclasses import replace
 
     from dpcli.ledger.declared import declared_terms
