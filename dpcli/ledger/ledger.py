@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger.chain import Entry, digest, opened, sealed
 from dpcli.ledger.filters import Cost
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
-from dpcli.ledger.names import looks, mixed
+from dpcli.ledger.names import looks, mixed, strange
 from dpcli.ledger.requests import Amend, Charge, Move, Request, Upgrade, checked_key
 from dpcli.ledger.state import Run, State
 from dpcli.ledger.store import UNSURE, Store, Tail
@@ -219,6 +220,13 @@ def _refuse_alike(store: Store, dataset: str) -> None:
         raise LedgerError(
             f"{store.place}: expected a name in one script, found {dataset!a} in {' and '.join(s.capitalize() for s in scripts)}: "
             "its letters may pass for those of another name; --new opens it all the same"
+        )
+    odd = strange(dataset)
+    if odd:
+        raise LedgerError(
+            f"{store.place}: expected a name in ASCII or in letters of a script in use today, found {dataset!a} with "
+            f"{', '.join(unicodedata.name(c, ascii(c)) for c in odd[:3])}, which may pass for another character or for none; "
+            "--new opens it all the same"
         )
 
 

@@ -60,6 +60,52 @@ def mixed(name: str) -> tuple[str, ...]:
     return tuple(found) if "LATIN" in found and len(found) > 1 else ()
 
 
+def strange(name: str) -> tuple[str, ...]:
+    """The characters of a name that may pass for others, or for nothing: all but ASCII, and letters of scripts that people write today.
+
+    Source: Unicode Standard Annex 31, Unicode Identifiers and Syntax, table 5 (recommended scripts).
+    """
+    return tuple(dict.fromkeys(c for c in name if not (c.isascii() or _usual(c))))
+
+
+def _usual(c: str) -> bool:
+    category, script = unicodedata.category(c), unicodedata.name(c, "?").partition(" ")[0]
+    letter = (
+        category in ("Lu", "Ll") if script == "LATIN" else category[0] in "LM"
+    )  # without case, a Latin letter is a click or a tone
+    return script in _RECOMMENDED and letter
+
+
+_RECOMMENDED = frozenset(
+    {
+        *(
+            "ARABIC",
+            "ARMENIAN",
+            "BENGALI",
+            "BOPOMOFO",
+            "CJK",
+            "COMBINING",
+            "CYRILLIC",
+            "DEVANAGARI",
+            "ETHIOPIC",
+            "GEORGIAN",
+            "GREEK",
+        ),
+        *(
+            "GUJARATI",
+            "GURMUKHI",
+            "HANGUL",
+            "HEBREW",
+            "HIRAGANA",
+            "IDEOGRAPHIC",
+            "KANNADA",
+            "KATAKANA",
+            "KATAKANA-HIRAGANA",
+            "KHMER",
+        ),
+        *("LAO", "LATIN", "MALAYALAM", "MYANMAR", "ORIYA", "SINHALA", "TAMIL", "TELUGU", "THAANA", "THAI", "TIBETAN"),
+    }
+)
 _BESIDE_LATIN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "MICRO"})
 # A letter with a stroke, a hook or the like, and a small capital: which letter it is, its name says.
 _VARIANT = re.compile("LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |SCRIPT |INSULAR |LONG )?([A-Z])(?: WITH .*)?")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from dpcli.errors import InputError, LedgerError
-from dpcli.ledger.names import looks
+from dpcli.ledger.names import looks, mixed, strange
 from dpcli.ledger.places import init, open_store
 from tests.command import dpcli
 from tests.ledger.conftest import Database, File
@@ -34,6 +36,44 @@ def test_a_name_in_two_scripts_needs_to_be_new(place: File | Database, other: st
     init(place.url, other, terms(), new=True).store.close()
     for harmless in ("\u65e5\u672c data", "\u0434\u0430\u043d\u043d\u044b\u0435", "gr\u00f6\u00dfe"):
         init(place.url, harmless, terms()).store.close()
+
+
+STRANGE = (
+    *("ads\u2800", "ads\U0001d159", "ads\ufffc"),  # nothing to be seen
+    *("\u13aa\u13a0\u13da", "\ua4d0\ua4d3\ua4e2", "\u2c81\u2c87\u2ca5", "\U00010412"),  # scripts of the past, or of few
+    *("ads\u0968", "a\u0966", "\u10401", "\u0661"),  # other digits
+    *("ads\u2043x", "ads\u00b7x", "ads\u2019s", "a\u2236b", "user\u2215x", "ads\u05bex"),  # other signs
+    *("ads\u01c0", "a\ua78f", "\U0001f170ds"),
+)
+
+
+@pytest.mark.parametrize("other", STRANGE, ids=ascii)
+def test_a_name_with_a_character_that_may_pass_for_another_needs_to_be_new(place: File | Database, other: str) -> None:
+    """No table of what looks alike is whole: what is none of the letters that people write today is refused, whatever it looks like."""
+    init(place.url, "ads", terms()).store.close()
+    with pytest.raises(LedgerError, match="--new opens it all the same"):
+        init(place.url, other, terms())
+    init(place.url, other, terms(), new=True).store.close()
+    assert set(open_store(place.url).datasets()) == {"ads", other}
+
+
+def test_every_character_is_a_letter_in_use_or_strange() -> None:
+    """What nobody sees, and every sign, symbol and digit beyond ASCII."""
+    for number in range(128, 0x11000):
+        c = chr(number)
+        if not c.isprintable() or unicodedata.category(c)[0] not in "LM":
+            assert strange(f"a{c}") == (c,), ascii(c)
+    for name in (
+        "visits 2026-01_v2.1 (eu)",
+        "gr\u00f6\u00dfe",
+        "\u65e5\u672c\u306e\u30c7\u30fc\u30bf",
+        "\u0434\u0430\u043d\u043d\u044b\u0435",
+        "\u0921\u0947\u091f\u093e",
+        "\u0628\u064a\u0627\u0646\u0627\u062a",
+        "\ub370\uc774\ud130",
+        "\u05e0\u05ea\u05d5\u05e0\u05d9\u05dd",
+    ):
+        assert strange(name) == mixed(name) == (), name
 
 
 @pytest.mark.parametrize("other", SPELLED, ids=ascii)
