@@ -33,8 +33,8 @@ def refuse(path: str, held: bool = False) -> int:
         info = os.lstat(path)
     except FileNotFoundError:
         raise LedgerError(f"{path}: no ledger here; dpcli budget init opens one") from None
-    except OSError as error:
-        raise LedgerError(f"{path}: cannot be looked at: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # a null character in it
+        raise LedgerError(f"{path}: cannot be looked at: {getattr(error, 'strerror', error)}") from None
     _refuse_kind(path, info)
     if held:
         return 0
@@ -46,7 +46,17 @@ def refuse(path: str, held: bool = False) -> int:
     for wrong, message in CHECKS:
         if wrong(header):
             raise LedgerError(f"{path}: {message}")
+    _refuse_foreign_log(path, header)
     return _stated_size(header)
+
+
+def _refuse_foreign_log(path: str, header: bytes) -> None:
+    """A ledger in rollback mode has no write-ahead log: SQLite would play one all the same, and its pages are of another file or time."""
+    log = f"{path}-wal"
+    if header[18] == 1 and os.path.lexists(log) and os.lstat(log).st_size:
+        raise LedgerError(
+            f"{path}: expected nothing but a journal beside it, found {log}, left by another file or an older copy: move it away"
+        )
 
 
 def _refuse_kind(path: str, info: os.stat_result) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -291,3 +293,27 @@ class _ByHand:
 
     def entry(self, state: State, now: str) -> dict[str, Any]:
         return self.content
+
+
+@pytest.mark.parametrize("before", ["restored", "another"])
+def test_a_log_beside_a_ledger_is_not_played_into_it(tmp_path: Path, before: str) -> None:
+    """SQLite plays whatever write-ahead log bears the name: that of an older copy would take entries back."""
+    from tests.ledger import setting
+
+    path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
+    ledger = init(str(path), setting.DATASET, setting.terms())
+    setting.charge(ledger, "first", "0.5")
+    shutil.copy2(path, copy)
+    with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA user_version = 1" if before == "restored" else "CREATE TABLE another (x)")
+        setting.charge(ledger, "second", "0.4")
+        ledger.store.close()
+        whole = path.read_bytes()
+        shutil.copy(f"{copy}-wal", f"{path}-wal")
+    for command in (("show",), ("verify",), ("log",)):
+        done = dpcli("budget", command[0], str(path))
+        assert done.code == 4 and "found" in done.err and "-wal" in done.err
+    assert path.read_bytes() == whole
+    Path(f"{path}-wal").unlink()
+    assert open_ledger(str(path)).state().spent["epsilon"] == Decimal("0.9")
