@@ -306,7 +306,7 @@ def test_a_log_beside_a_ledger_is_not_played_into_it(tmp_path: Path, before: str
     shutil.copy2(path, copy)
     with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA user_version = 1" if before == "restored" else "CREATE TABLE another (x)")
+        connection.execute("INSERT INTO entry VALUES ('x', 1, '{}', 'x')" if before == "restored" else "CREATE TABLE another (x)")
         setting.charge(ledger, "second", "0.4")
         ledger.store.close()
         whole = path.read_bytes()
