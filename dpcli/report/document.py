@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -135,3 +136,14 @@ def jsonable(value: Any) -> Any:
 def visible(text: str) -> str:
     """Text from a file with control characters (ANSI escapes among them) shown as escapes."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """A value as JSON in letters as they are, but for what a terminal acts on or nobody sees: that is escaped."""
+    import json
+
+    return _ACTS.sub(lambda found: json.dumps(found[0])[1:-1], json.dumps(jsonable(value), indent=indent, ensure_ascii=False))
+
+
+# Controls, directions, joiners and tags: in JSON they stand inside strings alone.
+_ACTS = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]")

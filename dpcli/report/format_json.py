@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-from dpcli.report.document import Document, jsonable
+from dpcli.report.document import Document, json_text
 
 JUDGES = False
 ENDINGS = (".json",)
@@ -12,4 +10,4 @@ ENDINGS = (".json",)
 
 def render(document: Document) -> str:
     """One object; infinities are strings."""
-    return json.dumps(jsonable(document.data), indent=2, ensure_ascii=False) + "\n"
+    return json_text(document.data, indent=2) + "\n"

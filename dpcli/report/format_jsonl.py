@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-from dpcli.report.document import Document, jsonable
+from dpcli.report.document import Document, json_text
 
 JUDGES = False
 ENDINGS = (".jsonl",)
@@ -12,4 +10,4 @@ ENDINGS = (".jsonl",)
 
 def render(document: Document) -> str:
     """Each line is a JSON object."""
-    return "".join(json.dumps(jsonable(record), ensure_ascii=False) + "\n" for record in document.records or [document.data])
+    return "".join(json_text(record) + "\n" for record in document.records or [document.data])

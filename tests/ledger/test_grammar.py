@@ -393,6 +393,11 @@ def test_whatever_a_pipeline_holds_everybody_reads(place: Any) -> None:
         done = dpcli("budget", command[0], place.url, *command[1:])
         assert done.code in (0, 1), (command, done.err)
         assert printed(done.out + done.err) and len(done.out) < 100_000, command
+    for command, form in itertools.product(("show", "log", "export", "verify"), ("json", "jsonl", "csv", "markdown")):
+        done = dpcli("budget", command, place.url, "-f", form)
+        assert done.code in (0, 1) and printed(done.out.replace("\r\n", "\n")), (command, form)
+        if form == "json":
+            assert json.loads(done.out)["dataset"] == DATASET
     linted = dpcli("lint", "--ledger", place.url)
     assert linted.code in (0, 1) and printed(linted.out + linted.err)
     problems = verify(ledger).problems
