@@ -31,6 +31,7 @@ LAYERS = [
         "meaning",
         "changes",
         "difference",
+        "git",
         "revision",
         "disclosure",
         "doctor",

@@ -10,7 +10,7 @@ from dpcli.cli.options import emit, output_options
 
 
 @click.command(short_help="Stop a change that overspends: verdict by exit code.")
-@click.argument("files", nargs=-1, required=True)
+@click.argument("files", nargs=-1)
 @click.option("--max-epsilon", type=float, help="Cap on epsilon, instead of each file's budget.")
 @click.option("--delta", type=float, help="Delta of the cap, instead of each file's.")
 @click.option("--max-increase", type=float, help="Largest rise of epsilon over the base that passes.")
@@ -42,7 +42,8 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
     was priced by its noise and now states its own cost (pure-dp, zcdp, post-processing, ...) fails as a restatement until a waiver
     lets it pass. With --base-ref, a key that lowers epsilon by what it says of data or program (sensitivity, partition, sampling scheme,
     a stated cost) is a warning, a pipeline that was moved to a file that is not judged fails, a deleted one is a warning, and a policy
-    that the change itself edits binds as it is at the base.
+    that the change itself edits binds as it is at the base. FILES may be none then: a change that deletes or moves all pipelines is
+    judged too.
 
     A waiver ([[gate.waiver]] in the file, [[waiver]] in the policy) lets one condition fail until a day; it never makes up for a number
     that cannot be certified. A horizon is a schedule fixed in advance; runs decided on after looking at results belong in a ledger.

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from dpcli.errors import InputError
 from dpcli.gate.history import past
-from dpcli.gate.places import matches, work_tree
+from dpcli.gate.places import matches
 from dpcli.gate.policy import Policy
 from dpcli.gate.policy_read import read_policy_bytes
-from dpcli.gate.repository import git
+from dpcli.gate.repository import listed
 from dpcli.gate.verdicts import Condition
+from dpcli.git import work_tree
 from dpcli.pipeline.limits import escaped_path, read_bytes
 from dpcli.pipeline.model import Pipeline
 
@@ -60,10 +61,10 @@ def _elsewhere(pattern: str, policy: str) -> bool:
     if top is None:
         return False
     try:
-        listed = git(top, "ls-files", "-co", "--exclude-standard", "-z").stdout.split(b"\0")[:-1]
+        names = listed(top, "ls-files", "-co", "--exclude-standard", "-z")
     except InputError:
         return False
-    return any(matches(pattern, os.path.join(top, os.fsdecode(name)), policy) for name in listed)
+    return any(matches(pattern, os.path.join(top, os.fsdecode(name)), policy) for name in names)
 
 
 def _warning(text: str) -> Condition:

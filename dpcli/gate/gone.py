@@ -6,8 +6,8 @@ import os
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from dpcli.errors import InputError
-from dpcli.gate.history import ALIKE, blobs, gone_files, parts_of, share_of
-from dpcli.gate.repository import commit_of, git, review_of
+from dpcli.gate.history import ALIKE, gone_files, parts_of, share_of
+from dpcli.gate.repository import commit_of, link_of, listed, review_of, top_of
 from dpcli.gate.verdicts import Condition, Judged
 from dpcli.pipeline.diagnostics import InvalidFile
 from dpcli.pipeline.limits import escaped_path, read_bytes
@@ -17,21 +17,32 @@ from dpcli.pipeline.read import toml_document
 def gone(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
     """A warning for each pipeline of the base that is deleted, a no to each that was moved to a file that is not judged.
 
-    renamed: what files that are judged were called at the base. Raises InputError as `dpcli.gate.history.past` does.
+    paths: of the files that are judged; where there are none, the repository around the working directory is under review.
+    renamed: what they were called at the base. Raises InputError as `dpcli.gate.history.past` does.
     """
     judged = frozenset(map(os.path.realpath, paths))
     known = frozenset(renamed)
-    for top in dict.fromkeys(review_of(path)[0] for path in paths):
-        tree = commit_of(top, ref)
-        lost = [
-            (name, blob)
-            for name, blob in gone_files(tree, top, (".toml",))
-            if name not in known and os.path.realpath(os.path.join(top, name)) not in judged
+    for (top, folder), tree in _trees(ref, paths).items():
+        pipelines = [
+            (name, data)
+            for inside, data in gone_files(tree, folder, (".toml",))
+            if (name := os.path.relpath(os.path.join(folder, inside), top)) not in known
+            and os.path.realpath(os.path.join(top, name)) not in judged
+            and _is_pipeline(data)
         ]
-        texts = zip(lost, blobs(top, [blob for _, blob in lost]), strict=True) if lost else ()
-        pipelines = [(name, data) for (name, _), data in texts if data is not None and _is_pipeline(data)]
-        others = list(_others(top, tree, judged)) if pipelines else []
+        others = list(_others(folder, tree, judged)) if pipelines else []
         yield from (_told(name, data, ref, top, others) for name, data in pipelines)
+
+
+def _trees(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str]:
+    """The commits to look through, by the repository under review and the folder that each is checked out in: also those inside."""
+    reviews = dict.fromkeys(map(review_of, paths)) or {(top_of(os.getcwd()), None): None}
+    found = {(top, top): commit_of(top, ref) for top, _ in reviews}
+    for top, inner in reviews:
+        linked = None if inner is None else link_of(found[top, top], top, inner)
+        if inner is not None and linked is not None:
+            found[top, inner] = linked
+    return found
 
 
 def _is_pipeline(data: bytes) -> bool:
@@ -43,19 +54,15 @@ def _is_pipeline(data: bytes) -> bool:
 
 def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[tuple[str, frozenset[Hashable]]]:
     """Path and parts of each file of the work tree, committed or not, that is TOML or new since `tree`, and is not judged here."""
-    listed = set(_listed(git(top, "ls-files", "-co", "--exclude-standard", "-z").stdout))
-    before = set(_listed(git(top, "ls-tree", "-r", "-z", "--name-only", "--full-tree", tree).stdout))
-    for name in sorted(name for name in listed if name.endswith(".toml") or name not in before):
+    now = set(map(os.fsdecode, listed(top, "ls-files", "-co", "--exclude-standard", "-z")))
+    before = set(map(os.fsdecode, listed(top, "ls-tree", "-r", "-z", "--name-only", "--full-tree", tree)))
+    for name in sorted(name for name in now if name.endswith(".toml") or name not in before):
         place = os.path.join(top, name)
         if os.path.isfile(place) and os.path.realpath(place) not in judged:
             try:
                 yield place, parts_of(read_bytes(place))
             except InputError:
                 continue
-
-
-def _listed(names: bytes) -> list[str]:
-    return [os.fsdecode(name) for name in names.split(b"\0")[:-1]]
 
 
 def _told(name: str, data: bytes, ref: str, top: str, others: Sequence[tuple[str, frozenset[Hashable]]]) -> Judged:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dpcli.errors import InputError
-from dpcli.gate.repository import commit_of, git, link_of, review_of
+from dpcli.gate.repository import commit_of, git, link_of, listed, review_of
 from dpcli.pipeline.diagnostics import InvalidFile
-from dpcli.pipeline.limits import read_bytes
+from dpcli.pipeline.limits import escaped_path, read_bytes
 from dpcli.pipeline.read import toml_document
 
 ALIKE = 0.5  # share of what a file says that is still in the one it became
@@ -52,7 +51,16 @@ def _committed(tree: str, path: str, top: str) -> Past | None:
         (found,) = blobs(top, [f"{tree}:{name}"])
         if found is not None:
             return Past(found)
+        # The tree may list what the clone lacks (a partial one, offline): a file that was there is not a new one.
+        if git(top, "rev-parse", "--verify", "--quiet", f"{tree}:{name}").returncode == 0:
+            _whole(top, f"{tree}:{name}")
     return None
+
+
+def _whole(top: str, name: str) -> None:
+    """Raise InputError where git knows the object of a name, but does not have it."""
+    if git(top, "cat-file", "-e", name).returncode != 0:
+        raise InputError(f"--base-ref: {escaped_path(name)} is missing from this clone: fetch it (git fetch --refetch)")
 
 
 def _names(path: str, top: str) -> Iterator[str]:
@@ -92,26 +100,31 @@ def _answers(text: bytes, count: int) -> Iterator[bytes | None]:
 
 
 def _renamed(tree: str, path: str, top: str) -> Past | None:
-    with suppress(InputError):  # what is wrong with the file itself is its verdict
+    try:
         own = parts_of(read_bytes(path))
-        gone = list(gone_files(tree, top, tuple({".toml", os.path.splitext(path)[1]} - {""})))
-        texts = zip(blobs(top, [blob for _, blob in gone]), gone, strict=True)
-        alike = [(share_of(parts_of(data), own), name, data) for data, (name, _) in texts if data is not None]
-        share, name, data = max(alike, default=(0.0, "", b""))
-        return Past(data, name) if share >= ALIKE else None
-    return None
+    except InputError:  # what is wrong with the file itself is its verdict
+        return None
+    gone = gone_files(tree, top, tuple({".toml", os.path.splitext(path)[1]} - {""}))
+    alike = [(share_of(parts_of(data), own), name, data) for name, data in gone]
+    share, name, data = max(alike, default=(0.0, "", b""))
+    return Past(data, name) if share >= ALIKE else None
 
 
-def gone_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """(path, object) of each file of the commit that is no file of its own any more."""
-    listed = git(top, "ls-tree", "-r", "-z", "--full-tree", tree).stdout
-    for line in listed.split(b"\0")[:-1]:
+def gone_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """(path, bytes) of each file of the commit that is no file of its own any more. Raises InputError where the clone lacks one."""
+    lost = []
+    for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", tree):
         about, _, name = line.partition(b"\t")
         mode, _, blob = about.split(b" ")
         place = os.path.join(top, os.fsdecode(name))
         there = os.path.isfile(place) and os.path.realpath(place) == place
         if mode.startswith(b"100") and place.endswith(endings) and not there:
-            yield os.fsdecode(name), os.fsdecode(blob)
+            lost.append((os.fsdecode(name), os.fsdecode(blob)))
+    for (name_, blob_), data in zip(lost, blobs(top, [blob for _, blob in lost]) if lost else (), strict=True):
+        if data is None:
+            _whole(top, blob_)
+        else:
+            yield name_, data
 
 
 def parts_of(data: bytes) -> frozenset[Hashable]:

@@ -51,11 +51,14 @@ class Opened:
 
 
 def gate(paths: Sequence[str], terms: Terms) -> Gated:
-    """Judge each file.
+    """Judge each file; against a revision also those that are gone, which is all there is to judge where no paths are left.
 
     Raises:
-        InputError: a policy, a revision or a baseline that cannot be read. What is wrong with a file itself is its verdict.
+        InputError: no paths, and no revision; a policy, a revision or a baseline that cannot be read. What is wrong with a file itself
+            is its verdict.
     """
+    if not paths and terms.base_ref is None:
+        raise InputError("expected FILES, or --base-ref to look for pipelines that are gone, found neither")
     policy, notices = binding(terms.policy, terms.base_ref)
     terms = replace(terms, policy=policy)
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
@@ -64,7 +67,14 @@ def gate(paths: Sequence[str], terms: Terms) -> Gated:
     asked: frozenset[int] = frozenset().union(*(file.asked for file in files))
     read = [(file.path, file.own) for file in files if file.own is not None]
     notices += (*unmatched(policy, read), *unused(policy, paths, asked))
-    return Gated((*files, *_gone(paths, terms, bases)), policy.path or None, notices)
+    found = (*files, *_gone(paths, terms, bases)) or (_nothing(terms),)
+    return Gated(found, policy.path or None, notices)
+
+
+def _nothing(terms: Terms) -> Judged:
+    """What is said where no file is left to judge, and none is gone."""
+    text = f"no file was given, and {terms.base_ref} has no pipeline that is gone"
+    return Judged(".", None, (Condition("files", "pass", text, ()),))
 
 
 def _gone(paths: Sequence[str], terms: Terms, bases: Bases | None) -> Iterator[Judged]:

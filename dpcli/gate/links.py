@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from dpcli.gate.places import holds, work_tree
+from dpcli.gate.places import holds
 from dpcli.gate.verdicts import Condition
+from dpcli.git import work_tree
 from dpcli.pipeline.limits import escaped_path
 
 

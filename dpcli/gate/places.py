@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Iterator
 
+from dpcli.git import work_tree
+
 
 def matches(pattern: str, path: str, policy: str = "") -> bool:
     """Whether the file at `path` is meant by a pattern such as "ads/*.toml" of the policy file `policy`.
@@ -67,21 +69,6 @@ def in_repository(path: str) -> str:
         if root is not None:
             return os.path.relpath(place, root).replace(os.sep, "/")
     return path.replace(os.sep, "/")
-
-
-def work_tree(folder: str) -> str | None:
-    """The nearest folder, this one or above, that is the root of a git work tree."""
-    while not _is_work_tree(folder):
-        folder, below = os.path.dirname(folder), folder
-        if folder == below:
-            return None
-    return folder
-
-
-def _is_work_tree(folder: str) -> bool:
-    """An empty .git is none, as git has it; a work tree added to a repository has a file of that name."""
-    found = os.path.join(folder, ".git")
-    return os.path.isfile(found) or os.path.lexists(os.path.join(found, "HEAD"))
 
 
 def _root(path: str, policy: str) -> str:

@@ -6,22 +6,38 @@ import os
 import subprocess
 
 from dpcli.errors import InputError
-from dpcli.gate.places import holds, work_tree
+from dpcli.gate.places import holds
+from dpcli.git import refuse_ambiguous, run_git, work_tree
 
 
 def git(folder: str, *arguments: str, asked: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """What git says in a folder. Raises InputError where it cannot be run."""
     try:
-        return subprocess.run(["git", "-C", folder, *arguments], input=asked, capture_output=True, check=False, timeout=60)
+        return run_git(folder, *arguments, asked=asked)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise InputError(f"--base-ref: git cannot be run: {error}") from None
+
+
+def listed(folder: str, *arguments: str) -> list[bytes]:
+    """The entries, each ended by a NUL, that git lists in a folder. Raises InputError where it cannot list all of them."""
+    found = git(folder, *arguments)
+    if found.returncode != 0:
+        raise InputError(f"--base-ref: git cannot list the files in {folder}: {_words(found)}")
+    return found.stdout.split(b"\0")[:-1]
+
+
+def _words(found: subprocess.CompletedProcess[bytes]) -> str:
+    """What git complains of, in one line."""
+    return os.fsdecode(found.stderr).strip().partition("\n")[0].removeprefix("fatal: ") or "no reason given"
 
 
 def top_of(folder: str) -> str:
     """The root of the work tree around a folder. Raises InputError where there is none."""
     found = git(folder, "rev-parse", "--show-toplevel")
     if found.returncode != 0:
-        raise InputError(f"--base-ref: expected a git repository around {folder}, found not a git repository")
+        missing = b"not a git repository" in found.stderr
+        why = "not a git repository" if missing else f"one that git does not read: {_words(found)}"
+        raise InputError(f"--base-ref: expected a git repository around {folder}, found {why}")
     return os.fsdecode(found.stdout.removesuffix(b"\n"))
 
 
@@ -49,14 +65,15 @@ def link_of(tree: str, top: str, inner: str) -> str | None:
     """
     if not holds(top, inner):
         return None
-    listed = git(top, "ls-tree", "-z", "--full-tree", tree, "--", os.path.relpath(inner, top)).stdout
-    words = listed.partition(b"\t")[0].split(b" ")
+    found = listed(top, "ls-tree", "-z", "--full-tree", tree, "--", os.path.relpath(inner, top))
+    words = found[0].partition(b"\t")[0].split(b" ") if found else [b""]
     return commit_of(inner, os.fsdecode(words[2])) if words[0] == b"160000" else None
 
 
 def commit_of(folder: str, ref: str) -> str:
     """The object of the commit that `ref` names. Raises InputError where there is none, and says so of a shallow clone."""
     top_of(folder)
+    refuse_ambiguous(folder, ref, "--base-ref")
     found = git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     if found.returncode == 0:
         return os.fsdecode(found.stdout).strip()

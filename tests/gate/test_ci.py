@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,33 @@ def test_github_stops_one_that_overspends(clone: Path) -> None:
     assert "## gate: FAIL" in (clone.parent / "summary.md").read_text()
 
 
-def test_github_has_nothing_to_do_without_pipelines(clone: Path) -> None:
+def test_github_tells_that_all_pipelines_are_deleted(clone: Path) -> None:
     git(clone, "rm", "-rq", "pipelines")
-    assert github(clone).returncode == 0
+    result = github(clone)
+    assert result.returncode == 0
+    assert "::warning file=pipelines/ads/rank ing.toml" in result.stdout
+
+
+def test_github_passes_where_there_never_was_a_pipeline(clone: Path) -> None:
+    git(clone, "rm", "-rq", "pipelines")
+    git(clone, "commit", "-qm", "none")
+    git(clone, "push", "-q", "origin", "HEAD:main")
+    result = github(clone)
+    assert (result.returncode, result.stdout) == (0, "::notice title=dpcli::gate: pass (1 pass)\n")
+
+
+def moved(clone: Path) -> None:
+    (clone / "elsewhere").mkdir()
+    (clone / "pipelines" / "ads" / "rank ing.toml").rename(clone / "elsewhere" / "ranking.toml")
+    git(clone, "add", "-A")
+    git(clone, "commit", "-qm", "move")
+
+
+def test_github_stops_a_move_of_the_only_pipeline_out_of_sight(clone: Path) -> None:
+    moved(clone)
+    result = github(clone)
+    assert result.returncode == 1
+    assert "was moved to elsewhere/ranking.toml, which is not judged here" in result.stdout
 
 
 @pytest.mark.parametrize("base", ["$(touch ../owned)", "`touch ../owned`", '"; touch ../owned; "', "no-such-branch"])
@@ -143,10 +168,11 @@ def test_gitlab(clone: Path, text: str, code: int) -> None:
     assert all((clone / path).exists() for path in reports.values())
 
 
-def test_gitlab_has_nothing_to_do_without_pipelines(clone: Path) -> None:
-    (clone / "pipelines" / "ads" / "rank ing.toml").unlink()
+@pytest.mark.parametrize(("change", "code"), [(lambda clone: git(clone, "rm", "-rq", "pipelines"), 0), (moved, 1)])
+def test_gitlab_without_pipelines(clone: Path, change: Callable[[Path], object], code: int) -> None:
+    change(clone)
     script = "\n".join(yaml("gitlab-ci.yml")["privacy-budget"]["script"])
-    assert shell(clone, script, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main").returncode == 0
+    assert shell(clone, script, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main").returncode == code
 
 
 def test_the_hooks_stop_a_commit_that_overspends(clone: Path) -> None:

@@ -1,0 +1,129 @@
+"""What the state of a clone may do to a comparison: names with two meanings, missing objects, variables of hooks, repositories inside."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.command import dpcli
+from tests.gate.conftest import git
+from tests.gate.samples import GATE, SAMPLED
+from tests.gate.test_names import gate, submodule
+from tests.gate.test_names import repository as repository_of
+
+RISEN = GATE.replace("steps = 5_000", "steps = 20_000")  # within the cap, over the increase
+STRICT, LOOSE = "format = 1\nepsilon = 0.5\n", "format = 1\nepsilon = 50.0\n"
+
+
+def test_a_file_named_as_a_policy_at_a_revision_does_not_take_its_place(repository: Path) -> None:
+    (repository / "policy.toml").write_text(STRICT)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "policy")
+    (repository / "main:policy.toml").write_text(LOOSE)
+    for more in ((), ("--base-ref", "main")):
+        result = gate(repository, "train.toml", "--policy", "main:policy.toml", *more)
+        assert result.code == 2
+        assert "main:policy.toml: expected a policy file or REVISION:PATH, found both" in result.err
+    assert gate(repository, "train.toml", "--policy", "./main:policy.toml").code == 0
+    assert dpcli("diff", "main:policy.toml", "train.toml", folder=repository).code == 2
+
+
+@pytest.mark.parametrize("kind", ["heads", "tags"])
+@pytest.mark.parametrize("suffix", ["", "~0", "^{commit}"])
+def test_a_branch_or_tag_named_as_the_base_does_not_take_its_place(repository: Path, kind: str, suffix: str) -> None:
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(repository, "update-ref", f"refs/{kind}/origin/main", "HEAD")
+    (repository / "train.toml").write_text(RISEN)
+    assert gate(repository, "train.toml", "--base-ref", f"origin/main{suffix}").code == 1  # two names of one commit
+    git(repository, "commit", "-qam", "rise")
+    git(repository, "update-ref", f"refs/{kind}/origin/main", "HEAD")
+    for arguments in (("--base-ref", f"origin/main{suffix}"), ("--policy", f"origin/main{suffix}:train.toml")):
+        result = gate(repository, "train.toml", *arguments)
+        assert result.code == 2
+        assert f"found 'origin/main' to name refs/{kind}/origin/main and refs/remotes/origin/main, which differ" in result.err
+    assert gate(repository, "train.toml", "--base-ref", f"refs/remotes/origin/main{suffix}").code == 1
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_what_the_clone_lacks_of_the_base_is_not_new(repository: Path, renamed: bool) -> None:
+    (repository / "train.toml").write_text(RISEN)
+    git(repository, "commit", "-qam", "rise")
+    blob = git(repository, "rev-parse", "HEAD~1:train.toml").strip()
+    (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    if renamed:
+        (repository / "train.toml").rename(repository / "other.toml")
+    result = gate(repository, "other.toml" if renamed else "train.toml", "--base-ref", "HEAD~1")
+    assert result.code == 2
+    assert "is missing from this clone" in result.err
+
+
+def test_an_unreadable_tree_of_the_base_is_not_an_empty_one(repository: Path) -> None:
+    tree = git(repository, "rev-parse", "HEAD^{tree}").strip()
+    (repository / "train.toml").write_text(RISEN)
+    git(repository, "commit", "-qam", "rise")
+    (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    result = gate(repository, "train.toml", "--base-ref", "HEAD~1")
+    assert result.code == 2
+    assert "--base-ref: git cannot" in result.err
+
+
+@pytest.mark.parametrize("names", [("GIT_DIR",), ("GIT_DIR", "GIT_WORK_TREE"), ("GIT_INDEX_FILE",)])
+@pytest.mark.parametrize("inside", ["ads", ".", ".."])
+def test_the_variables_of_a_hook_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], inside: str
+) -> None:
+    root = repository_of(tmp_path / "root", ads__train=GATE, ads__other=SAMPLED)
+    stranger = repository_of(tmp_path / "stranger", ads__train=RISEN)
+    (root / "ads" / "train.toml").write_text(RISEN)
+    (root / "ads" / "other.toml").unlink()
+    path = os.path.relpath(root / "ads" / "train.toml", root / inside)
+    plain = gate(root, path, "--base-ref", "main", folder=inside)
+    assert plain.code == 1
+    for other in (root, stranger):
+        values = {
+            "GIT_DIR": other / ".git",
+            "GIT_WORK_TREE": other,
+            "GIT_INDEX_FILE": other / ".git" / "index",
+        }
+        for name in names:
+            monkeypatch.setenv(name, str(values[name]))
+        assert gate(root, path, "--base-ref", "main", folder=inside) == plain
+
+
+def test_what_git_says_of_a_repository_that_it_does_not_read_is_passed_on(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("HOME", str(repository))
+    result = gate(repository, "train.toml", "--base-ref", "main")
+    assert result.code == 2
+    assert "found one that git does not read: detected dubious ownership" in result.err
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_pipeline_gone_from_a_repository_inside_is_told(tmp_path: Path, moved: bool) -> None:
+    inner = repository_of(tmp_path / "inner", train=GATE, other=SAMPLED)
+    root = repository_of(tmp_path / "root", mine=GATE)
+    submodule(root, inner, "vendor")
+    git(root, "commit", "-qm", "vendor")
+    if moved:
+        (root / "vendor" / "hidden").mkdir()
+        (root / "vendor" / "other.toml").rename(root / "vendor" / "hidden" / "other.toml")
+    else:
+        (root / "vendor" / "other.toml").unlink()
+    result = gate(root, "vendor/train.toml", "mine.toml", "--base-ref", "HEAD")
+    said = "was moved to vendor/hidden/other.toml" if moved else "is deleted"
+    assert f"vendor/other.toml, a pipeline at HEAD, {said}" in result.out
+    assert result.code == int(moved)
+
+
+def test_without_files_there_is_what_is_gone_to_judge(repository: Path) -> None:
+    assert gate(repository).code == 2
+    assert gate(repository, "--base-ref", "main").out == "gate: pass (1 pass)\n"
+    (repository / "train.toml").rename(repository / "train.txt")
+    for format_, sign in (("text", "error gate/moved"), ("junit", 'failures="1"'), ("sarif", '"level": "error"')):
+        result = dpcli("gate", "--base-ref", "main", "-f", format_, folder=repository)
+        assert result.code == 1
+        assert sign in result.out
