@@ -16,7 +16,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Each layer may import itself and those before it.
 LAYERS = [
-    {"errors", "registry", "fields", "rounding"},
+    {"errors", "extras", "registry", "fields", "rounding"},
     {"numerics"},
     {"mechanisms"},
     {"pipeline", "accountants"},

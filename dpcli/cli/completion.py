@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from dpcli.cli.printing import show
+
 
 @click.command(short_help="Shell completion for bash, zsh or fish.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -17,4 +19,4 @@ def command(shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None
     script = found(cli, {}, "dpcli", VARIABLE)
-    click.echo(script.source_template % script.source_vars())
+    show(script.source_template % script.source_vars() + "\n")

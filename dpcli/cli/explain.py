@@ -8,6 +8,7 @@ import click
 
 from dpcli.cli import completing
 from dpcli.cli.options import emit, output_options, refuse
+from dpcli.cli.printing import show
 
 
 @click.command(short_help="What a pipeline's guarantee, a rule or a term means.")
@@ -35,7 +36,7 @@ def command(file: str, delta: float | None, priors: tuple[float, ...], format_: 
 
         text = None if format_ == "table" else format_
         refuse("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
-        click.echo(explain(file))
+        show(explain(file) + "\n")
         return 0
     from dpcli.lint.run import checked_load
     from dpcli.meaning import PRIORS, meaning

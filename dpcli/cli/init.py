@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from dpcli.cli.printing import show
+
 
 @click.command(short_help="Write a pipeline file to start from.")
 @click.argument("template", type=click.Choice(["dp-sgd", "train", "query", "pate"]), default="dp-sgd")
@@ -15,7 +17,7 @@ def command(template: str, output: str | None) -> None:
 
     text = read_template(template)
     if output is None:
-        click.echo(text, nl=False)
+        show(text)
     else:
         write_new(output, text)
         click.echo(f"wrote {output}; next: dpcli account {output}", err=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpcli.cli.options import complain, emit, output_options
+from dpcli.cli.printing import show
 
 if TYPE_CHECKING:
     from dpcli.pipeline.diagnostics import Diagnostic
@@ -32,7 +33,7 @@ def command(files: tuple[str, ...], ledger: str | None, dataset: str | None, for
     diagnostics = [d for file in files for d in lint(file)] + (_of_ledger(ledger, dataset) if ledger else [])
     places = (*files, *([ledger] if ledger else []))
     if format_ == "text" and not outputs:
-        click.echo(render(places, diagnostics), nl=False)
+        show(render(places, diagnostics))
         if code := exit_code(diagnostics):
             complain(first_error(diagnostics))
         return code

@@ -12,6 +12,7 @@ from dpcli import __version__
 from dpcli.cli.completing import VARIABLE, register
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.options import Settings
+from dpcli.cli.printing import leave, prepare
 from dpcli.errors import DpcliError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -64,6 +65,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the command line. Returns the exit code; messages go to standard error, results to standard output."""
+    prepare()
     if VARIABLE in os.environ:
         register()
     try:
@@ -78,7 +80,7 @@ def main(arguments: list[str]) -> int:
         error.show()
         return 2
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read our output has left: nothing more to say
+        leave()
         return 0
     except OSError as error:
         click.echo(f"dpcli: {error.filename or 'output'}: {error.strerror}", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.cli import completing
+from dpcli.cli.printing import show
 from dpcli.errors import DpcliError, InputError
+from dpcli.extras import unavailable
 from dpcli.registry import ACCOUNTANTS, FORMATS, load
 
 if TYPE_CHECKING:
@@ -70,11 +72,16 @@ def output_options(*formats: str) -> Callable[..., Any]:
 def _checked(given: tuple[str, ...], formats: tuple[str, ...]) -> tuple[str, ...]:
     """Each as FORMAT=PATH, before anything is computed. Raises InputError for a format that -f would refuse, or one path twice."""
     found = tuple(_named(output, formats) for output in given)
-    paths = [output.partition("=")[2] for output in found]
-    for path in paths:
-        if paths.count(path) > 1:
-            raise InputError(f"--output: expected each path once, found {path!r} twice")
+    each_once([output.partition("=")[2] for output in found])
     return found
+
+
+def each_once(paths: Sequence[str]) -> None:
+    """Raise InputError where two outputs are one file, however it is spelled; a device takes any number of them."""
+    places = [os.path.realpath(path) for path in paths]
+    for path, place in zip(paths, places, strict=True):
+        if places.count(place) > 1 and (os.path.isfile(place) or not os.path.exists(place)):
+            raise InputError(f"--output: expected each path once, found {path!r} twice")
 
 
 def _named(output: str, formats: tuple[str, ...]) -> str:
@@ -99,7 +106,10 @@ def told(function: Callable[..., int]) -> Callable[..., int]:
         except (click.exceptions.Exit, BrokenPipeError):
             raise
         except (Exception, KeyboardInterrupt) as error:
-            _tell(error, format_, outputs)
+            lacking = unavailable(error)
+            _tell(lacking or error, format_, outputs)
+            if lacking is not None:
+                raise lacking from error
             raise
 
     return run
@@ -121,7 +131,7 @@ def _tell(error: BaseException, format_: str, outputs: tuple[str, ...]) -> None:
             with suppress(DpcliError):  # the first error is the one to be told
                 write(path, _render(document, name, None), name in APPENDED)
     if judges(format_):
-        click.echo(_render(document, format_, None), nl=False)
+        show(_render(document, format_, None))
 
 
 def _asked() -> tuple[str, str]:
@@ -190,7 +200,7 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     shown = _render(replace(document, notes=()) if settings.quiet else document, format_, settings)
     for path, text, appended in texts:
         write(path, text, appended)
-    click.echo(shown, nl=False, color=True)
+    show(shown)
     if why:
         complain(why)
     return document.exit_code

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.cli.options import Settings, wants_color, write
+from dpcli.cli import printing
+from dpcli.cli.options import Settings, each_once, wants_color, write
 from dpcli.errors import InputError
 from dpcli.registry import CHART_FORMATS, FORMATS, load
 
@@ -27,6 +28,7 @@ FIXED = 100  # columns where the output is no terminal
 def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
     """Print a chart, or write it to the paths given; everything is rendered before anything is written."""
     places = [destination(output, format_) for output in outputs]
+    each_once([path for _, path in places])
     texts = [_render(chart, name, FIXED, False, "utf-8") for name, _ in places]
     if not outputs:
         _print(chart, format_ or "terminal")
@@ -60,7 +62,7 @@ def _print(chart: Chart, name: str) -> None:
     found = _render(chart, name, width, wants_color(settings.color), getattr(sys.stdout, "encoding", None) or "utf-8")
     if isinstance(found, bytes) and sys.stdout.isatty():
         raise InputError(f"expected a path for {name} (-o PATH) or a pipe, found a terminal")
-    click.echo(found, nl=False, color=True)
+    printing.show(found)
 
 
 def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> str | bytes:

@@ -6,6 +6,8 @@ import json
 
 import click
 
+from dpcli.cli.printing import show
+
 
 @click.command(short_help="The JSON Schema of the pipeline or policy file, for editors.")
 @click.argument("format", type=click.Choice(["pipeline", "policy"]), default="pipeline")
@@ -14,4 +16,4 @@ def command(format: str) -> None:
     from dpcli.pipeline.schema import json_schema, policy_schema
 
     schema = policy_schema() if format == "policy" else json_schema()
-    click.echo(json.dumps(schema, indent=2, ensure_ascii=False))
+    show(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")

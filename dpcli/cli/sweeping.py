@@ -14,6 +14,7 @@ from dpcli.cli.budget_options import opened
 from dpcli.cli.picture import show
 from dpcli.cli.trials import progress
 from dpcli.errors import InputError
+from dpcli.extras import require
 
 if TYPE_CHECKING:
     from dpcli.report.document import Document
@@ -27,6 +28,7 @@ def swept(plan: SweepPlan, jobs: int | None, ledger: str | None, dataset: str | 
     from dpcli.sweep.run import measure
     from dpcli.sweep.select import search
 
+    require("torch", "safetensors")
     processes = jobs or os.cpu_count() or 1
     with nullcontext() if ledger is None else opened(ledger, dataset) as books, _kept(plan):
         if plan.trials is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
+from dpcli.extras import require
 from dpcli.train.beginning import begun, charge
 from dpcli.train.folder import exclusive
 from dpcli.train.leaving import ended, log
@@ -40,10 +41,11 @@ def train(
     Raises:
         InputError: what the file asks for cannot be done. Denied: the ledger says no. LedgerError: it cannot be read.
     """
+    require("torch", "safetensors")
     from dpcli.train.ranks import ranks_of
 
     if ledger is not None and insecure_seed is not None:
-        raise InputError("--insecure-seed: expected no ledger beside it, found one: noise that can be repeated protects nobody")
+        raise InputError("--insecure-seed: expected no --ledger with it, found one: noise that can be repeated protects nobody")
     ranks, folder = ranks_of(plan.train.device), folder_of(plan)
     with exclusive(folder) if ranks.first else nullcontext():
         outcome = _run(plan, ledger, resume, insecure_seed, report, ranks, folder)

@@ -1,0 +1,42 @@
+"""Results on standard output, whatever became of that: the exit code is the verdict's and not the reader's."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+PLAIN = str.maketrans({"─": "-", "│": "|", "█": "#"})  # where the output's encoding has no such characters
+
+
+def prepare() -> None:
+    """Let nothing depend on a stream that was closed before we began."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for as long as the process lives)
+
+
+def show(text: str | bytes) -> None:
+    """Print a result, in characters that standard output can take; nothing where whoever read it has left."""
+    try:
+        click.echo(_encodable(text) if isinstance(text, str) else text, nl=False, color=True)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        leave()
+
+
+def leave() -> None:
+    """Nobody reads standard output any more: what is left in it, or comes later, goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _encodable(text: str) -> str:
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    if encoding.lower() in ("ascii", "us-ascii", "ansi_x3.4-1968"):  # which click prints UTF-8 to
+        return text
+    try:
+        text.encode(encoding, "surrogateescape")
+        return text
+    except UnicodeEncodeError:
+        return text.translate(PLAIN).encode(encoding, "backslashreplace").decode(encoding)
