@@ -18,14 +18,24 @@ ROUNDING = 1e-3  # nats by which two accounts of one thing may differ
 
 
 def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]:
-    """A warning for each change of a claim that does not raise epsilon alone: two that do nothing alone may do much together."""
+    """A warning for each change of a claim, but for a number that raises epsilon.
+
+    Two changes that do nothing alone may do much together; so may one that raises epsilon alone, where it is a word or a table: entries
+    on disjoint parts are each a little dearer alone, and all of them cost what one does.
+    """
     entries = {entry.name: entry for entry in pipeline.mechanisms}
     for one in changes:
-        if one.increase > ROUNDING or not any(_is_claim(edit, entries) for edit in one.change.edits):
+        stated = [edit for edit in one.change.edits if _is_claim(edit, entries)]
+        if not stated or (one.increase > ROUNDING and all(map(_is_number, stated))):
             continue
-        effect = f"changes epsilon by {up(one.increase)} alone" if one.increase <= ROUNDING else "cannot be priced alone"
+        sign = "+" if one.increase > 0.0 else ""
+        effect = "cannot be priced alone" if one.epsilon is None else f"changes epsilon by {sign}{up(one.increase)} alone"
         text = f"{edits(one)}: {effect}, by what the file says of its data or program, and not by noise"
         yield Condition("claim", "warn", text, path_of(one, pipeline))
+
+
+def _is_number(edit: Edit) -> bool:
+    return all(isinstance(value, int | float | None) for value in (edit.old, edit.new))
 
 
 def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:

@@ -105,3 +105,35 @@ def test_it_stands_in_every_format_and_passes(repository: Path, format_: str) ->
     assert result.code == 0
     assert "sensitivity" in result.out.replace("\\", "")
     assert "not by noise" in " ".join(result.out.replace("│", " ").split())
+
+
+PARTS = """\
+format = 1
+privacy = { adjacency = "add-remove", unit = "example", releases = "outputs", delta = 1e-6 }
+budget = { epsilon = 9.0 }
+
+[[mechanism]]
+name = "train"
+type = "gaussian"
+noise_multiplier = 400.0
+steps = 5_000
+"""
+COUNT = '\n[[mechanism]]\nname = "{}"\ntype = "{}"\n{} = 1.0\nsensitivity = 1.0\n'
+
+
+@pytest.mark.parametrize(("type_", "noise"), [("laplace", "scale"), ("gaussian", "sigma")])
+@pytest.mark.parametrize("new", [False, True])
+def test_disjoint_parts_are_told_although_each_alone_is_dearer(tmp_path: Path, type_: str, noise: str, new: bool) -> None:
+    """Two entries that were added up and now count as one; also where the second is new, and so costs nothing."""
+    first, second = (COUNT.format(name, type_, noise) for name in "ab")
+    file = tmp_path / "f.toml"
+    file.write_text(PARTS + first + ("" if new else second))
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "base")
+    parts = (f'partition = {{ of = "region", part = "{name}" }}\n' for name in "ab")
+    file.write_text(PARTS + first + next(parts) + second + next(parts))
+    result = dpcli("gate", "f.toml", "--base-ref", "main", "-f", "text", folder=tmp_path)
+    assert result.code == 0
+    assert "warning gate/claim: a: partition none -> " in result.out
+    assert new or "warning gate/claim: b: partition none -> " in result.out
