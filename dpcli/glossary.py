@@ -78,6 +78,26 @@ TERMS: dict[str, str] = {
         "What one individual is: an example, a user, a household. A guarantee per example says nothing per user who owns several; "
         "max_contributions bounds how many, and the cost of all of them together is what is then reported."
     ),
+    "sigma": (
+        "The standard deviation of Gaussian noise. In a file, sigma with sensitivity states it in the query's own units, and "
+        "noise_multiplier states it over C, the bound on one record's contribution. Papers on DP-SGD mostly mean noise_multiplier."
+    ),
+    "clipping": (
+        "Each record's gradient is scaled down to length C at most, so that one record moves the sum by at most C. C itself changes the "
+        "noise and the sensitivity alike: epsilon depends on their ratio alone, noise_multiplier."
+    ),
+    "budget": (
+        "The most that may be spent. [budget] is the cap of one file, epsilon at delta, and dpcli gate stops a file that is over it; a "
+        "ledger (dpcli budget) has the cap of a dataset, which all of its runs share."
+    ),
+    "restatement": (
+        "A mechanism that was priced by its noise and now states its own cost (pure-dp, zcdp, post-processing, ...). dpcli gate fails it "
+        "against a base, because no accountant can tell whether the stated cost is true; a waiver lets it pass."
+    ),
+    "base": (
+        "What dpcli gate compares a file with: the same file at a git revision (--base-ref), or in the json of an earlier gate "
+        "(--baseline)."
+    ),
     "noise_multiplier": (
         "Noise standard deviation (Gaussian) or scale (Laplace) over C, the bound on ONE RECORD'S contribution. The "
         "adjacency decides the "
@@ -98,7 +118,7 @@ TERMS: dict[str, str] = {
     "max_contributions": (
         "The most records that one unit contributes. Noise stated per contribution (noise_multiplier) is charged for all of them; a "
         "sensitivity, and an "
-        'epsilon with stated_for = "unit", is taken to cover the whole unit already. Beside partition = "name" these bound what happens '
+        'epsilon with stated_for = "unit", is taken to cover the whole unit already. With partition = "name" these bound what happens '
         "in one part only, and are charged max_contributions times: a unit's records may lie in as many parts."
     ),
     "stated_for": (
@@ -175,10 +195,47 @@ TERMS: dict[str, str] = {
     ),
 }
 
+# Symbols and words of papers, and the words that dpcli uses for them; a capital letter may mean something else than a small one.
+SYMBOLS: dict[str, str] = {
+    "σ": "sigma",
+    "ε": "epsilon",
+    "ϵ": "epsilon",
+    "eps": "epsilon",
+    "dp": "epsilon",
+    "differential privacy": "epsilon",
+    "δ": "delta",
+    "μ": "mu",
+    "µ": "mu",
+    "ρ": "rho",
+    "α": "order",
+    "alpha": "order",
+    "q": "sampling_rate",
+    "p": "sampling_rate",
+    "batch": "batch_size",
+    "lot": "batch_size",
+    "B": "batch_size",
+    "b": "scale",
+    "z": "noise_multiplier",
+    "noise": "noise_multiplier",
+    "C": "clipping",
+    "clip": "clipping",
+    "clipping norm": "clipping",
+    "Δ": "sensitivity",
+    "n": "dataset_size",
+    "N": "dataset_size",
+    "T": "steps",
+    "k": "steps",
+    "cap": "budget",
+    "baseline": "base",
+    "fdp": "trade-off",
+    "f-dp": "trade-off",
+}
+
 
 def explain(name: str) -> str:
     """The text for one word, from every table that has it. Raises InputError, with the nearest words, where there is none."""
     key = name.strip()
+    key = SYMBOLS.get(key) or SYMBOLS.get(key.lower()) or key
     if key.upper().startswith("DP") and key[2:].isdigit():
         from dpcli.lint.explain import explain as explain_rule
 
@@ -189,6 +246,11 @@ def explain(name: str) -> str:
     found = [next((text(word) for word in spellings if word in table), None) for table, text in tables]
     if any(found):
         return "\n\n".join(text for text in found if text)
+    from dpcli.pipeline.key_places import places_of
+
+    lines = next((lines for word in spellings if (lines := places_of(word))), [])
+    if lines:
+        return "\n".join([f"{low}: a key of the file", "", *map(_hanging, lines)])
     close = difflib.get_close_matches(low, words(), 3)
     hint = f"did you mean {' or '.join(close)}" if close else f"known: {', '.join(words())}, and rules such as DP101"
     raise InputError(f"nothing to explain under '{key}'; {hint}")
@@ -201,6 +263,10 @@ def words() -> list[str]:
 
 def _filled(text: str) -> str:
     return textwrap.fill(" ".join(text.split()), WIDTH)
+
+
+def _hanging(text: str) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _term(name: str) -> str:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.glossary import SYMBOLS
+from dpcli.pipeline.key_places import tables
 from tests.command import ROOT, dpcli
 
 MNIST = "examples/mnist.toml"
@@ -119,3 +121,23 @@ def test_explaining_a_training_run_is_quick() -> None:
         for _ in range(2)
     ]
     assert min(seconds) < 1.5
+
+
+def test_symbols_and_words_of_papers_lead_to_what_they_mean_here() -> None:
+    for symbol, word in SYMBOLS.items():
+        assert dpcli("explain", symbol) == dpcli("explain", word), symbol
+        assert dpcli("explain", symbol).code == 0, symbol
+
+
+def test_every_key_of_a_file_can_be_explained() -> None:
+    """Every key of every table, whatever the table; and with the words that describe it."""
+    for table, members in tables():
+        for name, member in members.items():
+            result = dpcli("explain", name)
+            assert result.code == 0, f"{table} {name}"
+            if "a key of the file" in result.out:
+                assert " ".join(member.doc.split()) in " ".join(result.out.split())
+
+
+def test_a_word_that_means_nothing_is_refused() -> None:
+    assert dpcli("explain", "qwxz").code == 2
