@@ -74,7 +74,7 @@ def storage(ledger: str | None) -> Iterator[Fact]:
         "make room: a ledger that cannot write refuses every spend" if free < ROOM else "",
     )
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal beside itself: the folder must be writable")
+        yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal into the same folder, which must be writable")
 
 
 def _server(url: str) -> Fact:

@@ -120,7 +120,8 @@ def _evidence(asked: Request) -> Found:
         return Found("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, asked.correct))
     if settings.scores is None:
         raise InputError(
-            "expected something to audit: --scores FILE (or audit.scores), counts, or --function with --data, found none"
+            "expected something to audit: --kind replay (the training of FILE), --scores FILE (or audit.scores), counts, or --function "
+            "with --data, found none"
         )
     return read_found(settings.scores)
 

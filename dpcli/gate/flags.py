@@ -59,7 +59,7 @@ def checked_terms(
     if max_increase is not None and not (base_ref or baseline):
         raise InputError("--max-increase: expected --base-ref or --baseline to compare with, found neither")
     if dataset is not None and ledger is None:
-        raise InputError("--dataset: expected --ledger beside it, found none")
+        raise InputError("--dataset: expected --ledger too, found none")
     planned = _horizon(horizon, horizon_epsilon)
     held = read_policy(policy) if policy is not None else NO_POLICY
     return Terms(caps, planned, held, _day(as_of), base_ref, baseline, ledger, dataset)

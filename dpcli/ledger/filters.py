@@ -83,7 +83,7 @@ def opened_filter(name: str, epsilon: float, delta: float, parameters: Mapping[s
     """The filter for a new ledger, its own parameters chosen for the cap. Raises InputError where it cannot hold that cap."""
     if name not in FILTERS:
         words = "; ".join(f"{key}: {text}" for key, text in FILTER_WORDS.items())
-        raise InputError(f"--filter: expected one, fixed for good ({words}), found {name!r}")
+        raise InputError(f"--filter: expected one, which cannot be changed later ({words}), found {repr(name) if name else 'none'}")
     found: Filter = load(FILTERS[name]).chosen(epsilon, delta, **parameters)
     return found
 
@@ -136,7 +136,7 @@ def finite(cost: float, what: str) -> float:
 def require_delta(delta: float, name: str) -> None:
     """Refuse a ledger at delta = 0 for filters whose currency needs some."""
     if delta <= 0.0:
-        raise InputError(f"--delta: expected a number in (0, 1) beside --filter {name}, found {delta!r}")
+        raise InputError(f"--delta: expected a number in (0, 1) with --filter {name}, found {delta!r}")
 
 
 def largest(holds: Callable[[float], bool], high: float) -> float:

@@ -25,12 +25,12 @@ def open_with(url: str, dataset: str, given: Mapping[str, Any]) -> Ledger:
 
 def _adaptive(terms: Terms, given: Mapping[str, Any]) -> Terms:
     if given["plans"]:
-        raise InputError("--declare: expected --mode declared beside it, found adaptive")
+        raise InputError("--declare: expected --mode declared with it, found adaptive")
     own = {name: given[name] for name in ("order", "slack") if given[name] is not None}
     try:
         found = opened_filter(given["name"], terms.epsilon, terms.delta, own)
     except TypeError:
-        raise InputError(f"--{next(iter(own))}: expected no such flag beside --filter {given['name']}, found {own}") from None
+        raise InputError(f"--{next(iter(own))}: expected no such flag with --filter {given['name']}, found {own}") from None
     return replace(terms, filter=found.name, parameters=dict(found.parameters()))
 
 
@@ -39,7 +39,7 @@ def _declared(terms: Terms, given: Mapping[str, Any]) -> Terms:
 
     for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
         if given[name]:
-            raise InputError(f"{flag}: expected no such flag beside --mode declared, found {given[name]}")
+            raise InputError(f"{flag}: expected no such flag with --mode declared, found {given[name]}")
     return declared_terms(terms, [_plan(text) for text in given["plans"]])
 
 

@@ -63,7 +63,7 @@ def init(url: str, dataset: str, terms: Terms, new: bool = False) -> Ledger:
     _refuse_spelling(dataset)
     terms = checked(terms)
     if terms.team is not None and not url.startswith(POSTGRES):
-        raise InputError("--team: expected postgresql://... beside it, found a file, which cannot tell one user from another")
+        raise InputError("--team: expected postgresql://... with it, found a file, which cannot tell one user from another")
 
     def fill(store: Store) -> None:
         version = store.version if store.version > 1 else None

@@ -242,7 +242,7 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
     beside = next((path + end for end in ("-journal", "-wal") if os.path.lexists(path + end)), None)
     if beside is not None:
         raise LedgerError(
-            f"{path}: expected nothing beside a new ledger, found {beside}, left by another one: SQLite would play it back"
+            f"{path}: expected no leftover of another ledger next to a new one, found {beside}, which SQLite would play back"
         )
     draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")  # not the process id: a container has the same one again
     try:

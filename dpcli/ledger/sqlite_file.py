@@ -69,7 +69,7 @@ def _refuse_kind(path: str, info: os.stat_result) -> None:
     if info.st_nlink > 1:
         raise LedgerError(
             f"{path}: expected a file with one name, found {info.st_nlink} (hard links): under the other SQLite misses its journal; "
-            "remove the other names (a .new file beside it is left from an interrupted init)"
+            "remove the other names (a .new file next to it is left from an interrupted init)"
         )
     if info.st_mode & 0o022:
         raise LedgerError(

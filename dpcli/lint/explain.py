@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 UNREAD = (
-    "dpcli reads no such key, so that the file is refused besides (DP002): the rule tells what is wrong with what the key asks for."
+    "dpcli reads no such key, so the file is also refused for that (DP002); the rule says what is wrong with what the key asks for."
 )
 PARAGRAPHS = ("what", "why", "fix", "caught", "source")
 

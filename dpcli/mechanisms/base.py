@@ -198,7 +198,7 @@ class Spec:
         if neighbours.adjacency is not Adjacency.ADD_REMOVE and not self.contribution_form:
             raise InputError(
                 f"Poisson sampling under {neighbours.adjacency.value} needs noise_multiplier (noise over one record's contribution): both "
-                "versions of the record enter the mixture beside its absence, and a bare sensitivity or epsilon does not bound that"
+                "versions of the record enter the mixture together with its absence, and a bare sensitivity or epsilon does not bound that"
             )
 
 

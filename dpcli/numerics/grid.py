@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     np = lazy("numpy")
 
-TOO_STEADY = "the loss varies too little beside its size for a grid"
+TOO_STEADY = "the loss varies too little, compared with its size, for a grid"
 FARTHEST_CELL = 2.0**50  # cells from 0, beyond which their places would not be exact
 LOG_NEGLIGIBLE = -20.0
 MAX_POINTS = 1 << 20

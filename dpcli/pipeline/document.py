@@ -86,7 +86,7 @@ TOP: Members = {
     "budget": _table("budget", kind_of(Budget), "the most that the pipeline may spend"),
     "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism", required=True),
     "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
-    "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader besides the numbers"),
+    "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader in addition to the numbers"),
     **{name: _table(name, Section(name), f"read by dpcli {name}") for name in SECTIONS},
 }
 

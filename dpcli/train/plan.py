@@ -151,10 +151,10 @@ def _require_units(pipeline: Pipeline, train: Train, path: str) -> None:
     owned = pipeline.privacy.max_contributions or 1
     if owned > 1 and train.units is None:
         raise InputError(
-            f"{path}: train.units: expected what tells whose a record is, beside max_contributions = {owned}, found none"
+            f"{path}: train.units: expected what tells whose a record is, as max_contributions = {owned} needs, found none"
         )
     if owned > 1 and train.records_per_unit is not None:
         raise InputError(
-            f"{path}: privacy.max_contributions: expected 1 beside train.records_per_unit, found {owned}: a unit's records are drawn "
+            f"{path}: privacy.max_contributions: expected 1 with train.records_per_unit, found {owned}: a unit's records are drawn "
             "together and clipped as one, which is one contribution"
         )

@@ -245,7 +245,7 @@ def _quantile(plan: Plan, clip: object, streams: Streams, before: Checkpoint | N
         return None
     if len(plan.stages) > 1 or isinstance(plan.stages[0].spec, CorrelatedSpec):
         raise InputError(
-            f"{plan.path}: train.clipping.style: expected another than adaptive beside a schedule or correlated noise, found it"
+            f"{plan.path}: train.clipping.style: expected another style than adaptive with a schedule or correlated noise, found adaptive"
         )
     if before is not None:
         clip.norm = before.bound

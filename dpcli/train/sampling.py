@@ -91,7 +91,7 @@ def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterato
     rate = _rate(scheme, population)
     if scheme.max_batch_size is not None and population.records > (population.declared or 0):
         raise InputError(
-            "expected at most privacy.dataset_size records beside max_batch_size, found more: how often a sample is cut is accounted for "
+            "expected at most privacy.dataset_size records with max_batch_size, found more: how often a sample is cut is accounted for "
             "with that number"
         )
     most = population.records if scheme.max_batch_size is None else scheme.max_batch_size
@@ -150,11 +150,11 @@ def _places(population: Population, beside: str) -> int:
     """
     if population.declared is None or population.records > population.declared:
         raise InputError(
-            f"expected privacy.dataset_size, and at most as many records, beside {beside}: each record has a place in the order, which "
+            f"expected privacy.dataset_size, and at most as many records, with {beside}: each record has a place in the order, which "
             "stays empty where it is absent"
         )
     if population.declared > PLACES:
-        raise InputError(f"expected privacy.dataset_size of at most {PLACES:,} beside {beside}, found {population.declared:,}")
+        raise InputError(f"expected privacy.dataset_size of at most {PLACES:,} with {beside}, found {population.declared:,}")
     return population.declared
 
 
@@ -169,7 +169,7 @@ def _rate(scheme: Batched, population: Population) -> Fraction:
     """The rate that is accounted for."""
     rate = scheme.exact_rate(population.declared)
     if rate is None:
-        raise InputError("expected a sampling rate, or batch_size beside privacy.dataset_size, found neither")
+        raise InputError("expected a sampling rate, or batch_size with privacy.dataset_size, found neither")
     return rate
 
 

@@ -129,18 +129,18 @@ class Train:
     output: Annotated[str | None, Key("folder of the model, the metrics and the statement; runs/NAME where absent")] = None
     engine: Annotated[Literal["dpcli", "opacus"], Key("what computes the clipped sums")] = "dpcli"
     device: Annotated[str, Key("cpu, cuda, or cuda:N")] = "cpu"
-    covers: Annotated[Covers, Key("what the accounting covers beside the training")] = Covers()
+    covers: Annotated[Covers, Key("what else the accounting covers")] = Covers()
 
     def problems(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
         """What is inconsistent, as (path, expected, found)."""
         if self.clipping.style == "adaptive" and self.clipping.quantile_noise is None:
             yield (
                 ("clipping", "quantile_noise"),
-                'the noise of the count of unclipped examples, beside style = "adaptive"',
+                'the noise of the count of unclipped examples, with style = "adaptive"',
                 "nothing",
             )
         if self.records_per_unit is not None and self.units is None:
-            yield ("units",), "what tells whose a record is, beside records_per_unit", "nothing"
+            yield ("units",), "what tells whose a record is, as records_per_unit needs", "nothing"
         if DEVICE.fullmatch(self.device) is None:
             yield ("device",), "cpu, cuda, or cuda:N", shown(self.device)
         yield from unread(self)

@@ -43,7 +43,7 @@ def unread(train: Train) -> Iterator[tuple[tuple[str, ...], str, str]]:
     foreign = sorted(SPECIFIC - READS[train.task])
     for name in foreign:
         if _stated(train, (name,)):
-            yield (name,), f'no such key beside task = "{train.task}", which does not read it', _shown(getattr(train, name))
+            yield (name,), f'no such key with task = "{train.task}", which does not read it', _shown(getattr(train, name))
     for idle in IDLE:
         if idle.path[0] not in foreign and _stated(train, idle.path) and not idle.reads(train):
             value = train

@@ -104,9 +104,7 @@ def test_a_bug_is_not_a_verdict(ledger: Callable[[Answer | Exception], Asked]) -
 
 
 def test_a_dataset_needs_a_ledger() -> None:
-    assert (
-        dpcli("gate", "examples/gate.toml", "--dataset", "x").err == "dpcli: --dataset: expected --ledger beside it, found none\n"
-    )
+    assert dpcli("gate", "examples/gate.toml", "--dataset", "x").err == "dpcli: --dataset: expected --ledger too, found none\n"
 
 
 def test_no_ledger_is_loaded_unless_asked() -> None:

@@ -555,7 +555,7 @@ def test_a_ledger_lost_beside_its_journal(half_written: Path) -> None:
     before = snapshot(half_written.parent)
     result = dpcli("budget", "init", str(half_written), *options, "--filter", "approx-dp")
     journal = half_written.with_name("ledger.db-journal")
-    message = f"expected nothing beside a new ledger, found {journal}, left by another one: SQLite would play it back"
+    message = f"expected no leftover of another ledger next to a new one, found {journal}, which SQLite would play back"
     assert result == Result(4, "", f"dpcli: {half_written}: {message}\n")
     assert snapshot(half_written.parent) == before
 

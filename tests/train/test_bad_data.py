@@ -127,7 +127,7 @@ TEXTS = {
     "empty": (b"", "expected the names of the columns in the first line, found an empty file"),
     "blank": (b"\n\n\n", "expected the names of the columns in the first line, found an empty file"),
     "no rows": (b"a,label\n", "train.data: expected records, found none"),
-    "label alone": (b"label\n0\n1\n", "expected a column of numbers beside the label, found none"),
+    "label alone": (b"label\n0\n1\n", "expected a column of numbers and the label, found only the label"),
     "a name": (b"a,who,label\n1,Alice Smith,0\n", "expected numbers in column 'who', found a value that is not a number"),
     "named label": (b"a,label\n1,Alice\n", "expected numbers in column 'label', found a value that is not a number"),
     "ragged": (b"a,label\n1,0,Alice\n", "expected as many values in each line as in the first"),

@@ -169,7 +169,7 @@ def test_records_of_a_unit_are_bounded_where_each_is_clipped_for_itself() -> Non
 @pytest.mark.parametrize(
     ("head", "more", "words"),
     [
-        (PER_RECORD, "records_per_unit = 4\n", "expected 1 beside train.records_per_unit, found 2"),
+        (PER_RECORD, "records_per_unit = 4\n", "expected 1 with train.records_per_unit, found 2"),
         (PER_UNIT.replace("= 30", "= 29"), "", "privacy.dataset_size: expected at least"),
     ],
 )

@@ -104,7 +104,7 @@ def test_a_cut_sample_never_exceeds_its_bound_and_is_cut_at_random() -> None:
 
 
 def test_a_bound_needs_the_number_that_it_was_accounted_for_with() -> None:
-    with pytest.raises(InputError, match=r"at most privacy.dataset_size records beside max_batch_size"):
+    with pytest.raises(InputError, match=r"at most privacy.dataset_size records with max_batch_size"):
         sampler(poisson(0.1, 6), 50, SeededStream(1), records=51)
 
 
@@ -163,7 +163,7 @@ def test_an_absent_record_leaves_its_place_empty(name: str) -> None:
     scheme = OncePerEpoch(name, batch_size=8)
     everyone, without = taken(scheme, 40, 50, 21), taken(scheme, 40, 50, 21, records=39)
     assert np.array_equal(everyone[:, :39], without)
-    with pytest.raises(InputError, match=f"expected privacy.dataset_size, and at most as many records, beside scheme = {name}"):
+    with pytest.raises(InputError, match=f"expected privacy.dataset_size, and at most as many records, with scheme = {name}"):
         sampler(scheme, 40, SeededStream(1), records=41)
     with pytest.raises(InputError, match=r"expected privacy.dataset_size"):
         sampler(OncePerEpoch(name, rate=0.1), None, SeededStream(1), records=41)
@@ -185,7 +185,7 @@ def test_without_a_rate_each_pass_is_one_step() -> None:
 def test_nothing_is_guessed() -> None:
     with pytest.raises(InputError, match=r"expected a number of records, or privacy.dataset_size, found neither"):
         sampler(poisson(0.1), None, SeededStream(1))
-    with pytest.raises(InputError, match=r"expected a sampling rate, or batch_size beside privacy.dataset_size, found neither"):
+    with pytest.raises(InputError, match=r"expected a sampling rate, or batch_size with privacy.dataset_size, found neither"):
         sampler(Poisson("poisson", batch_size=5), None, SeededStream(1), records=10)
 
 
@@ -220,5 +220,5 @@ def test_participations_use_all_records_evenly() -> None:
     batches = list(itertools.islice(participations(spec, 70, SeededStream(1), records=68), 20))
     assert {len(batch) for batch in batches} <= {8, 9, 10}
     assert sorted(np.concatenate(batches[: ceil(20 / 3)]).tolist()) == list(range(68))
-    with pytest.raises(InputError, match="beside correlated noise"):
+    with pytest.raises(InputError, match="with correlated noise"):
         participations(spec, None, SeededStream(1), records=68)

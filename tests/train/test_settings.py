@@ -92,7 +92,7 @@ def test_a_key_is_refused_beside_every_task_that_does_not_read_it(task: str, key
     text = table(task, f"{key} = {VALUES[key]}\n")
     if key not in READS[task]:
         said = refused(text)
-        assert f'error DP005: train.{key}: expected no such key beside task = "{task}", which does not read it, found ' in said
+        assert f'error DP005: train.{key}: expected no such key with task = "{task}", which does not read it, found ' in said
         assert said.startswith(f"t.toml:{(HEAD + text).splitlines().index(f'{key} = {VALUES[key]}') + 1}:")
         return
     data = {"label": 'data = "d.csv"\n', "text": 'data = "d.csv"\n'}.get(key, "")

@@ -53,7 +53,7 @@ def _columns(place: str, train: Train, names: list[str], rows: list[list[Any]]) 
     units = columns.pop(train.units) if train.units else None
     labels = _numbers(place, label, columns.pop(label, []))
     if not columns:
-        raise InputError(f"{place}: expected a column of numbers beside the label, found none")
+        raise InputError(f"{place}: expected a column of numbers and the label, found only the label")
     return Parts(np.stack([_numbers(place, name, values) for name, values in columns.items()], axis=1), labels, units)
 
 

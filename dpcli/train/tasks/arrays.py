@@ -59,7 +59,9 @@ def arrays(train: Train, path: str) -> Arrays:
             raise InputError(f"{path}: train.public: expected records of the shape of the private ones, found another")
         return Arrays(table.inputs, table.labels, public.inputs, public.labels, classes, table.units)
     if table.units is not None:
-        raise InputError(f"{path}: train.public: expected a file beside units, found held-out: it would split a unit's records")
+        raise InputError(
+            f"{path}: train.public: expected a file of its own with units, found held-out, which would split a unit's records"
+        )
     # Fixed in advance and the same for every run: every k-th record, by its place in the file.
     every = round(1.0 / train.held_out)
     if every < 2:

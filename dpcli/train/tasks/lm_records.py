@@ -75,7 +75,9 @@ def held_out(count: int, train: Train, units: object, path: str) -> NDArray[np.b
     """Which records are declared public: every k-th by its place, the same in every run."""
     every = round(1.0 / train.held_out)
     if units is not None:
-        raise InputError(f"{path}: train.public: expected a file beside units, found held-out: it would split a unit's records")
+        raise InputError(
+            f"{path}: train.public: expected a file of its own with units, found held-out, which would split a unit's records"
+        )
     if every < 2:
         raise InputError(f"{path}: train.held_out: expected at most half of the records, found {train.held_out:g}")
     found: NDArray[np.bool_] = np.arange(count) % every == 0

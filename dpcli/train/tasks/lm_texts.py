@@ -80,7 +80,7 @@ def _txt(place: str, train: Train) -> Texts:
     if train.task == "soft-prompt":
         raise InputError(f"{place}: expected a file with labels, .csv, .jsonl or .parquet, found plain text")
     if train.units is not None and (train.record != "window" or train.units not in cuts):
-        raise InputError(f'{place}: train.units: expected line or paragraph beside record = "window", found {train.units!r}')
+        raise InputError(f'{place}: train.units: expected line or paragraph with record = "window", found {train.units!r}')
     whole = text_of(place)
     cut = cuts.get(train.units or train.record)
     texts = [part for part in re.split(cut, whole) if part.strip()] if cut else [whole]

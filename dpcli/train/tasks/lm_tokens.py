@@ -67,5 +67,5 @@ def tokens_of(train: Train, path: str) -> Tokens | None:
 def needed(tokens: Tokens | None, path: str) -> Tokens:
     """Text cannot do without one."""
     if tokens is None:
-        raise InputError(f"{path}: train.tokenizer: expected bytes, a path or a name beside a model of your own, found none")
+        raise InputError(f"{path}: train.tokenizer: expected bytes, a path or a name for a model of your own, found none")
     return tokens

@@ -63,7 +63,7 @@ def labelled(texts: Texts, train: Train, tokens: Tokens, words: int, path: str) 
     before, after = (encoded(part, tokens, path) for part in train.template.split("{text}"))
     room = train.context - len(before) - len(after)
     if room < 1:
-        raise InputError(f"{path}: train.context: expected room for the text beside the template's tokens, found none")
+        raise InputError(f"{path}: train.context: expected room for the text after the template's tokens, found none")
     rows = [np.concatenate([before, encoded(text, tokens, path)[:room], after]) for text in texts.texts]
     return padded(rows, words, path), torch.tensor(numbers(texts.labels or [], train.labels or (), path))
 

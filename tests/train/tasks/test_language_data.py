@@ -165,7 +165,7 @@ def test_labels_of_a_function_may_be_numbers_or_words(place: str) -> None:
     [
         ({"data": "absent.txt"}, "train.data: expected a file, found none at absent.txt"),
         ({"data": "digits"}, "train.data: expected a .txt, .jsonl, .csv, .parquet file, or module:function, found 'digits'"),
-        ({"tokenizer": None}, "train.tokenizer: expected bytes, a path or a name beside a model of your own, found none"),
+        ({"tokenizer": None}, "train.tokenizer: expected bytes, a path or a name for a model of your own, found none"),
         ({"model": "own_language:narrow"}, "train.tokenizer: expected token ids below the model's 50, found others"),
         ({"context": 33}, "train.context: expected at most the model's 32 tokens, prompt included, found more"),
         ({"context": 30, "soft_prompt": 3}, "train.context: expected at most the model's 32 tokens, prompt included, found more"),
@@ -175,13 +175,13 @@ def test_labels_of_a_function_may_be_numbers_or_words(place: str) -> None:
         ({"model": "./absent"}, "train.model: expected a folder, found none at ./absent"),
         (
             {"public": "held-out", "units": "who", "data": "own_language:owned"},
-            "train.public: expected a file beside units, found held-out: it would split a unit's records",
+            "train.public: expected a file of its own with units, found held-out, which would split a unit's records",
         ),
         ({"public": "held-out", "held_out": 0.9}, "train.held_out: expected at most half of the records, found 0.9"),
         ({"data": "some.csv"}, "some.csv: expected 'text' in every row, found a row without it"),
         (
             {"data": "some.txt", "units": "line"},
-            "some.txt: train.units: expected line or paragraph beside record = \"window\", found 'line'",
+            "some.txt: train.units: expected line or paragraph with record = \"window\", found 'line'",
         ),
     ],
 )
@@ -201,7 +201,7 @@ def test_refusals(settings: dict[str, Any], said: str, place: str) -> None:
         ({"labels": ("good", "bad")}, "train.labels: expected every label of the data among them, found another"),
         (
             {"template": "0123456789abcdef{text}"},
-            "train.context: expected room for the text beside the template's tokens, found none",
+            "train.context: expected room for the text after the template's tokens, found none",
         ),
         (
             {"model": "own_language:narrow"},
