@@ -9,6 +9,7 @@ from dpcli.report.document import Document, Table, visible
 JUDGES = False
 ENDINGS = ()
 
+FOLDED = 12  # columns that a text which may be folded has at least
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
 
 
@@ -37,21 +38,29 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
     def show(table: Table) -> None:
         table = _narrowed(table, width)
         grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+        needed = 0
         for i, column in enumerate(table.columns):
             longest = max([len(column), *(len(row[i]) for row in table.rows)])
-            folds = i == len(table.columns) - 1 or longest > width // 3  # a long path must not squeeze out the reason beside it
+            folds = i not in table.numeric and (
+                i == len(table.columns) - 1 or longest > width // 3
+            )  # a long path must not squeeze out the reason beside it
+            needed += 3 + (min(longest, FOLDED) if folds else longest)
             grid.add_column(
                 column,
                 justify="right" if i in table.numeric else "left",
                 no_wrap=not folds,
                 overflow="fold",
-                max_width=width // 3 if folds and i < len(table.columns) - 1 else None,
+                min_width=min(longest, FOLDED) if folds else longest,
+                max_width=max(width // 3, FOLDED) if folds and i < len(table.columns) - 1 else None,
             )
         for i, row in enumerate(table.rows):
             grid.add_row(*(Text(visible(cell)) for cell in row), style="yellow" if i in table.flagged else None)
         if table.title:  # not as the title of the grid, which wraps it at the width of the grid
             console.print(Text(visible(table.title)), style="bold")
+        # Wider than the screen where that is too narrow: a number that loses its last digits is another number.
+        console.width = max(width, needed)
         console.print(grid)
+        console.width = width
         for note in table.footnotes:
             console.print(Text("  " + visible(note)), style="dim")
 

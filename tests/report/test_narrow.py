@@ -1,0 +1,25 @@
+"""A narrow screen: no number and no verdict loses a digit or a letter, in any table."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dpcli.report.document import Document, Table
+from dpcli.report.format_table import render
+
+COLUMNS = ("", "file", "before", "epsilon", "change", "cap", "at delta")
+
+
+@pytest.mark.parametrize("numeric_last", [True, False])
+@pytest.mark.parametrize("width", [20, 40, 45, 60, 80, 200])
+def test_nothing_is_cropped(width: int, numeric_last: bool) -> None:
+    draw = random.Random(width)
+    rows = tuple(tuple("".join(draw.choices("ab01.-", k=draw.randint(1, 30))) for _ in COLUMNS) for _ in range(5))
+    table = Table("", COLUMNS, rows, frozenset({2, 3, 4, 5, *([6] if numeric_last else [])}))
+    shown = render(Document("head", {}, tables=(table,)), width=width)
+    for row in rows:
+        assert all(row[i] in shown for i in table.numeric), shown
+    letters = sorted("".join(shown.split()).replace("─", ""))
+    assert letters == sorted("".join("".join(("head", *COLUMNS, *map("".join, rows))).split()))
