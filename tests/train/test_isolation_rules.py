@@ -12,8 +12,11 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from dpcli.errors import InputError  # noqa: E402
+from dpcli.train.engine.clip import Flat  # noqa: E402
+from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.isolation.program import followed  # noqa: E402
 
 WIDTH, RECORDS = 6, 12
@@ -87,6 +90,35 @@ def some_set(x: Tensor) -> Any:
     return x * found
 
 
+def exchanged(x: Tensor) -> Any:
+    mean = torch.zeros(WIDTH, dtype=x.dtype)
+    mean.data = x.mean(0)
+    return x + mean
+
+
+def behind_torch(x: Tensor) -> Any:
+    mean = torch.zeros(WIDTH, dtype=x.dtype)
+    mean.untyped_storage().copy_(x.mean(0).untyped_storage())
+    return x + mean
+
+
+def in_two_orders(x: Tensor) -> Any:
+    ids = (x[:, :3].abs() * 3).long().clamp(max=9)
+    table = torch.linspace(-1, 1, 100, dtype=x.dtype).view(10, 10)
+    return x + table[ids.reshape(-1), ids.t().reshape(-1)].view(x.shape[0], 3).sum(1, keepdim=True)
+
+
+def updated(x: Tensor) -> Any:
+    ones, zeros = torch.ones(WIDTH, dtype=x.dtype), torch.zeros(WIDTH, dtype=x.dtype)
+    return torch.ops.aten._batch_norm_with_update(x, ones, zeros, zeros.clone(), ones.clone(), 0.1, 1e-5)[0]
+
+
+def crossed(x: Tensor) -> Any:
+    rows = x[:, :3].reshape(-1)
+    columns = x[:, :3].t().reshape(-1) > 0
+    return x + torch.ops.aten.native_dropout_backward(rows, columns, 1.0).view(x.shape[0], 3).sum(1, keepdim=True)
+
+
 def zeros(count: int) -> Tensor:
     found: Tensor = torch.zeros(count, 1, dtype=torch.long)
     return found
@@ -104,6 +136,12 @@ MIXING: dict[str, Step] = {
     "one of those that are alike": some_set,
     "as often as there are records": lambda x: x * torch.ones(x.shape[0], 1).expand(-1, x.shape[0]).sum(1, keepdim=True).to(x),
     "drawn below the number of records": lambda x: x * torch.randint(x.shape[0], (x.shape[0], 1)),
+    "another's numbers behind a tensor": exchanged,
+    "a storage written to": behind_torch,
+    "looked up by places in two orders": in_two_orders,
+    "two orders in one operator": crossed,
+    "statistics by an operator that always takes them": updated,
+    "drawn below what the batch holds": lambda x: x * torch.randint_like(x, (x.abs().max() * 50).long() + 2),
     "a branch on len": lambda x: x - x.mean(0) if len(x) < 100 else x,
     **{
         f"read {'after' if late else 'before'} it is written through {name}": written(view, lambda t: t[0], late)
@@ -118,6 +156,119 @@ def test_what_mixes_does_not_pass_the_rules(name: str) -> None:
     torch.manual_seed(4)
     assert not isolates(MIXING[name])
     assert not passes(MIXING[name])
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int16, torch.half, torch.bfloat16, torch.float32])
+def test_places_in_a_narrow_number_are_no_places(kind: torch.dtype) -> None:
+    """They begin again, or are rounded to another's, from some number of records on."""
+    assert not passes(lambda x: x[torch.arange(x.shape[0]).to(kind).long()])
+    assert not passes(lambda x: x[torch.arange(x.shape[0], dtype=kind).long()])
+    assert passes(lambda x: x[torch.arange(x.shape[0]).to(torch.int32).long()])
+
+
+class Sized(nn.Module):
+    """Asks for the batch's size in the forward, in a hook, and in what is computed again for the backward pass."""
+
+    def __init__(self, asked: Callable[[Any], Any], where: str) -> None:
+        super().__init__()
+        self.asked, self.where, self.scale = asked, where, nn.Parameter(torch.ones(WIDTH))
+
+    def mixed(self, x: Tensor) -> Tensor:
+        return x - x.mean(0) if self.asked(x.shape[0]) else x
+
+    def hidden(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.mixed(x) if torch._C._current_graph_task_id() >= 0 else x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x * self.scale
+        if self.where == "hook":
+            x.register_hook(self.mixed)
+        elif self.where == "checkpoint":
+            x = checkpoint(self.hidden, x, use_reentrant=False)
+        else:
+            x = self.mixed(x)
+        return x.square().sum(1)
+
+
+@pytest.mark.parametrize("where", ["forward", "hook", "checkpoint"])
+@pytest.mark.parametrize("seed", range(12))
+def test_no_branch_on_any_size(where: str, seed: int) -> None:
+    draw = random.Random(seed)
+    size = draw.choice([draw.randint(2, 50), draw.randint(51, 3000), draw.randint(3001, 10**7)])
+    several = draw.randint(2, 9)
+    asked: list[Callable[[Any], Any]] = [
+        lambda n: n == size,
+        lambda n: size <= n < size + 3,
+        lambda n: several * n + 1 == several * size + 1,
+        lambda n: n > size + 1_000_100,
+        lambda n: n % 13 == 1 + seed,
+        lambda n: n * n == size * size if size < 500 else n == size,
+    ]
+    model = Sized(asked[seed % len(asked)], where)
+    with pytest.raises(InputError, match=r"found a branch on it|over the records|which meets them"):
+        followed(model, loss, torch.zeros(2, WIDTH))
+
+
+class Lengths(torch.autograd.Function):
+    """The backward pass divides by the largest singular value of all gradients together: an operator without a rule."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return gradient / torch.linalg.svdvals(gradient).max()
+
+
+class Unclear(Own):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = Lengths.apply(x * self.scale)
+        return found.sum(1)
+
+
+def test_a_doubt_in_the_backward_pass_stays() -> None:
+    assert followed(Unclear(lambda x: x), loss, torch.zeros(2, WIDTH)).doubt is not None
+
+
+@pytest.mark.parametrize("name", ["tolist", "data_ptr"])
+def test_numbers_that_are_read_without_an_operator_are_a_doubt(name: str) -> None:
+    model = Own(lambda x: x)
+    model.done = lambda x: x + (len(str(getattr(model.scale, name)())) > 10**6)
+    assert followed(model, loss, torch.zeros(2, WIDTH)).doubt == f"Tensor.{name}"
+
+
+class Mapped(torch.autograd.Function):
+    """Says itself what becomes of it under vmap, and is wrong."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None: ...
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor) -> tuple[Any, int]:
+        return Mapped.apply(x) / x.norm(), 0
+
+
+class OfItsOwn(Own):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = Mapped.apply(x * self.scale)
+        return found.sum(1) + torch.linalg.svdvals(x[:, None])[:, 0]
+
+
+def test_a_rule_of_somebody_elses_for_vmap_is_not_believed() -> None:
+    x = torch.randn(RECORDS, WIDTH)
+    engine = ClippedGradients(OfItsOwn(lambda x: x), loss, Flat(1.0))
+    engine(x)
+    assert engine.program is not None and engine.program.doubt is not None and not engine.program.mapped
+    assert engine.method.name == "loop"
 
 
 def flipped(x: Tensor) -> Tensor:

@@ -89,7 +89,7 @@ class ClippedGradients:
         with full_precision(next(self.model.parameters()).device):  # else rounding hides what is compared
             self.program = isolated(self.model, self.loss, draw)
             doubt = self.program.doubt
-            isolating = [one for one in candidates if doubt is None or one[0] == "vmap"]
+            isolating = [one for one in candidates if (self.program.mapped if one[0] == "vmap" else doubt is None)]
             found = choose(self.model, self.loss, draw, isolating)
         said = () if doubt is None else (f"not book-keeping: {doubt} has no rule",)
         self.choice, self.mode = Choice(found.method, (*said, *found.passed_over)), self.model.training

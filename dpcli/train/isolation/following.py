@@ -24,41 +24,43 @@ from dpcli.train.isolation.operators import DRAWN, MADE, RULES, SIZED
 from dpcli.train.isolation.sums import pointwise
 from dpcli.train.tasks.user_code import INSTALLED
 
+UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__")  # read numbers, and call no operator
+TORCH = os.path.dirname(torch.__file__) + os.sep
+TORCHS = ("aten", "prims", "prim")
+WHOLE = (torch.int32, torch.int64)  # which can count as many records as there are
 SIZES = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was found: the first place where records meet, operators without a rule, the coarsest numbers, and whether it draws any."""
+    """What was found: the first place where records meet, operators without a rule, the coarsest numbers, and whether it draws any.
+
+    unknown: what the losses may be made of; emptied where they are not. doubts: what stays. own_rules: whether an operator is none of
+    torch's, so that somebody else says what it does under vmap.
+    """
 
     refusal: InputError | None = None
     unknown: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     coarsest: float = 0.0
     random: bool = False
     counted: bool = False
     path: list[str] = field(default_factory=list)
     forwards: list[tuple[str, ...]] = field(default_factory=list)
-    inner: set[int] = field(default_factory=set)
+    own_rules: bool = False
 
 
 class Counting(TorchFunctionMode):
     """len() of a batch must be a number: a prime that no model has, which comes back as the batch's size."""
 
-    def __init__(self, seen: Seen, guards: list[Any]) -> None:
+    def __init__(self, seen: Seen) -> None:
         super().__init__()
-        self.seen, self.guards, self.depth = seen, guards, 0
+        self.seen = seen
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        before, self.depth = len(self.guards), self.depth + 1
-        try:
-            return self.answered(func, args, kwargs)
-        finally:
-            self.depth -= 1
-            if not self.depth:  # torch's own questions about sizes, which choose between ways to the same
-                self.seen.inner.update(range(before, len(self.guards)))
-
-    def answered(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """As without this mode, but for len()."""
+        if getattr(func, "__name__", "") in UNSEEN and not ours(sys._getframe(1)):
+            self.seen.doubts.append(f"Tensor.{func.__name__}")
         if func is torch.Tensor.__len__ and records(args[0].shape[0]) and coefficient(args[0].shape[0]) is not None:
             self.seen.counted = True
             return STAND_IN * (coefficient(args[0].shape[0]) or 1)
@@ -79,6 +81,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.seen, self.size, self.where, self.names = seen, size, where, names
         self.kinds: Any = WeakIdKeyDictionary()
         self.made: Any = WeakIdKeyDictionary()  # by what, and where
+        self.homes: Any = WeakIdKeyDictionary()  # the storage that a tensor had when it was seen
         self.stores: dict[int, tuple[Any, Kind, tuple[object, ...]]] = {}
         self.spoilt: dict[int, tuple[Any, Kind]] = {}
         self.given: set[int] = set()  # storages of the batch itself
@@ -124,6 +127,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def note(self, func: Any, call: Call) -> None:
         self.seen.path.append(call.name)
+        self.seen.own_rules |= func.namespace not in TORCHS
         if draws(func, (), dict(call.values)):
             self.seen.random = True
         for output in call.outputs:
@@ -151,7 +155,8 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         held = store(tensor)
         if held is not None and held._cdata in self.spoilt:
             return self.spoilt[held._cdata][1]
-        found: Kind | None = self.kinds.get(tensor)
+        moved = held is not None and self.homes.get(tensor, held._cdata) != held._cdata  # tensor.data = another
+        found: Kind | None = None if moved else self.kinds.get(tensor)
         if found is not None:
             return found if held is None or held._cdata not in self.touched else self.since_written(found, held._cdata)
         if held is not None and held._cdata in self.stores:
@@ -176,6 +181,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.made[tensor] = name + self.place()
         held = store(tensor)
         if held is not None:
+            self.homes[tensor] = held._cdata
             self.stores[held._cdata] = (held, kind, tuple(tensor.shape))
             if isinstance(kind, Rows):
                 self.held.add(held._cdata)
@@ -183,7 +189,8 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def judged(self, func: Any, call: Call, kinds: list[Kind]) -> Kinds:
         """What comes out, from what goes in."""
         lengths, count = counting(func, call.values)
-        if not count and (call.name.endswith("_like") or (call.name.startswith("new_") and call.name in MADE)):
+        shaped = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in MADE)
+        if not count and shaped and len([*call.tensors()]) == 1:
             return [self.alike(call, output) for output in call.outputs]
         unknown = [kind for kind in kinds if isinstance(kind, Unknown)]
         if unknown:
@@ -248,16 +255,14 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def places(self, call: Call) -> Kind:
         """arange over the batch."""
         start, step = call.values.get("start", 0), call.values.get("step", 1)
-        return (
-            Numbers(0, self.number) if (start, step) == (0, 1) and coefficient(call.outputs[0].shape[0]) == 1 else Unknown("arange")
-        )
+        return Numbers(0, self.number) if (start, step) == (0, 1) and counts(call.outputs[0], 0) else Unknown("arange")
 
     def numbered(self, call: Call, rows: Sequence[Kind]) -> Kind:
         """The places in another shape are still places; calculated with, they are nothing that can be told."""
         (output,) = call.outputs if len(call.outputs) == 1 else (None,)
         dims = [] if output is None else [dim for dim, length in enumerate(output.shape) if records(length)]
         moved = call.name in ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
-        if moved and output is not None and len(dims) == 1 and coefficient(output.shape[dims[0]]) == 1:
+        if moved and output is not None and len(dims) == 1 and counts(output, dims[0]):
             return Numbers(dims[0], self.number)
         return Unknown(f"{call.name} of the records' places")
 
@@ -317,6 +322,18 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in list(self.kinds.keys()):
             if not isinstance(self.kinds[tensor], Shared) and store(tensor)._cdata not in self.given:
                 yield self.made.get(tensor, "a part of the batch")
+
+
+def ours(frame: Any) -> bool:
+    """Whether it is this package that has called torch, and not the user's code, in a hook or behind one of torch's functions."""
+    while frame is not None and frame.f_code.co_filename.startswith(("<", TORCH)):
+        frame = frame.f_back
+    return frame is not None and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__)
+
+
+def counts(output: Tensor, dim: int) -> bool:
+    """Whether it can hold one place for each record; a narrower number begins again."""
+    return coefficient(output.shape[dim]) == 1 and output.dtype in WHOLE
 
 
 def not_understood(call: Call) -> Kinds:

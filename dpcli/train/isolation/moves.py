@@ -15,7 +15,12 @@ from dpcli.train.isolation.lengths import coefficient, following, records
 def same(call: Call) -> Kinds:
     """Places stay."""
     _tensor, found = call.one()
-    return call.everywhere(found)
+    return call.everywhere(found) if agreed(call, found) else Unknown(call.name)
+
+
+def agreed(call: Call, found: Rows) -> bool:
+    """Whether all that holds records has them in this layout."""
+    return all(kind == found for _, kind in call.rows())
 
 
 def viewed(call: Call) -> Kinds:
@@ -141,7 +146,7 @@ def along(call: Call) -> Kinds:
     asked = call.values.get("dim", call.values.get("dims"))
     if found.dim in dims_of(asked if asked is not None else call.values.get("dims"), tensor.dim()):
         return call.merged("along the records")
-    return [found.at(found.dim) for _ in call.outputs]
+    return [found for _ in call.outputs] if agreed(call, found) else Unknown(call.name)
 
 
 def padded(call: Call) -> Kinds:
@@ -215,7 +220,8 @@ def indexed(call: Call) -> Kinds:
     if len({one.dim for one in rows} | {one.dim for one in numbers}) > 1:
         raise Mixed(f"{call.name}, which pairs each record with every other")
     if not isinstance(own, Rows):
-        return Unknown(call.name) if numbers or not rows else rows[0].at(start + rows[0].dim)
+        unlike = any(kind != rows[0] for kind in rows)  # places of different records, taken together
+        return Unknown(call.name) if numbers or not rows or unlike else rows[0].at(start + rows[0].dim)
     if own.dim not in used:
         if rows or numbers:
             raise Mixed(f"{call.name}, which pairs each record with every other")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import importlib
-import os
 import re
+import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +23,13 @@ from torch.utils._pytree import tree_map
 from dpcli.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
-from dpcli.train.isolation.following import Counting, Following, Seen
+from dpcli.train.isolation.following import TORCH, Counting, Following, Seen, ours
 from dpcli.train.isolation.kinds import Merged, Rows, Unknown
 from dpcli.train.isolation.lengths import STAND_IN
 from dpcli.train.tasks.user_code import raised_at
 
 CALLS = 2
+DENSE = 600  # all batches that are smaller are tried where a question about the size is no linear one
 TRIED = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 31, 32, 33, 64, 100, 128, 255, 256, 257, 500, 512, 1000, 1024, 2048, 4096, 16384)
 SEPARATE = "expected a loss for each example that depends on it alone"
 
@@ -38,12 +39,13 @@ class Program:
     """What is known of a program that keeps records apart.
 
     doubt: an operator that has no rule, if any: its records are taken one at a time. coarsest: machine epsilon of its coarsest numbers.
-    random: whether it draws any.
+    random: whether it draws any. mapped: whether vmap keeps its records apart: nobody but torch says what an operator does there.
     """
 
     doubt: str | None
     coarsest: float
     random: bool
+    mapped: bool
 
 
 def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
@@ -57,8 +59,9 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
         InputError: records meet, a branch depends on values or on how many records there are, something is written that outlives the
             call, or the program cannot be followed.
     """
-    seen = Seen()
+    seen, asked = Seen(), Asked()
     environment = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    environment.guards = asked
     fake, stack = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True), ["loss"]
     follower = Following(seen, symbol(environment, 0), lambda: stack[-1], names(model))
     with dense(model), named(model, stack), young():
@@ -67,7 +70,7 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
             if number:
                 follower.next_batch(symbol(environment, number))
             try:
-                with fake, enable_python_dispatcher(), Counting(seen, environment.guards), follower:
+                with fake, enable_python_dispatcher(), Counting(seen), follower:
                     step(model, loss, batch_like(like, follower, number), follower, seen, backward=number == 0)
             except Exception as problem:
                 raise seen.refusal or refusal(problem, stack[-1]) from problem
@@ -77,9 +80,13 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
     first, second = seen.forwards
     if first != second:
         raise InputError("model: expected the same operators for every batch, found others at the second")
-    require_any_size(environment, seen)
-    doubt = [*seen.unknown, *(["len() of the batch"] if seen.counted else [])]  # a branch on a plain number is not seen
-    return Program(doubt[0] if doubt else None, seen.coarsest, seen.random)
+    require_any_size(asked.by_user)
+    doubt = [
+        *seen.doubts,
+        *seen.unknown,
+        *(["len() of the batch"] if seen.counted else []),
+    ]  # a branch on a plain number is not seen
+    return Program(doubt[0] if doubt else None, seen.coarsest, seen.random, not (seen.own_rules or own_rules()))
 
 
 def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, seen: Seen, backward: bool) -> None:
@@ -95,6 +102,7 @@ def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, seen: 
         if backward and losses.requires_grad:
             follower.where = lambda: "model: in the backward pass"
             torch.autograd.grad(losses, wanted, torch.ones_like(losses), allow_unused=True)
+            seen.doubts.extend(seen.unknown)
 
 
 def require_nothing_left(follower: Following) -> None:
@@ -227,17 +235,54 @@ def found_in(problem: BaseException) -> str:
 def raised_by_torch(problem: BaseException) -> bool:
     """Whether the last line that ran is torch's: what the user's own code raises may quote what it knows of the records."""
     lines = traceback.extract_tb(problem.__traceback__)
-    return bool(lines) and lines[-1].filename.startswith(os.path.dirname(torch.__file__) + os.sep)
+    return bool(lines) and lines[-1].filename.startswith(TORCH)
 
 
-def require_any_size(environment: ShapeEnv, seen: Seen) -> None:
+class Asked(list[Any]):
+    """Questions about sizes. by_user: not those of torch's own operators, which choose between ways to the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_user: dict[str, Any] = {}
+
+    def append(self, guard: Any) -> None:
+        super().append(guard)
+        if not ours(sys._getframe(1)):
+            self.by_user[str(guard.expr)] = guard
+
+
+def own_rules() -> bool:
+    """Whether there is a torch.autograd.Function, not of torch's, that says itself what it does under vmap."""
+    classes = list(torch.autograd.Function.__subclasses__())
+    for one in classes:  # grows meanwhile
+        classes.extend(one.__subclasses__())
+    return any("vmap" in vars(one) and one.__module__.partition(".")[0] != "torch" for one in classes)
+
+
+def sizes(expression: Any) -> list[int]:
+    """Numbers of records among which the truth of a relation changes, if it ever does: about its root where it is linear in the size."""
+    sympy = importlib.import_module("sympy")
+    found = set(TRIED)
+    for relation in expression.atoms(sympy.core.relational.Relational):
+        difference = sympy.expand(relation.lhs - relation.rhs)
+        symbols = list(difference.free_symbols)
+        slope = difference.diff(symbols[0]) if len(symbols) == 1 and difference.is_polynomial() else None
+        if slope is not None and slope.is_Integer and slope != 0:
+            root = int(sympy.floor(-difference.subs(symbols[0], 0) / slope))
+            found |= set(range(root - 1, root + 3))
+        else:
+            found |= set(range(2, DENSE))
+            found |= {int(number) + step for number in relation.atoms(sympy.Integer) for step in (-1, 0, 1)}
+    return sorted(size for size in found if size >= 2)
+
+
+def require_any_size(asked: Mapping[str, Any]) -> None:
     """Raises InputError where the program took a path that another number of records would not take."""
     sympy = importlib.import_module("sympy")
 
-    expressions = {str(guard.expr): guard for place, guard in enumerate(environment.guards) if place not in seen.inner}
-    for text, guard in expressions.items():
+    for text, guard in asked.items():
         symbols = list(guard.expr.free_symbols)
-        for size in TRIED:
+        for size in sizes(guard.expr):
             if guard.expr.subs({name: size + 7 * place for place, name in enumerate(symbols)}) not in (sympy.true, True):
                 raise InputError(
                     f"model: expected the same path for every number of records, found a branch on it ({text}){line_of(guard)}"

@@ -123,7 +123,8 @@ def batch_norm(call: Call) -> Kinds:
     _tensor, found = call["input"], call.of("input")
     if not isinstance(found, Rows):
         return Unknown(call.name)
-    if call.values.get("training", False) and found.dim != 1:
+    own = call.values.get("training", call.name != "_batch_norm_no_update" and not call.name.endswith("no_training"))
+    if own and found.dim != 1:
         return call.merged("over the records")
     first, *statistics = call.outputs
     along = Rows(0, found.outer, found.inner, found.call)
