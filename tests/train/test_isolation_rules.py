@@ -159,7 +159,7 @@ def test_what_mixes_does_not_pass_the_rules(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int16, torch.half, torch.bfloat16, torch.float32])
-def test_places_in_a_narrow_number_are_no_places(kind: torch.dtype) -> None:
+def test_places_in_a_narrow_number_are_no_places(kind: Any) -> None:
     """They begin again, or are rounded to another's, from some number of records on."""
     assert not passes(lambda x: x[torch.arange(x.shape[0]).to(kind).long()])
     assert not passes(lambda x: x[torch.arange(x.shape[0], dtype=kind).long()])
@@ -177,12 +177,13 @@ class Sized(nn.Module):
         return x - x.mean(0) if self.asked(x.shape[0]) else x
 
     def hidden(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.mixed(x) if torch._C._current_graph_task_id() >= 0 else x)
+        found: Tensor = torch.tanh(self.mixed(x) if torch._C._current_graph_task_id() >= 0 else x)
+        return found
 
     def forward(self, x: Tensor) -> Tensor:
         x = x * self.scale
         if self.where == "hook":
-            x.register_hook(self.mixed)
+            x.register_hook(self.mixed)  # type: ignore[no-untyped-call]
         elif self.where == "checkpoint":
             x = checkpoint(self.hidden, x, use_reentrant=False)
         else:
@@ -209,7 +210,7 @@ def test_no_branch_on_any_size(where: str, seed: int) -> None:
         followed(model, loss, torch.zeros(2, WIDTH))
 
 
-class Lengths(torch.autograd.Function):
+class Lengths(torch.autograd.Function):  # type: ignore[misc, name-defined]
     """The backward pass divides by the largest singular value of all gradients together: an operator without a rule."""
 
     @staticmethod
@@ -238,7 +239,7 @@ def test_numbers_that_are_read_without_an_operator_are_a_doubt(name: str) -> Non
     assert followed(model, loss, torch.zeros(2, WIDTH)).doubt == f"Tensor.{name}"
 
 
-class Mapped(torch.autograd.Function):
+class Mapped(torch.autograd.Function):  # type: ignore[misc, name-defined]
     """Says itself what becomes of it under vmap, and is wrong."""
 
     @staticmethod
@@ -259,8 +260,8 @@ class Mapped(torch.autograd.Function):
 
 class OfItsOwn(Own):
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = Mapped.apply(x * self.scale)
-        return found.sum(1) + torch.linalg.svdvals(x[:, None])[:, 0]
+        found: Tensor = Mapped.apply(x * self.scale).sum(1) + torch.linalg.svdvals(x[:, None])[:, 0]
+        return found
 
 
 def test_a_rule_of_somebody_elses_for_vmap_is_not_believed() -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import array
+import contextvars
+import functools
+import io
 import itertools
+import os
+import random
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+numpy = pytest.importorskip("numpy", reason="the extra train is not installed")
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from torch import Tensor  # noqa: E402
@@ -66,6 +74,43 @@ def of_a_module() -> None:
     models.TALLY += 1  # type: ignore[attr-defined]
 
 
+def of_the_environment() -> None:
+    os.environ["DPCLI_TESTS_COUNT"] = str(int(os.environ.get("DPCLI_TESTS_COUNT", "0")) + 1)
+
+
+def an_array() -> Callable[[], None]:
+    found = array.array("l", [0])
+
+    def count() -> None:
+        found[0] += 1
+
+    return count
+
+
+def a_view() -> Callable[[], None]:
+    found = memoryview(bytearray(8)).cast("l")
+
+    def count() -> None:
+        found[0] += 1
+
+    return count
+
+
+def of_the_context() -> Callable[[], None]:
+    found: contextvars.ContextVar[int] = contextvars.ContextVar("count", default=0)
+    return lambda: (found.set(found.get() + 1), None)[1]
+
+
+def of_the_thread() -> Callable[[], None]:
+    found = threading.local()
+    found.calls = 0
+
+    def count() -> None:
+        found.calls += 1
+
+    return count
+
+
 COUNTERS: dict[str, Callable[[], Callable[[], Any]]] = {
     "slots": Slots,
     "slots of the base": Several,
@@ -76,6 +121,17 @@ COUNTERS: dict[str, Callable[[], Callable[[], Any]]] = {
     "a list's iterator": lambda: through(iter([0] * 100)),
     "a generator": lambda: through(going()),
     "another module's global": lambda: of_a_module,
+    "the environment": lambda: of_the_environment,
+    "an array": an_array,
+    "a memoryview": a_view,
+    "a context variable": of_the_context,
+    "a thread's own": of_the_thread,
+    "a buffer of bytes": lambda: through(io.BytesIO(b"0" * 100)),
+    "random.Random": lambda: random.Random(1).random,
+    "numpy's Generator": lambda: numpy.random.default_rng(1).random,
+    "numpy's RandomState": lambda: numpy.random.RandomState(1).rand,
+    "torch's Generator": lambda: functools.partial(torch.rand, 1, generator=torch.Generator()),
+    "torch's seed": lambda: lambda: torch.manual_seed(torch.initial_seed() + 1),
 }
 
 
@@ -97,3 +153,24 @@ def test_a_count_of_calls_is_seen(name: str) -> None:
     model(torch.zeros(2, models.WIDTH))
     with pytest.raises(InputError, match="that training leaves alone"):
         before.require_same(state(model, models.loss))
+
+
+def test_a_hook_on_every_module_is_looked_into() -> None:
+    model, calls = models.Net(), [0]
+
+    def count(*unused: Any) -> None:
+        calls[0] += 1
+
+    handle = torch.nn.modules.module.register_module_forward_hook(count)
+    try:
+        before = state(model, models.loss)
+        model(torch.zeros(2, models.WIDTH))
+        with pytest.raises(InputError, match="that training leaves alone"):
+            before.require_same(state(model, models.loss))
+    finally:
+        handle.remove()
+
+
+def test_the_systems_random_numbers_are_refused() -> None:
+    with pytest.raises(InputError, match="found the system's; draw them by torch"):
+        state(Counting(random.SystemRandom().random), models.loss)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -37,6 +38,12 @@ REFUSALS = [
         "whose running statistics take in every example without clipping",
         "set track_running_stats=False",
     ),
+    Refusal(
+        torch.jit.ScriptModule,
+        lambda m: True,
+        "whose inside nobody can follow",
+        "use the module that it was made from",
+    ),
     Refusal(nn.Embedding, lambda m: m.max_norm is not None, "whose max_norm rewrites the rows that were looked up", "leave it out"),
     Refusal(
         nn.EmbeddingBag, lambda m: m.max_norm is not None, "whose max_norm rewrites the rows that were looked up", "leave it out"
@@ -67,6 +74,11 @@ def refuse(model: nn.Module) -> None:
             )
         if parameter.is_complex():
             raise InputError(f"model: {name}: expected real parameters, found complex ones, which noise would reach in part only")
+        if hooked(parameter):
+            raise InputError(
+                f"model: {name}: expected a parameter without hooks, found one that is called with the gradient of a batch; "
+                "do in the forward what it does"
+            )
     for name, module in model.named_modules():
         for refusal in REFUSALS:
             if isinstance(module, refusal.module) and refusal.applies(module):
@@ -76,3 +88,8 @@ def refuse(model: nn.Module) -> None:
                 )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("model: expected parameters to train, found none with requires_grad")
+
+
+def hooked(parameter: nn.Parameter) -> bool:
+    """Whether something is called when its gradient is there: a copy has lost it, and a gradient before noise goes through it."""
+    return any(getattr(parameter, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
+import os
+import pickle
 import random
 import sys
 import types
@@ -13,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as nn_module
 
 from dpcli.errors import InputError
 from dpcli.train.engine.method import Loss
@@ -43,12 +47,17 @@ def state(model: nn.Module, loss: Loss, whole: bool = True) -> State:
     found = State(whole)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         keep(found, f"model: {name}", tensor)
+        found.found[f"model: {name}'s hooks"] = len(tensor._backward_hooks or ())
     for name, module in model.named_modules():
         for key, value in vars(module).items():
             if key not in ("_parameters", "_buffers", "_modules"):
                 visit(found, f"model: {name}.{key}" if name else f"model: {key}", value, 0)
         own(found, f"model: {name or 'the model'}", type(module))
     visit(found, "loss", loss, 0)
+    for key in (key for key in vars(nn_module) if key.startswith("_global")):
+        visit(found, f"torch's {key.strip('_')}", vars(nn_module)[key], 0)
+    found.found["the environment"] = repr(sorted(os.environ.items()))
+    found.found["torch's seed"] = torch.initial_seed()
     found.found["Python's random numbers"] = random.getstate()
     numbers = sys.modules.get("numpy")
     if numbers is not None:
@@ -73,13 +82,19 @@ def visit(found: State, name: str, value: Any, depth: int) -> None:
         keep(found, name, value)
     elif isinstance(value, torch.Generator):
         found.found[name] = str(value.get_state().tolist())
+    elif isinstance(value, random.SystemRandom):
+        raise InputError(f"{name}: expected random numbers that can be repeated, found the system's; draw them by torch")
     elif isinstance(value, random.Random):
         found.found[name] = value.getstate()
+    elif isinstance(value, memoryview):
+        found.found[name] = bytes(value)
+    elif isinstance(value, contextvars.ContextVar):
+        visit(found, f"{name}.get()", value.get(None), depth + 1)
     elif type(value).__module__ == "numpy":
         found.found[name] = repr(getattr(value, "tobytes", lambda: value)())
     else:
         parts = list(inside(value))
-        found.found[name] = (id(value), len(parts))
+        found.found[name] = (id(value), len(parts)) if parts or callable(value) else pickled(value)
         for key, part in parts:
             visit(found, f"{name}{key}", part, depth + 1)
         if isinstance(value, types.FunctionType):
@@ -109,6 +124,8 @@ def inside(value: Any) -> Iterator[tuple[str, Any]]:
             yield f".{name}", cell_of(cell)
         yield ".__defaults__", value.__defaults__
         yield ".__dict__", vars(value)
+    elif isinstance(value, types.BuiltinMethodType):
+        yield ".__self__", None if isinstance(value.__self__, types.ModuleType) else value.__self__
     elif isinstance(value, types.MethodType):
         yield from ((".__self__", value.__self__), (".__func__", value.__func__))
     elif not isinstance(value, types.ModuleType | type):
@@ -124,7 +141,15 @@ def kept(value: Any) -> object:
         return repr(value.__reduce__()[1:])
     except Exception:  # a generator has nothing of the kind
         frame = getattr(value, "gi_frame", None)
-        return None if frame is None else repr((frame.f_lasti, frame.f_locals))
+        return pickled(value) if frame is None else repr((frame.f_lasti, frame.f_locals))
+
+
+def pickled(value: Any) -> object:
+    """Of an object whose parts Python does not show, as a generator of random numbers or an array: what it would be saved as."""
+    try:
+        return pickle.dumps(value)
+    except Exception:  # whatever it raises that cannot be saved
+        return id(value)
 
 
 def cell_of(cell: Any) -> Any:

@@ -213,6 +213,22 @@ def test_examples_that_meet_in_larger_batches_alone_are_refused() -> None:
         engine(vectors(6))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_what_torchscript_holds_is_refused() -> None:
+    """Its attributes can count calls, and nobody sees them."""
+    with pytest.raises(InputError, match="found RecursiveScriptModule, whose inside nobody can follow; use the module"):
+        ClippedGradients(nn.Sequential(torch.jit.script(nn.Linear(4, 4))), classification, Flat(1.0))
+
+
+@pytest.mark.parametrize("kind", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_hooks_on_parameters_are_refused(kind: str) -> None:
+    """They would be called with the sum of a batch's gradients, before noise, and a copy of the model has lost them."""
+    model = nn.Sequential(nn.Linear(3, 2))
+    getattr(model[0].bias, kind)(lambda *unused: None)
+    with pytest.raises(InputError, match=r"model: 0.bias: expected a parameter without hooks, found one"):
+        ClippedGradients(model, classification, Flat(1.0))
+
+
 def test_complex_parameters_are_refused() -> None:
     """Noise is real: the imaginary part of a sum would be released as it is."""
     model = nn.Linear(3, 2, dtype=torch.cfloat)
