@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
+from numpy.random import default_rng  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 RECORDS, WIDTH, LABELS = 40, 11, 5
 Batch = tuple[Tensor, Tensor]
@@ -225,6 +227,44 @@ class WritesBuffer(Net):
         return x
 
 
+class BySize(Net):
+    def done(self, x: Tensor) -> Tensor:
+        return x - x.mean(0) if x.shape[0] == 20 else x
+
+
+class HookBySize(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.body(x))
+        if hidden.requires_grad:
+            hidden.register_hook(lambda gradient: gradient / gradient.norm() if 8 <= gradient.shape[0] < 1000 else gradient)
+        return self.head(hidden)
+
+
+class ParameterHook(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head.bias.register_post_accumulate_grad_hook(self.taken)
+
+    def taken(self, parameter: Tensor) -> None:
+        parameter.data += parameter.grad
+
+
+class Renewed(Net):
+    def done(self, x: Tensor) -> Tensor:
+        mean = torch.zeros(WIDTH)
+        mean.data = x.detach().mean(0)
+        return torch.where((x[:, :1] > 2.5), x - mean, x)
+
+
+class NumpyChance(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.chance = default_rng(1)
+
+    def done(self, x: Tensor) -> Tensor:
+        return 0.5 * x + 0.5 * x.flip(0) if self.chance.random() < 0.001 else x
+
+
 class Later(Net):
     """Mixes from the fiftieth call on."""
 
@@ -252,6 +292,7 @@ MIXING: dict[str, type[Net]] = {
         kind.__name__: kind
         for kind in (
             Backwards, Hook, ModuleHook, Statistics, OfTheClass, WritesParameter, WritesData, WritesBuffer, Later, WeightsByBatch, Spectral,
+            BySize, HookBySize, ParameterHook, Renewed, NumpyChance,
         )
     },
 }  # fmt: skip
@@ -402,6 +443,61 @@ class ClampingHook(Net):
         return self.head(hidden)
 
 
+class Cast(Net):
+    """In half precision, by its own say."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return super().forward(x).float()
+
+
+class Again(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(checkpoint(lambda hidden: torch.tanh(self.body(hidden)), x, use_reentrant=False))
+
+
+class Normed(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        nn.utils.parametrizations.weight_norm(self.body)
+
+
+class Straight(torch.autograd.Function):
+    """The sign, and a gradient of each record's own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.clamp(-1.0, 1.0)
+
+
+class Signs(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(Straight.apply(self.body(x)))
+
+
+class Experts(Net):
+    """All for each record, by its own weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.experts = nn.Linear(WIDTH, 3), nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+    def done(self, x: Tensor) -> Tensor:
+        weights = self.gate(x).softmax(1)
+        return (torch.stack([expert(x) for expert in self.experts], 2) @ weights[:, :, None]).squeeze(2)
+
+
+class SquaredOff(Net):
+    """A question about the size that every size but one answers alike."""
+
+    def done(self, x: Tensor) -> Tensor:
+        return x.squeeze() if x.shape[0] != 1 else x
+
+
 class Counts(Net):
     """Asks how many records there are, and makes a shape of it."""
 
@@ -413,7 +509,7 @@ RIGHT: dict[str, type[nn.Module]] = {
     kind.__name__: kind
     for kind in (
         Net, Dropout, SharedMask, Scalar, OnlyScalar, Frozen, Convolutional, Recurrent, Lstm, Encoder, Looked, Bag, Tied, ClampingHook,
-        Counts,
+        Counts, Cast, Again, Normed, Signs, Experts, SquaredOff,
     )
 }  # fmt: skip
 
@@ -445,4 +541,5 @@ HIDDEN = (  # mix by chance, by state, in the backward pass of all losses togeth
     "first_batch_in_a_functools_cache", "list_of_batches", "rare_record", "rare_record_by_where", "rare_magnitude",
     "permuted", "places", "over_the_size", "over_len", "Backwards", "Hook", "Statistics", "OfTheClass", "WritesParameter",
     "WritesData", "WritesBuffer", "Later", "Spectral", "after_many_calls",
+    "BySize", "HookBySize", "ParameterHook", "Renewed", "NumpyChance",
 )  # fmt: skip

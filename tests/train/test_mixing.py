@@ -89,7 +89,21 @@ def test_a_loss_that_mixes_is_refused_before_any_charge(name: str, books: Ledger
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-@pytest.mark.parametrize("name", ["peak_above_a_threshold", "half_precision_mean", "Hook", "Statistics", "WritesData", "over_len"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "peak_above_a_threshold",
+        "half_precision_mean",
+        "Hook",
+        "Statistics",
+        "WritesData",
+        "over_len",
+        "BySize",
+        "HookBySize",
+        "ParameterHook",
+        "NumpyChance",
+    ],
+)
 def test_opacus_stands_behind_the_same_gate(name: str, books: Ledger) -> None:
     pytest.importorskip("opacus", reason="the engine needs the opacus extra")
     require_refused(run(name, engine="opacus"), books)

@@ -14,7 +14,7 @@ def full_precision(device: torch.device) -> Iterator[None]:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
-        with torch.autocast(device.type, enabled=False):
+        with torch.autocast(device.type, enabled=False, cache_enabled=False):
             yield
     finally:
         torch.set_float32_matmul_precision(before)

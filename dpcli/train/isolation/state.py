@@ -123,7 +123,8 @@ def inside(value: Any) -> Iterator[tuple[str, Any]]:
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             yield f".{name}", cell_of(cell)
         yield ".__defaults__", value.__defaults__
-        yield ".__dict__", vars(value)
+        if not value.__code__.co_filename.startswith(("<", *INSTALLED)):  # a library's own remembers what it has compiled
+            yield ".__dict__", vars(value)
     elif isinstance(value, types.BuiltinMethodType):
         yield ".__self__", None if isinstance(value.__self__, types.ModuleType) else value.__self__
     elif isinstance(value, types.MethodType):
