@@ -19,6 +19,7 @@ from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.isolation.program import followed  # noqa: E402
+from dpcli.train.replay_draws import OwnDraws  # noqa: E402
 
 WIDTH, RECORDS = 6, 12
 Step = Callable[[Tensor], Any]
@@ -209,6 +210,14 @@ def test_no_branch_on_any_size(where: str, seed: int) -> None:
     model = Sized(asked[seed % len(asked)], where)
     with pytest.raises(InputError, match=r"found a branch on it|over the records|which meets them"):
         followed(model, loss, torch.zeros(2, WIDTH))
+
+
+def test_what_torch_asks_under_another_mode_is_no_branch() -> None:
+    """As a replay follows it, which gives each record its draws: a convolution chooses its way by the batch's size."""
+    draws, model = OwnDraws(1), nn.Sequential(nn.Unflatten(1, (1, WIDTH)), nn.Conv1d(1, 4, 3), nn.Flatten())
+    with draws:
+        found = followed(model, draws.loss(lambda net, x: net(x).sum(1)), torch.zeros(2, WIDTH))
+    assert found.doubt is None
 
 
 class Lengths(torch.autograd.Function):  # type: ignore[misc, name-defined]

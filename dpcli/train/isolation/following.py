@@ -22,10 +22,12 @@ from dpcli.train.isolation.kinds import SHARED, Kind, Kinds, Merged, Mixed, Numb
 from dpcli.train.isolation.lengths import STAND_IN, coefficient, records
 from dpcli.train.isolation.operators import DRAWN, MADE, RULES, SIZED
 from dpcli.train.isolation.sums import pointwise
-from dpcli.train.tasks.user_code import INSTALLED
+from dpcli.train.tasks.user_code import INSTALLED, PACKAGE
 
 UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__")  # read numbers, and call no operator
 TORCH = os.path.dirname(torch.__file__) + os.sep
+INSTEAD = "take it over the dimensions of one example, never over the batch"
+HANDLERS = ("__torch_dispatch__", "__torch_function__")
 TORCHS = ("aten", "prims", "prim")
 WHOLE = (torch.int32, torch.int64)  # which can count as many records as there are
 SIZES = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
@@ -297,13 +299,13 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         line = self.place()
         found = found if line in found else f"{found}, which meets them{line}" if " at " in found else found + line
         if branch:
-            words = f"{place}: expected one path whatever the values of the records, found {found}"
+            words = f"{place}: expected one path whatever the values of the records, found {found}; decide for each record, by torch.where"
         elif state:
-            words = f"{place}: expected a forward that changes nothing, found {found}"
+            words = f"{place}: expected a forward that changes nothing, found {found}; compute it before training, and leave it"
         elif place == "loss":
-            words = f"{place}: expected a loss for each example that depends on it alone, found {found}"
+            words = f"{place}: expected a loss for each example that depends on it alone, found {found}; {INSTEAD}"
         else:
-            words = f"{place}: expected an output for each example that depends on it alone, found {found}"
+            words = f"{place}: expected an output for each example that depends on it alone, found {found}; {INSTEAD}"
         self.seen.refusal = self.seen.refusal or InputError(words)
         return self.seen.refusal
 
@@ -326,9 +328,14 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def ours(frame: Any) -> bool:
     """Whether it is this package that has called torch, and not the user's code, in a hook or behind one of torch's functions."""
-    while frame is not None and frame.f_code.co_filename.startswith(("<", TORCH)):
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if frame.f_code.co_name in HANDLERS and file.startswith((TORCH, PACKAGE + os.sep)):
+            return True  # inside of an operator, under whatever mode
+        if not file.startswith(("<", TORCH)):
+            return os.path.dirname(file) == os.path.dirname(__file__)
         frame = frame.f_back
-    return frame is not None and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__)
+    return False
 
 
 def counts(output: Tensor, dim: int) -> bool:

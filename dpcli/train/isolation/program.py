@@ -79,7 +79,9 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
             require_nothing_left(follower)
     first, second = seen.forwards
     if first != second:
-        raise InputError("model: expected the same operators for every batch, found others at the second")
+        raise InputError(
+            "model: expected the same operators for every batch, found others at the second; leave out what a call changes"
+        )
     require_any_size(asked.by_user)
     doubt = [
         *seen.doubts,
@@ -110,7 +112,8 @@ def require_nothing_left(follower: Following) -> None:
     gc.collect()
     for left in follower.left():
         raise InputError(
-            f"model: expected a forward that leaves nothing behind of the records that it saw, found what {left} made kept"
+            f"model: expected a forward that leaves nothing behind of the records that it saw, found what {left} made kept; "
+            "keep nothing of it"
         )
 
 
@@ -285,7 +288,8 @@ def require_any_size(asked: Mapping[str, Any]) -> None:
         for size in sizes(guard.expr):
             if guard.expr.subs({name: size + 7 * place for place, name in enumerate(symbols)}) not in (sympy.true, True):
                 raise InputError(
-                    f"model: expected the same path for every number of records, found a branch on it ({text}){line_of(guard)}"
+                    f"model: expected the same path for every number of records, found a branch on it ({text}){line_of(guard)}; "
+                    "do the same for each"
                 )
 
 

@@ -39,7 +39,10 @@ class State:
         for name in (*self.found, *(name for name in later.found if name not in self.found)):
             if name not in self.found or name not in later.found or not equal(self.found[name], later.found[name]):
                 kind = "buffer" if isinstance(later.found.get(name), Tensor) else "value"
-                raise InputError(f"{name}: expected a {kind} that training leaves alone, found one that a forward updates")
+                raise InputError(
+                    f"{name}: expected a {kind} that training leaves alone, found one that a forward updates; "
+                    "compute it before training, and leave it"
+                )
 
 
 def state(model: nn.Module, loss: Loss, whole: bool = True) -> State:
