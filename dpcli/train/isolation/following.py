@@ -333,7 +333,7 @@ def ours(frame: Any) -> bool:
         if frame.f_code.co_name in HANDLERS and file.startswith((TORCH, PACKAGE + os.sep)):
             return True  # inside of an operator, under whatever mode
         if not file.startswith(("<", TORCH)):
-            return os.path.dirname(file) == os.path.dirname(__file__)
+            return bool(os.path.dirname(file) == os.path.dirname(__file__))
         frame = frame.f_back
     return False
 
