@@ -56,8 +56,8 @@ class Plan:
     orders: tuple[float, float]
 
     def affordable(self, work: float) -> bool:
-        """Whether the grid may be laid: its points, its work, and cells across which numbers do not overflow."""
-        narrow = max(self.tilt, 1.0) * self.spacing <= WIDEST_CELL
+        """Whether the grid may be laid: its points, its work, places that are exact, and cells across which numbers do not overflow."""
+        narrow = max(self.tilt, 1.0) * self.spacing <= WIDEST_CELL and max(-self.first, self.first + self.size) <= FARTHEST_CELL
         return narrow and max(self.size, self.longest) <= MAX_POINTS and self.work <= work
 
 
@@ -196,6 +196,8 @@ def _trimmed(parts: list[tuple[Lattice, int]], copies: int, left: int, found: Su
     """
     first = sum(n * lattice.start for lattice, n in parts)
     length = sum(n * (len(lattice.weights) - 1) for lattice, n in parts) + 1
+    if not max(-first, first + length) <= FARTHEST_CELL:
+        raise NotRepresentable(TOO_STEADY)
     whole = convolved(parts, first, transform_size(length))
     log_rare = plan.log_delta - math.log(max(left, 1)) - 16.0
     above = _rare_above(parts, found.rare_order(copies, log_rare), log_rare)

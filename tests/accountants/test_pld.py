@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+from contextlib import suppress
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -231,3 +234,16 @@ def test_the_top_atom_is_never_lost(epsilon: float, rate: float, count: int, log
     largest = math.log1p(rate * math.expm1(epsilon))
     log_mass = count * math.log(0.5 * rate + 0.5 * (1.0 - rate) * math.exp(-epsilon))
     assert bound.upper >= count * largest + math.log1p(-math.exp(log_delta - log_mass)) - 1e-9
+
+
+def test_places_far_from_zero_are_exact_or_refused() -> None:
+    """Many large losses beside a narrow one: cells whose numbers no machine word holds are not laid."""
+    random, answered = Random(str(int.from_bytes(os.urandom(4), "big"))), 0
+    for _ in range(250):
+        heavy, light = (Pure(10.0 ** random.uniform(0.0, 2.6)), Gaussian(10.0 ** random.uniform(-14.0, -4.0)))
+        steps = tuple((mechanism, int(10.0 ** random.uniform(0.0, 18.0))) for mechanism in (heavy, light))
+        with suppress(NotRepresentable):
+            found = PldProfile(steps, seconds=0.02).epsilon(10.0 ** random.uniform(-10.0, -1.0))
+            assert (found.lower or 0.0) <= steps[0][1] * heavy.epsilon * (1.0 + 1e-9) + 10.0, steps
+            answered += found.upper < math.inf
+    assert answered
