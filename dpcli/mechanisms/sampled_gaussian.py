@@ -298,7 +298,7 @@ def sampled_gaussian(mu: float, rate: float, records: int) -> Mechanism:
     if rate == 1.0:
         return Gaussian(mu * records)
     if records > MAX_MULTIPLICITY:
-        return Dominated(SampledGaussian(mu * records, any_sampled(rate, records), 1))
+        return Dominated(sampled_gaussian(mu * records, any_sampled(rate, records), 1))
     return SampledGaussian(mu, rate, records)
 
 
@@ -348,7 +348,7 @@ def sampled_gaussian_replaced(mu: float, rate: float, records: int) -> Mechanism
     if rate == 1.0:
         return Gaussian(2.0 * mu * records)
     if records > MAX_MULTIPLICITY:
-        return Dominated(SampledGaussianReplaced(mu * records, any_sampled(rate, records), 1))
+        return Dominated(sampled_gaussian_replaced(mu * records, any_sampled(rate, records), 1))
     return SampledGaussianReplaced(mu, rate, records)
 
 

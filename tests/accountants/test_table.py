@@ -80,6 +80,19 @@ def test_every_accountant_answers_or_says_why(kind: str) -> None:
                 raise AssertionError(f"{name} {said}") from error
 
 
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_a_crowd_that_is_always_sampled_is_answered(kind: str) -> None:
+    """So many records that a sample holds one of them for certain: the rate of the whole group is 1, or rounds to it."""
+    for text, subject, _ in (one for k in range(6) for one in drawn(kind, f"{SEED}/{k}") if "sampling" in one[0]):
+        for size in (300, 10**6):
+            try:
+                with suppress(InputError):
+                    rows = account(subject, ["basic", "rdp"], group_size=size).rows
+                    assert all((row.bound is None) == bool(row.reason) for row in rows)
+            except Exception as error:
+                raise AssertionError(f"{size} at once (seed {SEED}):\n{text}") from error
+
+
 @pytest.mark.parametrize("name", [name for name, target in ACCOUNTANTS.items() if _searches(load(target))])
 def test_what_is_found_by_searching_leads_back(name: str) -> None:
     """The same of those whose delta(epsilon) is a search over epsilon(delta), which takes longer: on one case of each type."""
