@@ -87,6 +87,10 @@ class Composed(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         best = math.inf
+        if delta <= 0.0:  # there is nothing to split
+            with suppress(NotRepresentable):
+                best = math.fsum(n * m.approx_dp(0.0) for m, n in self.parts)
+            return best
         for by_step in (True, False):
             with suppress(NotRepresentable):  # delta is too small for the parts' own: no finite epsilon
                 deltas = split_delta(self.parts, delta, by_step)

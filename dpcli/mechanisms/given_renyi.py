@@ -11,6 +11,7 @@ from dpcli.fields import NON_NEGATIVE, Key
 from dpcli.mechanisms.base import Mechanism
 from dpcli.mechanisms.stated import GivenSpec
 from dpcli.numerics.conversion import balle, zcdp_epsilon
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Renyi(Mechanism):
     def approx_dp(self, delta: float) -> float:
         if delta <= 0.0:
             return math.inf
+        spend(len(self.orders))
         orders = np.array(self.orders)
         return float(np.min(balle(orders, np.array(self.values), math.log(delta))))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.roots import minimise_scalar
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     Conversion = Callable[[Array, Array, float], Array]
 else:
     np = lazy("numpy")
+
+SEARCH = 1000.0  # cells that a search over the orders costs
 
 
 def balle(orders: Array, rdp: Array, log_delta: float) -> Array:
@@ -55,6 +58,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """
     if math.isinf(rho):
         return math.inf
+    spend(SEARCH)
     rho, log_delta = max(rho, 1e-320), math.log(delta)  # a square that underflowed is still not nothing
     start = math.sqrt(max(-log_delta, 1e-3) / rho)  # minimises rho a + log(1/delta)/(a - 1)
     start = min(max(start, 1e-11), 1e11)

@@ -20,9 +20,11 @@ from dpcli.mechanisms.composed import Composed
 from dpcli.mechanisms.gaussian import Gaussian
 from dpcli.mechanisms.given import Approx
 from dpcli.mechanisms.given_renyi import Zcdp
+from dpcli.mechanisms.group import Group
 from dpcli.mechanisms.repeat_and_select import NegativeBinomial, Poisson, RepeatAndSelect, RepeatAndSelectSpec, TrialsTable
 from dpcli.mechanisms.sampling import Poisson as PoissonSampling
 from dpcli.mechanisms.two_point import Pure
+from dpcli.numerics.work import CALL, TooMuchWork, allowance
 from dpcli.pipeline.resolve import resolve
 from tests.strategies import entry, pipeline
 
@@ -220,3 +222,13 @@ def test_a_small_mean_of_trials_costs_what_it_costs(inner: Mechanism, mean: floa
             growth = z * (mp.mpf(one) + mp.mpf(mean) * mp.mpf(repeat_and_select._delta(inner, order)))
             exact = mp.log(mp.exp(-mp.mpf(mean)) + mp.mpf(mean) * mp.exp(growth)) / z
             assert exact <= found <= exact * (1 + mp.mpf("2e-12")) + mp.mpf(mean) ** 2 * mp.mpf("1e-3") / z
+
+
+def test_a_search_over_what_a_group_of_releases_costs_is_counted_and_made_once() -> None:
+    """One run's pure epsilon is asked for again and again: at delta = 0 there is no delta to split, and nothing to search."""
+    run = Composed(((Group(Zcdp(1e-9), 1000), 50), (Group(Pure(0.1), 2), 3)))
+    with allowance(10 * CALL):
+        assert run.approx_dp(0.0) == math.inf
+        assert Composed(run.parts[1:]).approx_dp(0.0) == pytest.approx(0.6)
+        with pytest.raises(TooMuchWork):
+            run.parts[0][0].approx_dp(1e-6)
