@@ -183,6 +183,7 @@ def sound_profiles(
     return tuple((accountant, profile.tuned(None, GLANCE)) for accountant, profile in found if not isinstance(profile, str))
 
 
+@limited
 def tightest(steps: Steps, delta: float) -> Row | None:
     """The smallest sound upper bound on epsilon at `delta` for steps fixed in advance, None where there is no finite one."""
     profiles = [(_accountant(name), _profile(_accountant(name), steps, False)) for name in ACCOUNTANTS]

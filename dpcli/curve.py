@@ -13,7 +13,7 @@ from dpcli.accountants.many import on_contours, on_grids
 from dpcli.accounting import attained, sound_profiles
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.numerics.trade_off import delta_from_pairs, false_negatives
-from dpcli.numerics.work import KEPT, QUESTION, allowance
+from dpcli.numerics.work import KEPT, QUESTION, allowance, limited
 from dpcli.pipeline.model import Pipeline
 from dpcli.registry import lazy
 
@@ -55,6 +55,7 @@ class Curve:
         return bool(np.all(self.upper - self.lower <= CLOSE * self.upper + max(NEGLIGIBLE * self.delta, 1e-300)))
 
 
+@limited
 def profile(pipeline: Pipeline, epsilons: Sequence[float] | Array, group_size: int = 1, delta: float = 1e-6) -> Curve:
     """delta(epsilon) of a pipeline, from the sound accountants.
 

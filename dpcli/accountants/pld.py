@@ -12,7 +12,7 @@ from dpcli.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.base import PrivacyLoss
 from dpcli.numerics.grid import Curve, composed, planned
 from dpcli.numerics.survey import Survey, best_tilt, survey, tilt_for
-from dpcli.numerics.work import remembered
+from dpcli.numerics.work import remembered, shared
 from dpcli.registry import lazy
 
 np = lazy("numpy")
@@ -22,7 +22,6 @@ POINTS_PER_SECOND = 5e6
 PATIENCE = 4.0  # seconds for one direction, where nobody says
 REFINEMENTS = 3
 MAX_SURVEYS = 4096
-_SURVEYS: dict[PrivacyLoss, Survey] = {}
 MAX_PARTS = 2000
 TOO_LONG = "the grid that this file needs would take too long"
 SKIPPED = "skipped: slow for this file (run with -a pld)"
@@ -108,13 +107,10 @@ class PldProfile(PrivacyProfile):
         return normalised([max(sum(n * float(found.cgf(z)[0]) for found, n in side) for side in sides) for sides in parts])
 
 
+@shared(MAX_SURVEYS)
 def surveyed(loss: PrivacyLoss) -> Survey:
     """The survey of a loss, remembered."""
-    if loss not in _SURVEYS:
-        if len(_SURVEYS) >= MAX_SURVEYS:
-            _SURVEYS.clear()
-        _SURVEYS[loss] = survey(loss)
-    return _SURVEYS[loss]
+    return survey(loss)
 
 
 @remembered(16)

@@ -65,7 +65,10 @@ def allowance(cells: float, least: float = 0.0, kept: float = 0.0, share: float 
 
 
 def remembered(maxsize: int) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """A cache whose answers are charged again each time: what is refused must not depend on what was asked before."""
+    """A cache whose answers are charged again each time: what is refused must not depend on what was asked before.
+
+    Forgotten before the next command: what an answer reads of `shared` caches was charged to whoever read it first.
+    """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         @functools.lru_cache(maxsize)
@@ -83,7 +86,7 @@ def remembered(maxsize: int) -> Callable[[Callable[..., R]], Callable[..., R]]:
                 spend(cells)
             return value
 
-        within.cache_clear = costed.cache_clear  # type: ignore[attr-defined]
+        _forget.append(costed.cache_clear)
         return within
 
     return decorate

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from dpcli.errors import NotRepresentable
-from dpcli.numerics.work import CALL, TABLE, TooMuchWork, allowance, exhausted, hold, limited, remembered, spend
+from dpcli.numerics.work import CALL, TABLE, TooMuchWork, allowance, exhausted, hold, limited, remembered, shared, spend
 
 
 def test_nothing_is_refused_where_nothing_is_limited_but_a_table_beyond_memory() -> None:
@@ -58,3 +60,30 @@ def test_a_command_has_one_allowance() -> None:
 
     with pytest.raises(TooMuchWork):
         command()
+
+
+def test_a_price_does_not_depend_on_what_an_earlier_command_paid() -> None:
+    """An answer that reads what another accountant has already paid for is cheap in that command, and in no other."""
+
+    @shared(4)
+    def table(x: float) -> float:
+        spend(1000.0)
+        return x
+
+    @remembered(4)
+    def answer(x: float) -> float:
+        return table(x) ** 2
+
+    @limited
+    def prices(*first: Callable[[float], float]) -> list[float]:
+        return [_price(asked) for asked in (*first, answer, answer)]
+
+    def _price(asked: Callable[[float], float]) -> float:
+        with allowance(1e4) as left:
+            asked(3.0)
+            return 1e4 - left[0]
+
+    alone = prices()
+    assert prices(table)[1] < alone[0] >= 1000.0
+    answer(3.0)  # where nothing is limited, and nothing counted
+    assert prices() == alone
