@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated
 
 from dpcli.errors import InputError
@@ -70,7 +71,8 @@ class RandomizedResponseSpec(StatedSpec):
         epsilon = self.epsilon
         if epsilon is None:
             assert self.keep is not None
-            epsilon = math.log(self.keep) - math.log1p(-self.keep) + math.log(self.categories - 1)
+            keep = Fraction(self.keep)  # exactly: where the odds are near 1, their logarithm is their distance from it
+            epsilon = math.log1p(float((keep * self.categories - 1) / (1 - keep)))
         return RandomizedResponse(epsilon, self.categories)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:

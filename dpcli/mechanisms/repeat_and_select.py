@@ -62,27 +62,25 @@ class NegativeBinomial:
 
     @property
     def mean(self) -> float:
-        """E[K]: Papernot & Steinke 2022, Definition 1."""
-        log_gamma = math.log(self.gamma)
-        if abs(self.eta * log_gamma) < 1e-9:
-            return math.expm1(-log_gamma) / -log_gamma * (1.0 + 1e-8)
-        return self.eta * math.expm1(-log_gamma) / -math.expm1(self.eta * log_gamma)
+        """E[K] from above: Papernot & Steinke 2022, Definition 1. An exponent loses as many digits as it is large."""
+        log_gamma, odds = math.log(self.gamma), (1.0 - self.gamma) / self.gamma
+        exponent = self.eta * log_gamma
+        if abs(exponent) < 1e-9:
+            return odds / -log_gamma * (1.0 + 1e-8)
+        return self.eta * odds / -math.expm1(exponent) * (1.0 + 2e-15 + 4e-16 * max(exponent, 0.0))
 
     def pure(self, epsilon: float) -> float:
         """epsilon + (1+eta) log((e^eps + gamma) / (1 + gamma e^eps)): below (2+eta) eps of the paper's Corollary 3, its limit.
 
-        The largest ratio of f'(q) to f'(q') is at 1-q = 1/(1+e^eps), 1-q' = e^eps/(1+e^eps), the corner of what pure DP allows.
+        The largest ratio of f'(q) to f'(q') is at 1-q = 1/(1+e^eps), 1-q' = e^eps/(1+e^eps), the corner of what pure DP allows. The
+        logarithm is log(1 + (1-gamma)(1-e^-eps) / (e^-eps + gamma)): all terms positive, so that a small epsilon keeps its digits.
         """
-        decay = math.exp(-epsilon)
-        return (epsilon + (1.0 + self.eta) * math.log((1.0 + self.gamma * decay) / (decay + self.gamma))) * (1.0 + 1e-14)
+        more = (1.0 - self.gamma) * -math.expm1(-epsilon) / (math.exp(-epsilon) + self.gamma)
+        return (epsilon + (1.0 + self.eta) * math.log1p(more)) * (1.0 + 1e-14)
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Papernot & Steinke 2022, Theorem 2: D_a + (1+eta) c + log E[K] / (a-1), c the least over b of (1-1/b) D_b + log(1/gamma)/b."""
-        return (
-            _rdp(inner, orders)
-            + (1.0 + self.eta) * _second_order(inner, self.gamma)
-            + math.log(self.mean * (1.0 + 2e-15)) / (orders - 1.0)
-        )
+        return _rdp(inner, orders) + (1.0 + self.eta) * _second_order(inner, self.gamma) + math.log(self.mean) / (orders - 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from dpcli.mechanisms.gaussian import Gaussian
 from dpcli.mechanisms.given import Approx
 from dpcli.mechanisms.given_renyi import Zcdp
 from dpcli.mechanisms.group import Group
+from dpcli.mechanisms.randomized_response import RandomizedResponseSpec
 from dpcli.mechanisms.repeat_and_select import NegativeBinomial, Poisson, RepeatAndSelect, RepeatAndSelectSpec, TrialsTable
 from dpcli.mechanisms.sampling import Poisson as PoissonSampling
 from dpcli.mechanisms.two_point import Pure
@@ -232,3 +235,32 @@ def test_a_search_over_what_a_group_of_releases_costs_is_counted_and_made_once()
         assert Composed(run.parts[1:]).approx_dp(0.0) == pytest.approx(0.6)
         with pytest.raises(TooMuchWork):
             run.parts[0][0].approx_dp(1e-6)
+
+
+def test_pure_guarantees_of_any_size_are_never_below_those_of_two_outcomes() -> None:
+    """Epsilon from 1e-18 to 300 and any gamma: what a corner of pure DP shows, in many digits; and the mean of the trials."""
+    seed = int.from_bytes(os.urandom(4), "big")
+    random = Random(seed)
+    with mp.workdps(340):
+        for _ in range(300):
+            epsilon = 10.0 ** random.choice((random.uniform(-18.0, -5.0), random.uniform(-6.0, 2.5)))
+            gamma = random.choice((10.0 ** random.uniform(-280.0, -1e-3), 1.0 - 10.0 ** random.uniform(-15.0, -0.1)))
+            eta = random.choice((0.0, 1.0, random.uniform(-0.99, 3.0), 10.0 ** random.uniform(-12.0, 5.0)))
+            trials = NegativeBinomial(eta, gamma)
+            g, e, h = mp.mpf(gamma), mp.mpf(epsilon), mp.mpf(eta)
+            mean = (1 / g - 1) * (h / (1 - g**h) if eta else -1 / mp.log(g))
+            assert mean <= trials.mean <= mean * (1 + mp.mpf("2e-8")), (seed, trials)
+            corner = e + (1 + h) * mp.log((mp.exp(e) + g) / (1 + g * mp.exp(e)))
+            assert corner <= trials.pure(epsilon) <= corner * (1 + mp.mpf("3e-14")), (seed, epsilon, trials)
+            order = 1.0 + 10.0 ** random.uniform(-9.0, 6.0)
+            z, p = mp.mpf(order) - 1, 1 / (1 + mp.exp(-e))
+            renyi = mp.log(p * mp.exp(z * e) + (1 - p) * mp.exp(-z * e)) / z
+            assert renyi <= float(Pure(epsilon).rdp(np.array([order]))[0]) <= renyi * (1 + mp.mpf("3e-14")), (seed, epsilon, order)
+
+
+def test_a_category_that_is_hardly_kept_keeps_its_digits() -> None:
+    for keep, categories in ((0.5 + 1e-12, 2), (0.5 + 1e-15, 2), (1.0 / 3.0 + 1e-13, 3), (0.9, 2), (1.0 - 1e-16, 100)):
+        with mp.workdps(50):
+            expected = mp.log(mp.mpf(keep) * (categories - 1) / (1 - mp.mpf(keep)))
+            found = RandomizedResponseSpec(keep=keep, categories=categories).stated().approx_dp(0.0)
+            assert abs(found / expected - 1) < 1e-15
