@@ -52,7 +52,7 @@ def log_mixture(x: Array, mu: float, rate: float, records: int) -> Array:
     """log m(x), m = sum_j Binomial(records, rate)[j] N(j mu, 1) / N(0, 1)."""
     if records == 1:
         u = mu * x - 0.5 * mu * mu
-        far = (u > 30.0) | ((u < 0.0) & (rate > 0.5))  # where 1 + q expm1(u) would overflow, or cancel
+        far = (u > 30.0) | ((u < -0.5) & (rate > 0.5))  # where 1 + q expm1(u) would overflow, or cancel
         direct = np.logaddexp(math.log1p(-rate), math.log(rate) + u)
         return np.where(far, direct, np.log1p(rate * np.expm1(np.where(far, 0.0, u))))
     hold(2.0 * records * len(x))
@@ -90,7 +90,10 @@ def outcome_of(log_ratio: Array, mu: float, rate: float, records: int) -> Array:
         gap = np.where(inside, log_ratio - weights[0], 1.0)
         log_excess = np.where(gap > 36.0, gap, np.log(np.expm1(np.minimum(gap, 36.0)))) + weights[0]
         if records == 1:
-            return np.asarray(np.where(inside, (log_excess - weights[1]) / mu + 0.5 * mu, -np.inf))
+            change = np.expm1(np.clip(log_ratio, -30.0, 30.0)) / rate
+            near = (np.abs(log_ratio) < 30.0) & (change > -0.5)  # where a small loss keeps its digits
+            u = np.where(near, np.log1p(np.maximum(change, -0.5)), log_excess - weights[1])
+            return np.asarray(np.where(inside, u / mu + 0.5 * mu, -np.inf))
         shifts = mu * np.arange(1, records + 1)[:, None]
         terms = np.array(weights[1:])[:, None] - 0.5 * shifts * shifts
         x = (log_excess - weights[1]) / mu + 0.5 * mu

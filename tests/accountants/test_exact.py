@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours
 from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
 from dpcli.mechanisms.laplace import Laplace
 from dpcli.mechanisms.randomized_response import RandomizedResponse
+from dpcli.mechanisms.sampled_gaussian import SampledGaussian
 from dpcli.mechanisms.two_point import Pure
 from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
 from tests import oracles
@@ -278,3 +280,18 @@ def test_spending_epsilon_stays_within_delta() -> None:
         assert there.lower is not None
         assert there.lower <= delta
         assert there.upper <= delta * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.6, 0.999997301684882])
+@pytest.mark.parametrize("noise", [1e5, 1e9, 1e13, 1e15])
+@pytest.mark.parametrize("count", [1, 10**6, 10**12])
+def test_much_noise_on_a_sample_is_nearly_one_gaussian(rate: float, noise: float, count: int) -> None:
+    """delta(0) tends to that of mu = rate sqrt(n) / noise, whatever the rate: digits of a small loss are not lost to those of 1."""
+    mu = rate * math.sqrt(count) / noise
+    if mu > 1e-2:
+        return
+    with suppress(NotRepresentable):
+        found = ExactProfile(((SampledGaussian(1.0 / noise, rate), count),)).delta(0.0)
+        truth = gaussian_delta(mu, 0.0)
+        assert found.upper >= truth[0] * (1.0 - mu - 1e-9)
+        assert (found.lower or 0.0) <= truth[1] * (1.0 + mu + 1e-9)
