@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 else:
     np = lazy("numpy")
 
+ROUNDING = 4e-15  # of an epsilon whose logarithms are near 1
 HALVINGS = 44  # to 1e-10 in log log, whose remainder is on the private side
 
 
@@ -45,7 +46,8 @@ def optimal(orders: Array, rdp: Array, log_delta: float) -> Array:
             fits = log_gap <= log_delta
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
         epsilon, log_gap = _solve(orders, target, -np.exp(low))
-        return np.where((log_gap <= log_delta) & np.isfinite(epsilon), np.maximum(epsilon, 0.0) * (1.0 + 1e-12), np.inf)
+        rounded = np.where(rdp > 0.0, ROUNDING, 0.0)
+        return np.where((log_gap <= log_delta) & np.isfinite(epsilon), np.maximum(epsilon, 0.0) * (1.0 + 1e-12) + rounded, np.inf)
 
 
 def _solve(orders: Array, target: Array, y: Array) -> tuple[Array, Array]:

@@ -21,6 +21,7 @@ from dpcli.mechanisms.sampled_gaussian import SampledGaussian
 from dpcli.mechanisms.two_point import Pure
 from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
 from tests import oracles
+from tests.strategies import entry, pipeline
 
 ADD_REMOVE, REPLACE_ONE = Neighbours(Adjacency.ADD_REMOVE), Neighbours(Adjacency.REPLACE_ONE)
 
@@ -295,3 +296,12 @@ def test_much_noise_on_a_sample_is_nearly_one_gaussian(rate: float, noise: float
         truth = gaussian_delta(mu, 0.0)
         assert found.upper >= truth[0] * (1.0 - mu - 1e-9)
         assert (found.lower or 0.0) <= truth[1] * (1.0 + mu + 1e-9)
+
+
+@pytest.mark.parametrize("noise", [1e14, 1e17, 1e19])
+def test_no_accountant_takes_a_very_small_loss_for_none(noise: float) -> None:
+    """delta(0) of one Gaussian beneath the rounding of 1: what an accountant rounds to 0 must not be a delta that serves."""
+    release = pipeline(entry("gaussian", noise_multiplier=noise))
+    for row in account(release, epsilon=0.0).rows:
+        if row.bound is not None and row.accountant.sound:
+            assert row.upper >= gaussian_delta(1.0 / noise, 0.0)[0] * (1.0 - 1e-9), row.accountant.name
