@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from dpcli.numerics.logspace import log_ndtr
 from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
@@ -16,6 +17,7 @@ else:
     np = lazy("numpy")
 
 ROUNDING = 1e-15  # relative error of a tail probability, per unit of (4 + |its logarithm|)
+FEW = 16  # elements
 MILLS = 10  # terms of the asymptotic series of Mills' ratio
 
 
@@ -41,6 +43,8 @@ def log_ndtr_array(x: Array) -> Array:
     """Logarithm of the standard normal distribution function: the C library's erfc, and Mills' asymptotic series below -20."""
     spend(2.0 * np.size(x))  # one call per element, or the terms of the series
     flat = np.ravel(np.asarray(x, dtype=float))
+    if len(flat) <= FEW:  # array functions cost more than they save
+        return np.array([log_ndtr(value) for value in flat.tolist()]).reshape(np.shape(x))
     found = np.empty(len(flat))
     far = flat < -20.0
     near = flat[~far]
