@@ -137,8 +137,8 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "poisson: remove expansion one term short",
         M + "poisson.py",
-        "np.concatenate(([-np.inf, -np.inf], log_moments))[None, :]",
-        "np.concatenate(([-np.inf, -np.inf, -np.inf], log_moments[1:]))[None, :]",
+        "np.concatenate(([-np.inf, -np.inf], log_moments))",
+        "np.concatenate(([-np.inf, -np.inf, -np.inf], log_moments[1:]))",
     ),
     ("fixed size: ternary factor 4 dropped", M + "poisson.py", "math.log(4.0) + float(", "math.log(0.5) + float("),
     (
@@ -314,7 +314,7 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "chords beyond the last knot",
         M + "poisson.py",
-        "np.where(z <= knots[-1], np.minimum(inside, beyond), beyond)",
+        "np.where(z <= knots[finite - 1], np.minimum(inside, beyond), beyond)",
         "np.minimum(inside, beyond)",
     ),
     (
