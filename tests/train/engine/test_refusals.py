@@ -103,7 +103,7 @@ def test_examples_that_meet_in_a_module(mixer: Callable[[], nn.Module], mode: bo
         ClippedGradients(model, classification, Flat(1.0))(vectors(5))
     expected = "expected an output for each example that depends on it alone, found "
     assert str(problem.value).startswith(f"model: 1 ({mixer.__name__}): {expected}")
-    assert re.search(r" at test_refusals.py, line \d+$", str(problem.value))
+    assert re.search(r" at test_refusals.py, line \d+; ", str(problem.value))
 
 
 def test_examples_that_meet_before_a_layer_that_starts_at_zero() -> None:
