@@ -34,6 +34,7 @@ else:
 TINY = 1e-60  # tilted weights below it are dropped, and counted as error: subnormal numbers are slow
 EDGE = 1e-9  # share of the spacing by which cells begin below their grid point, so that an atom on it lies within
 SNAP = 1e-3  # share of the spacing up to which a loss counts as its left grid point
+BLOCK = 400.0  # cells that a short stretch of a long sum costs, for the calls alone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,6 +125,7 @@ def _heights(weights: Array, spacing: float, tilt: float) -> Array:
     """The curve at every grid point, in that point's tilted unit, from below by about 1e-12 of the weight there."""
     decay = tilt * spacing
     size = max(1, min(len(weights), int(600.0 / max(decay + spacing, 1e-300))))
+    spend(BLOCK * math.ceil(len(weights) / size) + len(weights))
     height = np.empty(len(weights))
     p_beyond, q_beyond = 0.0, 0.0  # of all points beyond the block, in the tilted unit of its last point
     for end in range(len(weights), 0, -size):
@@ -150,6 +152,7 @@ def convex(weights: Array, spacing: float, tilt: float) -> Array:
     if not (weights < 0.0).any():
         return weights
     alive = np.flatnonzero(weights)
+    spend(20.0 * len(alive))  # one by one
     left = dict(zip(alive[1:].tolist(), alive[:-1].tolist(), strict=True))
     right = dict(zip(alive[:-1].tolist(), alive[1:].tolist(), strict=True))
     found = weights.copy()
