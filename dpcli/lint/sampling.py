@@ -12,6 +12,7 @@ from dpcli.lint.settings import chosen, one_of, switched_on
 from dpcli.mechanisms.base import Adjacency
 from dpcli.mechanisms.sampling import FixedSize, OncePerEpoch, Poisson
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.resolve import MAX_COUNT
 
 SAMPLER = frozenset({"sampler", "sampling", "batching"})
 SHUFFLED = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequential", "in_order")
@@ -60,6 +61,8 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[Finding]:
         rate = _epoch_share(entry, pipeline.privacy.dataset_size)
         if rate != 0 and (Fraction(repr(entry.epochs)) / (rate or 1)).denominator != 1:
             exact = Fraction(repr(entry.epochs)) / (rate or 1)
+            if exact > MAX_COUNT:
+                continue  # no command takes so many
             unit = "steps" if rate else "passes"
             message = f"{entry.epochs:.12g} epochs = {float(exact):,.12g} {unit}; using {ceil(exact):,}"
             yield Finding((*path, "epochs"), message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Key, Rule
@@ -18,6 +18,7 @@ from dpcli.mechanisms.dominated import Dominated
 from dpcli.mechanisms.gaussian import GaussianSpec
 from dpcli.mechanisms.no_privacy import NoPrivacy
 from dpcli.numerics.participation import toeplitz_sensitivity, tree_sensitivity
+from dpcli.numerics.work import shared
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class CorrelatedSpec(Spec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """One Gaussian: sensitivities of several records, and of a record's two versions, add up at most."""
-        multiplier = self.noise_multiplier / self.encoded_norm()
+        multiplier = self.noise_multiplier / _norm(replace(self, noise_multiplier=1.0))
         return GaussianSpec(noise_multiplier=multiplier).resolve(neighbours) if multiplier > 0.0 else NoPrivacy(math.inf)
 
 
@@ -132,9 +133,25 @@ class BufferedToeplitzSpec(CorrelatedSpec):
 
     def _column(self) -> Array:
         column = np.ones(self.iterations)
-        powers = np.arange(self.iterations - 1.0)
-        column[1:] = sum((w * d**powers for d, w in zip(self.buf_decay, self.output_scale, strict=True)), 0.0 * powers)
+        column[1:] = 0.0
+        for decay, weight in zip(self.buf_decay, self.output_scale, strict=True):
+            powers = _powers(decay, self.iterations - 1)
+            column[1 : 1 + len(powers)] += weight * powers
         return column
+
+
+@shared(16)
+def _norm(spec: CorrelatedSpec) -> float:
+    """What the encoder makes of a contribution, whatever the noise: a search for the noise asks it again and again."""
+    return spec.encoded_norm()
+
+
+def _powers(base: float, count: int) -> Array:
+    """base^k for k < count, as far as they are numbers; relative error 1e-13."""
+    if base in (0.0, 1.0):
+        return np.ones(count if base else min(count, 1))
+    slope = math.log(base)
+    return np.asarray(np.exp(slope * np.arange(min(count, math.ceil(-745.0 / slope) + 1))))
 
 
 def square_root(count: int) -> Array:

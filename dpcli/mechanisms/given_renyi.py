@@ -54,7 +54,9 @@ class Renyi(Mechanism):
 
     def rdp(self, orders: Array) -> Array:
         z = np.array(self.orders) - 1.0
-        chords = np.interp(orders - 1.0, np.append(0.0, z), np.append(0.0, z * np.array(self.values)), right=np.inf)
+        with np.errstate(over="ignore"):
+            moments = np.append(0.0, z * np.array(self.values))
+        chords = np.interp(orders - 1.0, np.append(0.0, z), moments, right=np.inf)
         return np.asarray(chords / (orders - 1.0))
 
 

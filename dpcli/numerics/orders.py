@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class _Search:
         self.seen.update(zip(places, self.values([_abscissa(i) for i in places]), strict=True))
 
     def values(self, points: list[float]) -> list[float]:
+        spend(600.0 + 10.0 * len(points))
         found = np.asarray(self.f(np.array(points)), dtype=float)
         return [float(value) for value in np.where(np.isnan(found), np.inf, found)]
 

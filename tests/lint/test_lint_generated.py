@@ -3,7 +3,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpcli.lint.choices import CLIPPING, METRICS, RATES, SCHEDULES, SEEDS, SHOWN, STOPPING
@@ -43,8 +43,12 @@ PRIVACY = st.builds(
 TAILS = st.sampled_from(["", "[train]\nsweep = [1]\ncovers = 3\n", "[train]\ntuning = true\ncovers = { tuning = 'all' }\n"])
 
 
+RARE = 'type = "gaussian"\nnoise_multiplier = 2.0\nepochs = 2.5\nsampling = { scheme = "poisson", rate = 1.2e-308 }\n'
+
+
 @settings(max_examples=60, deadline=None)
 @given(PRIVACY, st.lists(MECHANISMS, min_size=1, max_size=4), TAILS)
+@example('adjacency = "add-remove"', [RARE], "")
 def test_no_valid_file_makes_a_rule_raise(
     tmp_path_factory: pytest.TempPathFactory, privacy: str, mechanisms: list[str], tail: str
 ) -> None:

@@ -14,7 +14,8 @@ import pytest
 import dpcli
 from dpcli.accounting import account
 from dpcli.errors import DpcliError, InputError
-from dpcli.mechanisms.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, square_root
+from dpcli.mechanisms.base import Adjacency, Neighbours
+from dpcli.mechanisms.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, _powers, square_root
 from dpcli.mechanisms.gaussian import Gaussian
 from dpcli.mechanisms.sampling import BallsInBins, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.numerics.participation import toeplitz_sensitivity, tree_sensitivity
@@ -185,3 +186,22 @@ def test_bad_files(old: str, new: str, message: str, tmp_path: Any) -> None:
     file.write_text(text.replace("bands = 200\n", "") if "buffered" in new else text)
     with pytest.raises(DpcliError, match=message):
         dpcli.load(file)
+
+
+@pytest.mark.parametrize("base", [0.0, 1e-300, 0.3, 0.999, 1.0 - 1e-9, 1.0])
+@pytest.mark.parametrize("count", [1, 2, 5000])
+def test_powers_of_a_decay(base: float, count: int) -> None:
+    found = np.zeros(count)
+    powers = _powers(base, count)
+    found[: len(powers)] = powers
+    assert found == pytest.approx(base ** np.arange(float(count)), rel=1e-12, abs=1e-320)
+
+
+def test_a_search_for_the_noise_makes_the_encoder_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    whole = ToeplitzSpec.encoded_norm
+    monkeypatch.setattr(ToeplitzSpec, "encoded_norm", lambda spec: made.append(spec) or whole(spec))
+    one = ToeplitzSpec(noise_multiplier=3.0, iterations=987, max_participations=3, min_separation=7, bands=11)
+    for noise in (1.0, 2.0, 5.0):
+        replace(one, noise_multiplier=noise).resolve(Neighbours(Adjacency.ADD_REMOVE))
+    assert len(made) == 1
