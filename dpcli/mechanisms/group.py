@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism
 from dpcli.numerics.logspace import log_expm1
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Group(Mechanism):
         pure = k * self.inner.approx_dp(0.0) if floor == 0.0 else math.inf
         if delta <= 0.0 or pure == 0.0:
             return pure
+        spend(700.0)
         high, best = math.log(delta) - math.log(k), pure
         low = max(high - 800.0, -744.0, math.log(floor) if floor > 0.0 else -744.0)
         for _ in range(48):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss
 from dpcli.numerics.tails import Tails, mixed
 from dpcli.numerics.turning import log1p_complex
+from dpcli.numerics.work import spend
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Labelled(Mechanism):
         low, high = math.log(max(delta, 1e-320)), min(0.0, math.log(max(delta, 1e-320)) - self.log_rare)
         if delta <= 0.0 or share == 0.0:
             return max(self.often.approx_dp(delta), self.rare.approx_dp(delta))
+        spend(50.0 * HALVINGS)
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
             kept = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)
