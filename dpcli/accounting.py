@@ -288,6 +288,8 @@ def _shares(
 ) -> tuple[float, ...]:
     if winner is None or profile is None or isinstance(profile, str):
         return (math.nan,) * count
+    if count == 1 and winner.upper > 0.0:
+        return (1.0,)
     delta = winner.upper if quantity == "delta" else at
     try:
         with winner.accountant.asked():

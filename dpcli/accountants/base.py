@@ -124,9 +124,7 @@ def merged(steps: Steps) -> Steps:
 
 
 def normalised(parts: list[float]) -> tuple[float, ...]:
-    """Shares of a total; where some are infinite, NaN, but a lone one is all of it."""
-    if len(parts) == 1 and parts[0] != 0.0:
-        return (1.0,)
+    """Shares of a total."""
     total = math.fsum(parts)
     return tuple(part / total if total > 0.0 else 0.0 for part in parts)
 
