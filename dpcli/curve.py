@@ -6,23 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpcli.accountants.base import Accountant, PrivacyProfile, checked
 from dpcli.accountants.many import on_contours, on_grids
 from dpcli.accounting import attained, sound_profiles
 from dpcli.errors import InputError, InternalError, NotRepresentable
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.trade_off import delta_from_pairs, false_negatives
 from dpcli.numerics.work import KEPT, QUESTION, allowance, limited
 from dpcli.pipeline.model import Pipeline
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 Asked = tuple[Accountant, PrivacyProfile]
 

@@ -8,21 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dpcli.accounting import Account, account
 from dpcli.curve import Curve, profile, trade_off
 from dpcli.errors import InputError
+from dpcli.numerics.arrays import np
 from dpcli.numerics.trade_off import gaussian_above, pointwise_epsilon, total_variation
 from dpcli.numerics.work import limited
 from dpcli.pipeline.model import Pipeline
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-else:
-    np = lazy("numpy")
 
 ALPHAS = (0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PRIORS = (0.01, 0.5)

@@ -10,14 +10,12 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.accountants.directions import directions
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import PrivacyLoss
+from dpcli.numerics.arrays import np
 from dpcli.numerics.certified import covers, epsilon_between, log_delta_between
 from dpcli.numerics.contour import Losses, log_hockey, total_cgf
 from dpcli.numerics.roots import minimise_unimodal
 from dpcli.numerics.single import single_epsilon, single_log_delta, total_variation
 from dpcli.numerics.work import remembered
-from dpcli.registry import lazy
-
-np = lazy("numpy")
 
 MAX_PARTS = 1000
 MAX_LOG_DELTA = math.log(0.5)

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism
+from dpcli.numerics.arrays import np
 from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
-from dpcli.registry import lazy
-
-np = lazy("numpy")
 
 
 def squared_mu(mechanism: Mechanism) -> float:

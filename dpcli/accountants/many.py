@@ -5,23 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dpcli.accountants.base import merged
 from dpcli.accountants.directions import Losses, directions
 from dpcli.accountants.exact import MAX_LOG_DELTA, ExactProfile, delta_on, is_single
 from dpcli.accountants.pld import PldProfile, curves_at_delta
 from dpcli.errors import NotRepresentable
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.certified import attempts
 from dpcli.numerics.contour import log_hockey, total_cgf
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 MAX_PARTS = 200
 NARROW = 1e-7  # width of an interval on log delta that needs no better contour

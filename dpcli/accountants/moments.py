@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.renyi_curve import renyi_curve
 from dpcli.errors import NotRepresentable
-from dpcli.registry import lazy
-
-np = lazy("numpy")
+from dpcli.numerics.arrays import np
 
 MOMENTS = 32
 

@@ -10,12 +10,10 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.accountants.directions import Losses, directions
 from dpcli.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.base import PrivacyLoss
+from dpcli.numerics.arrays import np
 from dpcli.numerics.grid import Curve, composed, planned
 from dpcli.numerics.survey import Survey, best_tilt, survey, tilt_for
 from dpcli.numerics.work import remembered, shared
-from dpcli.registry import lazy
-
-np = lazy("numpy")
 
 TOLERANCE = 1e-3
 POINTS_PER_SECOND = 5e6

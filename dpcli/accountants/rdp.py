@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.renyi_curve import renyi_curve
 from dpcli.errors import NotRepresentable
+from dpcli.numerics.arrays import np
 from dpcli.numerics.conversion import balle, balle_delta, classic, classic_delta
 from dpcli.numerics.orders import FINE, least_over_orders
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from dpcli.numerics.conversion import Conversion
-else:
-    np = lazy("numpy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.rdp import RdpProfile
 from dpcli.accountants.renyi_curve import renyi_curve
+from dpcli.numerics.arrays import np
 from dpcli.numerics.conversion import balle, balle_delta
 from dpcli.numerics.joint_range import optimal
-from dpcli.registry import lazy
-
-np = lazy("numpy")
 
 
 @dataclass(frozen=True, slots=True)

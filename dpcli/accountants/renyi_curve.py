@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dpcli.accountants.base import Steps, views
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import shared
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 
 class RenyiCurve:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, np
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
     from scipy import special
-
-    from dpcli.numerics.roots import Array
 else:
-    np = lazy("numpy")
     special = lazy("scipy.special")
 
 ROUNDING = 1e-11  # relative; the incomplete beta function is good to about 1e-13

@@ -7,20 +7,14 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dpcli.accounting import Account, account
 from dpcli.curve import Curve, profile, trade_off
 from dpcli.errors import CannotCertify, InputError
 from dpcli.mechanisms.base import Adjacency
+from dpcli.numerics.arrays import np
 from dpcli.pipeline.model import Pipeline
 from dpcli.plots.corners import corners
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
 
 STEEP = 12.0  # nats up to which the curve is computed closely
 ROUNDING = 1e-12  # of an interpolation between rates

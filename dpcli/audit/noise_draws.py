@@ -6,15 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.registry import lazy
+from dpcli.numerics.arrays import Array, np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 SINGLE = 2.0**-23  # relative resolution of sums in single precision
 

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.audit.noise_draws import Draws
+from dpcli.numerics.arrays import Array, np
 from dpcli.registry import lazy
 from dpcli.rounding import up
 
 if TYPE_CHECKING:
-    import numpy as np
     from scipy import special
-
-    from dpcli.numerics.roots import Array
 else:
-    np = lazy("numpy")
     special = lazy("scipy.special")
 
 FOUND = 0.9  # chance with which a fault of the stated size would have been found

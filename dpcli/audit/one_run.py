@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from dpcli.audit.binomial import ROUNDING, tail
 from dpcli.errors import InputError
+from dpcli.numerics.arrays import np
 from dpcli.numerics.roots import bracket_root
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
 
 AT_ONCE = 4096  # terms of the search for alpha
 LARGEST = 64.0  # nats; e^64 is refuted by no number of canaries that fits a computer

@@ -18,19 +18,14 @@ import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpcli.audit.one_run import checked_guesses
 from dpcli.audit.scores import Guessed, Scores
 from dpcli.audit.two_run import Counts
 from dpcli.errors import InputError
+from dpcli.numerics.arrays import np
 from dpcli.pipeline.limits import escaped_path
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
 
 RUN_FILE = "audit.json"
 SCHEMA = "dpcli/canaries/v1"

@@ -20,15 +20,12 @@ from dpcli.audit.noise_statistics import Statistic, factor, statistics
 from dpcli.audit.result import Check
 from dpcli.audit.user_code import FAILURES, said
 from dpcli.errors import InputError
+from dpcli.numerics.arrays import Array, np
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
     from scipy import special
-
-    from dpcli.numerics.roots import Array
 else:
-    np = lazy("numpy")
     special = lazy("scipy.special")
 
 ALIKE = 1e-4  # of the standard deviation: noise that differs by less is the same noise

@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpcli.audit.claim import Claim, claimed, stated
 from dpcli.audit.decide import counted_audit, guessed_audit, one_run_audit, two_run_audit
@@ -23,15 +23,11 @@ from dpcli.calibration_file import solved
 from dpcli.errors import InputError
 from dpcli.lint.run import judge
 from dpcli.mechanisms.base import Adjacency
+from dpcli.numerics.arrays import np
 from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Pipeline
-from dpcli.registry import REPLAYED, lazy, load
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
+from dpcli.registry import REPLAYED, load
 
 TRIALS, REPLAYS = 1000, 5  # where none are stated
 

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING
 from dpcli.audit.binomial import tail
 from dpcli.audit.two_run import Counts, ErrorRates, error_rates
 from dpcli.errors import InputError
-from dpcli.registry import lazy
+from dpcli.numerics.arrays import Array, np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 CHOOSING = 0.25  # share of the scores that choose the threshold; the others judge it
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of the canaries, guessed about where no number of guesses was stated

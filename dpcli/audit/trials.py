@@ -12,17 +12,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpcli.audit.scores import Scores
 from dpcli.audit.user_code import called, user_function
 from dpcli.errors import InputError
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
+from dpcli.numerics.arrays import np
 
 CHUNKS = 40  # for each process: how finely the work is dealt out, kept and reported
 WORLDS = (True, False)  # with the record, and without it

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from dpcli.errors import InputError
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
 from dpcli.ledger.filters import Cost, finite, floored, largest, require_delta, steps_of
+from dpcli.numerics.arrays import np
 from dpcli.numerics.conversion import renyi_epsilon
 from dpcli.numerics.roots import minimise_scalar
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
-
-np = lazy("numpy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from dpcli.errors import InputError, NotRepresentable
+from dpcli.numerics.arrays import Array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dpcli.numerics.contour import Tilted
-    from dpcli.numerics.roots import Array
     from dpcli.numerics.tails import Tails
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec
+from dpcli.numerics.arrays import Array
 from dpcli.numerics.work import shared
 
 if TYPE_CHECKING:
     from dpcli.numerics.composition import Outcomes
     from dpcli.numerics.contour import Tilted
-    from dpcli.numerics.roots import Array
     from dpcli.numerics.tails import Tails
 
 Parts = tuple[tuple[Mechanism, int], ...]

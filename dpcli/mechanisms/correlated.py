@@ -10,23 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Key, Rule
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
 from dpcli.mechanisms.dominated import Dominated
 from dpcli.mechanisms.gaussian import GaussianSpec
 from dpcli.mechanisms.no_privacy import NoPrivacy
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.participation import toeplitz_sensitivity, tree_sensitivity
 from dpcli.numerics.work import shared
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 LENGTH = Rule("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
 DECAY = Rule("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))

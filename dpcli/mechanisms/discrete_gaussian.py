@@ -6,25 +6,18 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import COUNT, POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
 from dpcli.mechanisms.given_renyi import Zcdp
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.tilted_closed import TiltedAtoms
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 SMOOTH = 3.0  # from here on the lattice sums equal their integrals to e^-170
 MAX_SUM = 2000.0  # largest sigma whose (epsilon, delta) curve is summed

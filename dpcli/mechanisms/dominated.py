@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss
-
-if TYPE_CHECKING:
-    from dpcli.numerics.roots import Array
+from dpcli.numerics.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.atoms import atomic_cgf
 from dpcli.mechanisms.base import Mechanism, Neighbours
 from dpcli.mechanisms.stated import StatedSpec
 from dpcli.mechanisms.two_point import Pure
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
+from dpcli.numerics.arrays import Array, np
 
 
 @dataclass(frozen=True, slots=True)

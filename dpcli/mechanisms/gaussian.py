@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec, any_sampled
 from dpcli.mechanisms.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
+from dpcli.numerics.arrays import Array
 from dpcli.numerics.tails import Tails, normal_tails
 from dpcli.numerics.tilted_closed import TiltedNormal
-
-if TYPE_CHECKING:
-    from dpcli.numerics.roots import Array
 
 
 @dataclass(frozen=True, slots=True)

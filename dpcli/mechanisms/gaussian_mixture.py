@@ -12,16 +12,12 @@ from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec, any_
 from dpcli.mechanisms.gaussian import Gaussian
 from dpcli.mechanisms.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
 from dpcli.mechanisms.post_processing import Free
+from dpcli.numerics.arrays import np
 from dpcli.numerics.logspace import log_sub
 from dpcli.numerics.roots import bracket_root
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from dpcli.mechanisms.normal_mixture import Mixture
-else:
-    np = lazy("numpy")
 
 Weights = dict[float, float]  # of the positive shifts; what is left is at 0
 

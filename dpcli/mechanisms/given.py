@@ -12,16 +12,11 @@ from dpcli.mechanisms.base import Mechanism, Neighbours
 from dpcli.mechanisms.post_processing import Free
 from dpcli.mechanisms.stated import GivenSpec
 from dpcli.mechanisms.two_point import Pure, TwoPointLoss
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import Tails
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from dpcli.numerics.contour import Tilted
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 _REVEALS = "a stated delta > 0 may reveal everything with that probability, so its Renyi divergence is infinite"
 

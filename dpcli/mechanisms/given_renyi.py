@@ -5,21 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from dpcli.fields import NON_NEGATIVE, Key
 from dpcli.mechanisms.base import Mechanism
 from dpcli.mechanisms.stated import GivenSpec
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.conversion import balle, zcdp_epsilon
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,12 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 
 def grouped(inner: Mechanism, size: int) -> Mechanism:

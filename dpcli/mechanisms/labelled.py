@@ -7,19 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss
+from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.tails import Tails, mixed
 from dpcli.numerics.turning import log1p_complex
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from dpcli.numerics.contour import Tilted
-    from dpcli.numerics.roots import Array
-    from dpcli.numerics.tilted import ComplexArray
-else:
-    np = lazy("numpy")
 
 HALVINGS = 40
 

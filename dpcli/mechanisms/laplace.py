@@ -5,21 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
 from dpcli.mechanisms.gaussian import noise_problems, noise_ratio, with_noise
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.tilted_closed import TiltedCgf
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,24 +21,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dpcli.mechanisms.sampled_gaussian import log_binomial, log_normal
+from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.quadrature import TAIL, power_moment, step_size
 from dpcli.numerics.tails import Tails, log_ndtr_array, mixed
 from dpcli.numerics.tilted import TiltedQuadrature
 from dpcli.numerics.turning import log1p_complex
 from dpcli.numerics.work import hold
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-    from dpcli.numerics.tilted import ComplexArray
-else:
-    np = lazy("numpy")
 
 BLOCK = 1 << 14  # outcomes that are looked at together
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dpcli.mechanisms.base import Mechanism
 from dpcli.mechanisms.composed import Composed
-
-if TYPE_CHECKING:
-    from dpcli.numerics.roots import Array
+from dpcli.numerics.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

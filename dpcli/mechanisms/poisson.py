@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_add
 from dpcli.numerics.work import shared, spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 MAX_ORDER = 256  # largest integer order of the expansions; beyond it, the unsampled bound
 TABLE = 0.25 * MAX_ORDER**2  # cells of an expansion at all integer orders: its elements go through three functions

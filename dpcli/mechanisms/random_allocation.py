@@ -21,20 +21,15 @@ from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.atoms import atomic_cgf
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss
 from dpcli.mechanisms.poisson import chord, log_expm1_array
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.occupancy import average_moments
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.spread import Spread, folded, spread_of, total_of
 from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.work import shared, spend
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from dpcli.numerics.contour import Tilted
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 DIGITS = 11  # leading binary digits of the number of copies that are kept: each one costs a sum
 MOST = 2**30  # copies

@@ -15,25 +15,18 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Key, Rule
 from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec
 from dpcli.mechanisms.poisson import finite_loss, log_expm1_array
 from dpcli.mechanisms.two_point import Pure
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.conversion import balle, balle_delta
 from dpcli.numerics.orders import SHORT, least_over_orders
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import shared
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 MEAN = Rule("a number in (0, 10^18]", lambda x: 0 < x <= 10**18, (("exclusiveMinimum", 0), ("maximum", 10**18)))
 GAMMA = Rule("a number in [1e-300, 1)", lambda x: 1e-300 <= x < 1, (("minimum", 1e-300), ("exclusiveMaximum", 1)))

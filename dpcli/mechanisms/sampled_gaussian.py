@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss, any_sampled
 from dpcli.mechanisms.dominated import Dominated
 from dpcli.mechanisms.poisson import NO_RHO, amplify
+from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.capped import CappedLoss, cap, sharpness_for
 from dpcli.numerics.quadrature import TAIL, power_moment, step_size
 from dpcli.numerics.tails import Tails, log_ndtr_array, mixed
 from dpcli.numerics.tilted import TiltedQuadrature
 from dpcli.numerics.turning import log1p_complex
 from dpcli.numerics.work import hold
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-    from dpcli.numerics.tilted import ComplexArray
-else:
-    np = lazy("numpy")
 
 NOT_PLAIN = "it is a sampled Gaussian, and the closed form is for unsampled ones"
 MAX_REACH = 120.0  # contribution over noise up to which the contour accountant is tried

@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import PrivacyLoss
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import Tails, mixed
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from dpcli.numerics.contour import Tilted
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 FURTHEST = 1e100  # stands for an infinite loss where inner tails are asked for at finite ones
 NOT_TILTED = "a general mechanism on a sample is known by the tails of its privacy loss, not by their characteristic function"

@@ -13,17 +13,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.turning import log1p_complex, turned_less_one
 from dpcli.numerics.work import hold, spend
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-    from dpcli.numerics.tilted import ComplexArray, TiltedQuadrature
-else:
-    np = lazy("numpy")
+    from dpcli.numerics.tilted import TiltedQuadrature
 
 SHARES = (0.1, 0.25, 0.5, 0.9)  # of the height up to which the weight is small where it ought to be
 LIGHT = 1e-45

@@ -12,18 +12,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.quadrature import MAX_NODES, SLACK, TAIL, bernoulli, log_bernoulli, step_size
 from dpcli.numerics.tilted import TiltedQuadrature
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-    from dpcli.numerics.tilted import Analytic, ComplexArray
-else:
-    np = lazy("numpy")
+    from dpcli.numerics.tilted import Analytic
 
 EDGE = 6.5  # k (x - c) beyond which w is below e^-100 at every height in use
 

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from dpcli.numerics.arrays import np
 from dpcli.numerics.contour import Contour, Losses, Method, beyond, build, log_hockey, solve, tilt_for, total_cgf, whole
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
 
 NARROW = 2e-9  # relative width at which no other contour is tried
 SHARE = -26.0  # logarithm of what may be capped, relative to delta

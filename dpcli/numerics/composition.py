@@ -10,19 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dpcli.errors import NotRepresentable
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, Tails, atom_tails
 from dpcli.numerics.work import hold, spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 LOG_ABOVE, LOG_BELOW = -140.0, -60.0  # logarithms of the P-mass that may be cut off at either end
 POINTS = 2048  # of a composition of a few losses; as many more as their standard deviation is smaller than the composition's

@@ -26,18 +26,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.work import hold, spend
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from dpcli.numerics.beyond import Split
-    from dpcli.numerics.roots import Array
-    from dpcli.numerics.tilted import ComplexArray
-else:
-    np = lazy("numpy")
 
 MAX_NODES = 1_200_000  # shared out among the parts
 ENOUGH_NODES = 60_000  # that every part may have

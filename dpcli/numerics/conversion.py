@@ -6,18 +6,12 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.roots import minimise_scalar
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-
     Conversion = Callable[[Array, Array, float], Array]
-else:
-    np = lazy("numpy")
 
 SEARCH = 1000.0  # cells that a search over the orders costs
 

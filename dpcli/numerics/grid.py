@@ -9,20 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from dpcli.errors import NotRepresentable
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.convolution import convolved, transform_size
 from dpcli.numerics.lattice import Lattice, coarsened, discretised, edges
 from dpcli.numerics.survey import HasTails, Survey, spread
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 TOO_STEADY = "the loss varies too little, compared with its size, for a grid"
 FARTHEST_CELL = 2.0**50  # cells from 0, beyond which their places would not be exact

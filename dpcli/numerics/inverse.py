@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
+from dpcli.numerics.arrays import Array, np
 
 ROUNDS = 200
 CLOSE = 1e-14  # a Newton step, or a bracket, of this relative length is the last

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 ROUNDING = 4e-15  # of an epsilon whose logarithms are near 1
 HALVINGS = 44  # to 1e-10 in log log, whose remainder is on the private side

@@ -18,18 +18,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, Tails
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 TINY = 1e-60  # tilted weights below it are dropped, and counted as error: subnormal numbers are slow
 EDGE = 1e-9  # share of the spacing by which cells begin below their grid point, so that an atom on it lies within

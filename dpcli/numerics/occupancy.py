@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
+from dpcli.numerics.arrays import Array, np
 
 
 def average_moments(log_moments: Array, count: int) -> Array:

@@ -5,17 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 OCTAVE = 4**7  # points of the lattice between z and 2 z: at a smooth minimum its best point is 1e-9 above the least value
 FIRST = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))  # z from 1/64 to 1.1e12, where pure mechanisms end

@@ -7,16 +7,8 @@ contributions are all alike and add up (Choquette-Choo et al. 2022, arXiv:2211.0
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
+from dpcli.numerics.arrays import Array, np
 
 
 def toeplitz_sensitivity(coefficients: Array, steps: int, separation: int, participations: int) -> float:

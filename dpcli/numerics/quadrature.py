@@ -8,17 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import hold
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 TAIL = 10.0  # standard deviations beyond the outermost peak: e^-50 of the mass
 DIGITS = 40.0  # the rule's relative error is below 2 e^-40

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-else:
-    np = lazy("numpy")
+from dpcli.numerics.arrays import Array, np
 
 ITERATIONS = 200
 

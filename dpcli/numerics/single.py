@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_sub
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import ROUNDING, Tails
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 
 class Tailed(Protocol):

@@ -12,18 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 POINTS = 4096  # a lattice is refined while it has at most half of these; the error falls with the square
 TRIM = math.exp(-80.0)  # mass (below) and mean (above) given up at each end, each time

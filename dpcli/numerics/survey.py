@@ -8,19 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dpcli.errors import NotRepresentable
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 TILTS = (1e-3, 1e4)
 FARTHEST = 1e6

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_ndtr
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 ROUNDING = 1e-15  # relative error of a tail probability, per unit of (4 + |its logarithm|)
 FEW = 16  # elements

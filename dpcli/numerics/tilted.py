@@ -12,21 +12,13 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.beyond import Split
 from dpcli.numerics.turning import log1p_complex, turned, turned_less_one
 from dpcli.numerics.work import hold, spend
-from dpcli.registry import lazy
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from dpcli.numerics.roots import Array
-
-    ComplexArray = NDArray[np.complex128]
     Analytic = Callable[[ComplexArray], ComplexArray]
-else:
-    np = lazy("numpy")
 
 SHARES = (0.001, 0.004, 0.012, 0.03, 0.06, 0.12, 0.25, 0.45, 0.7, 0.9)  # of `reach`: heights of the lines
 REACH = 9.0  # standard deviations above which the Gaussian weight alone grows too much for a line to serve

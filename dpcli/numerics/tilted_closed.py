@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.turning import log1p_complex, turned_less_one
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-    from dpcli.numerics.tilted import ComplexArray
-else:
-    np = lazy("numpy")
 
 
 @dataclass(frozen=True, slots=True)

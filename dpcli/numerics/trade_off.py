@@ -9,18 +9,10 @@ the largest of their f is a bound, and every set of pairs, however coarse, gives
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.normal import gaussian_delta
 from dpcli.numerics.roots import bracket_root, expand_until
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 SMALLEST_MU = 1e-9  # in place of anything smaller
 ROUNDING = 2.0**-50  # of sums of three terms of at most 1, with room

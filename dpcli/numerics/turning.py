@@ -6,18 +6,9 @@ e^{i (A + b) h l} = e^{i A h l} e^{i b h l}: for N frequencies a table of sqrt(N
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.work import hold, spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-    from dpcli.numerics.tilted import ComplexArray
-else:
-    np = lazy("numpy")
 
 BLOCK = 1 << 20  # entries of a table held at a time
 

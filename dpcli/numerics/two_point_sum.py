@@ -8,18 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import spend
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 Sizes = tuple[tuple[float, int], ...]  # (epsilon, count)
 MAX_COUNT = 10**9  # of equal steps: about a million terms

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dpcli.audit.binomial import rate_lower, rate_upper
 from dpcli.audit.result import Audit, Measured
 from dpcli.errors import InputError
+from dpcli.numerics.arrays import Array, np
 from dpcli.plots.chart import Axis, Band, Chart, Line, Marker, Tone
-from dpcli.registry import lazy
 from dpcli.rounding import down, percent, up
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 THRESHOLDS = 160  # at most, along the measured curve
 BLIND = ((0.0, 1.0), (1.0, 0.0))

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from dpcli.accounting import Account
+from dpcli.numerics.arrays import np
 from dpcli.plots.chart import Axis, Chart, Line, Marker
 from dpcli.plots.curves import Curve, certificates, curves
 from dpcli.plots.question import Question
 from dpcli.plots.words import epsilon_at_most, name_of, not_a_bound, setting
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
 
 POINTS = 49
 REACH = (1e-3, 0.5)  # lowest delta relative to the file's, highest

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dpcli.numerics.arrays import np
 from dpcli.plots import epsilon_over
 from dpcli.plots.chart import Chart
 from dpcli.plots.curves import varied
 from dpcli.plots.question import Question
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
 
 POINTS = 49
 REACH = (0.4, 6.0)  # times the file's own noise

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dpcli.mechanisms.sampling import Runs
+from dpcli.numerics.arrays import np
 from dpcli.pipeline.model import Entry
 from dpcli.plots import epsilon_over
 from dpcli.plots.chart import Chart
 from dpcli.plots.curves import varied
 from dpcli.plots.question import Question
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
 
 POINTS = 41
 REACH = (1e-2, 10.0)  # of the file's own number of steps

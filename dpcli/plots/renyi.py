@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from dpcli.accountants.base import merged
 from dpcli.accountants.renyi_curve import RenyiCurve, renyi_curve
 from dpcli.accounting import account
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.conversion import balle
 from dpcli.plots.chart import Axis, Chart, Line, Marker, Points, Tone, log_span
 from dpcli.plots.question import Question
 from dpcli.plots.words import bound, name_of, setting
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 POINTS = 61
 REACH = (0.02, 12.0)  # orders less 1, relative to the winning one's

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from dpcli.accounting import Account
 from dpcli.curve import Curve, profile, trade_off
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.trade_off import false_negatives
 from dpcli.plots.chart import SERIES, Axis, Band, Chart, Line, Points, Tone
 from dpcli.plots.corners import corners
 from dpcli.plots.curves import curves
 from dpcli.plots.question import Question
 from dpcli.plots.words import epsilon_at_most, loosely, name_of, not_a_bound, percent_up, setting
-from dpcli.registry import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dpcli.numerics.roots import Array
-else:
-    np = lazy("numpy")
 
 WHOLE = "trade-off curve"
 POINTS = 40

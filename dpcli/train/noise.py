@@ -8,19 +8,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from dpcli.errors import InputError, InternalError
-from dpcli.registry import lazy
+from dpcli.numerics.arrays import np
 from dpcli.train.randomness import Stream, normals, singles, tensor
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
     from numpy.typing import NDArray
 
     from dpcli.train.randomness import Reals
 
     Shapes = Mapping[str, torch.Size]
-else:
-    np = lazy("numpy")
 
 
 class Noise(Protocol):

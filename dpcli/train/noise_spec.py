@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.base import Spec
 from dpcli.mechanisms.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, square_root
 from dpcli.mechanisms.gaussian import GaussianSpec
-from dpcli.registry import lazy
+from dpcli.numerics.arrays import np
 from dpcli.train.noise import Independent, Noise
 from dpcli.train.noise_toeplitz import BandedToeplitz, BufferedToeplitz
 from dpcli.train.noise_tree import Tree
 from dpcli.train.randomness import Stream
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
 
 
 def noise_of(spec: Spec, bound: float, stream: Stream, runs: int = 1, run: int = 0) -> Noise:

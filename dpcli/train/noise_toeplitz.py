@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from dpcli.registry import lazy
+from dpcli.numerics.arrays import np
 from dpcli.train.noise import Correlated
 from dpcli.train.randomness import Stream
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from dpcli.train.randomness import Reals
-else:
-    np = lazy("numpy")
 
 
 class BandedToeplitz(Correlated):

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpcli.registry import lazy
+from dpcli.numerics.arrays import np
 from dpcli.train.noise import Correlated
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from dpcli.train.randomness import Reals
-else:
-    np = lazy("numpy")
 
 
 class Tree(Correlated):

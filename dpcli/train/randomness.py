@@ -18,12 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 from dpcli.errors import InternalError
+from dpcli.numerics.arrays import np
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:
     import ssl
 
-    import numpy as np
     import torch
     from numpy.typing import NDArray
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     Reals = NDArray[np.float64]
     Singles = NDArray[np.float32]
 else:
-    np = lazy("numpy")
     ssl = lazy("ssl")
 
 CRYPTOGRAPHIC_LIMIT = 10**7  # numbers of one draw; about 3 * 10^8 come per second and core

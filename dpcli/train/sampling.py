@@ -16,17 +16,13 @@ from typing import TYPE_CHECKING
 from dpcli.errors import InputError
 from dpcli.mechanisms.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling import BallsInBins, Batched, FixedSize, Poisson, Scheme, Unsampled
-from dpcli.registry import lazy
+from dpcli.numerics.arrays import np
 from dpcli.train.randomness import Stream
 from dpcli.train.sampling_binomial import Binomial
 from dpcli.train.sampling_draws import different, order, subset
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from dpcli.train.sampling_draws import Indices
-else:
-    np = lazy("numpy")
 
 
 PLACES = 2**31  # of an order, which is held in memory

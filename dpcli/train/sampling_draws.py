@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpcli.registry import lazy
+from dpcli.numerics.arrays import np
 from dpcli.train.randomness import Stream
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Indices = NDArray[np.int64]
-else:
-    np = lazy("numpy")
 
 SPARSE = 256  # subsets of fewer than one in this many are sorted, others marked among all
 

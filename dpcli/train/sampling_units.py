@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.sampling import Scheme
-from dpcli.registry import lazy
+from dpcli.numerics.arrays import np
 from dpcli.train.randomness import Stream
 from dpcli.train.sampling import sampler
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from dpcli.train.sampling_draws import Indices
-else:
-    np = lazy("numpy")
 
 
 def kept(units: NDArray[np.generic], most: int, stream: Stream) -> Indices:

@@ -1,0 +1,19 @@
+"""Arrays of numbers, and numpy, which is imported when a number is first computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dpcli.registry import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    ComplexArray = NDArray[np.complex128]
+else:
+    np = lazy("numpy")
+    Array = ComplexArray = Any
+
+__all__ = ["Array", "ComplexArray", "np"]
