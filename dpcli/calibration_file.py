@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from dpcli.calibration import NOISE_KEYS, Calibration, Parameter, calibrate, none_has, parameter_key
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Adjacency
-from dpcli.mechanisms.gaussian import GaussianSpec
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling import Poisson, Unsampled
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Entry, Pipeline, Privacy

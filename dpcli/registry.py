@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 MECHANISMS: dict[str, str] = {
-    "gaussian": "dpcli.mechanisms.gaussian:GaussianSpec",
+    "gaussian": "dpcli.mechanisms.gaussian_spec:GaussianSpec",
     "gaussian-mixture": "dpcli.mechanisms.gaussian_mixture:GaussianMixtureSpec",
     "laplace": "dpcli.mechanisms.laplace:LaplaceSpec",
     "discrete-gaussian": "dpcli.mechanisms.discrete_gaussian:DiscreteGaussianSpec",

@@ -18,7 +18,7 @@ from typing import Any
 from dpcli.calibration import parameter_key
 from dpcli.errors import DpcliError
 from dpcli.fields import Rule
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.compound import Listed
 from dpcli.pipeline.kinds import Flag, Kind, Number, Whole

@@ -6,8 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dpcli.mechanisms.base import Adjacency, Spec
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling import FixedSize, Poisson, Scheme
+from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.registry import MECHANISMS, load
 

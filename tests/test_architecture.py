@@ -35,7 +35,6 @@ LAYERS = [
         "revision",
         "disclosure",
         "doctor",
-        "doctor_storage",
     },
     {"gate"},
     {"report"},
@@ -71,6 +70,36 @@ def test_imports_flow_one_way(path: Path) -> None:
         parts = name.split(".")
         if parts[0] == "dpcli" and len(parts) > 1:
             assert RANK[parts[1]] <= own, f"{path.name} imports {name}, which is above it"
+
+
+def test_no_two_files_import_each_other_however_far_round() -> None:
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in MODULES}
+    assert circles({name: imported(path, set(names)) - {name} for name, path in names.items()}) == []
+
+
+def imported(path: Path, names: set[str]) -> set[str]:
+    """The modules of ours that a file imports, anywhere in it, for types too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {each if (each := f"{node.module}.{alias.name}") in names else node.module for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & names
+
+
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    """What is left when modules that import nothing, or that nothing imports, are taken away until there is none."""
+    left = dict(graph)
+    while free := [name for name, to in left.items() if not to & left.keys() or not any(name in other for other in left.values())]:
+        for name in free:
+            del left[name]
+    return sorted(left)
+
+
+def test_a_circle_is_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b", "c"]
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))

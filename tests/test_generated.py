@@ -12,9 +12,9 @@ import sys
 import pytest
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Adjacency
-from dpcli.pipeline.diagnostics import InvalidFile
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.read import parse
+from dpcli.pipeline.render import InvalidFile
 from dpcli.registry import MECHANISMS, SAMPLING
 from tests.benchmarks.generated import MEGABYTES, SECONDS, Outcome, measured, report
 from tests.generated import COMMANDS, Case, case

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dpcli.accounting import Account, account
 from dpcli.curve import Curve, profile, trade_off
 from dpcli.errors import CannotCertify, InputError
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 from dpcli.pipeline.model import Pipeline
 from dpcli.plots.corners import corners

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcli.audit.replay import Declared
 from dpcli.audit.settings import AuditSettings
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling import Poisson
 from dpcli.pipeline.model import Entry, Pipeline
 

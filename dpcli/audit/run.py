@@ -22,7 +22,7 @@ from dpcli.audit.user_code import called, user_function
 from dpcli.calibration_file import solved
 from dpcli.errors import InputError
 from dpcli.lint.run import judge
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.limits import read_bytes

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from dpcli.errors import InputError
 from dpcli.fields import COUNT, POSITIVE, Key, Rule
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.findings import Problem
 from dpcli.pipeline.read import section

@@ -116,7 +116,7 @@ def told(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _tell(error: BaseException, format_: str, outputs: tuple[str, ...]) -> None:
-    from dpcli.pipeline.diagnostics import InvalidFile
+    from dpcli.pipeline.render import InvalidFile
     from dpcli.report.diagnostics import finding
     from dpcli.report.formats import judges
     from dpcli.report.verdict import stopped

@@ -10,7 +10,7 @@ from typing import Any
 from dpcli import __version__
 from dpcli.accounting import Account
 from dpcli.disclosure.facts import Facts
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling import Batched
 from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.model import Entry

@@ -13,7 +13,7 @@ from dpcli.disclosure.answers import at_most, charged, listing, stated_epsilon
 from dpcli.disclosure.facts import Facts, amplified
 from dpcli.disclosure.item import NOT_STATED, Answer
 from dpcli.meaning import Belief, Group, Meaning
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.words import bound, few, percent_up
 
 ALARM = 0.01  # the false positive rate that the sentence speaks of

@@ -7,11 +7,12 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from dpcli.errors import InputError
 from dpcli.gate.history import ALIKE, gone_files, parts_of, share_of
+from dpcli.gate.judgement import Judged
 from dpcli.gate.repository import commit_of, link_of, listed, review_of, top_of
-from dpcli.gate.verdicts import Condition, Judged
-from dpcli.pipeline.diagnostics import InvalidFile
+from dpcli.gate.verdicts import Condition
 from dpcli.pipeline.limits import escaped_path, read_bytes
 from dpcli.pipeline.read import toml_document
+from dpcli.pipeline.render import InvalidFile
 
 
 def gone(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from dpcli.errors import InputError
 from dpcli.gate.repository import commit_of, git, link_of, listed, review_of
-from dpcli.pipeline.diagnostics import InvalidFile
 from dpcli.pipeline.limits import escaped_path, read_bytes
 from dpcli.pipeline.read import toml_document
+from dpcli.pipeline.render import InvalidFile
 
 ALIKE = 0.5  # share of what a file says that is still in the one it became
 

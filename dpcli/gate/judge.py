@@ -20,21 +20,23 @@ from dpcli.gate.flags import Terms
 from dpcli.gate.gone import gone
 from dpcli.gate.horizon import horizon_condition
 from dpcli.gate.increase import epsilon_now, increase_condition, new_file, statement_conditions
+from dpcli.gate.judgement import Gated, Judged
 from dpcli.gate.ledger import room
 from dpcli.gate.links import link_condition
 from dpcli.gate.merged_caps import loosened, over
 from dpcli.gate.repository import review_of
 from dpcli.gate.restatement import restatements
-from dpcli.gate.verdicts import Condition, Gated, Judged
+from dpcli.gate.verdicts import Condition
 from dpcli.gate.waivers import check_waivers, unused, waived
 from dpcli.lint.run import judge
 from dpcli.numerics.work import limited
-from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
+from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.findings import Findings
 from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.positions import locate
 from dpcli.pipeline.read import parse, refuse, toml_document
+from dpcli.pipeline.render import InvalidFile
 
 Bases = Mapping[str, Base | None]
 

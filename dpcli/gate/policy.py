@@ -33,7 +33,7 @@ from dpcli.fields import Key
 from dpcli.gate.merged_caps import over, tightest
 from dpcli.gate.places import meant, names_of
 from dpcli.gate.waivable import problem_of
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.findings import Problem
 from dpcli.pipeline.gate_keys import Caps, Horizon, Waiver, under
 from dpcli.pipeline.model import Entry, Pipeline

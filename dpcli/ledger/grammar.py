@@ -184,7 +184,7 @@ def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | N
 
 
 def _adjacencies() -> list[str]:
-    from dpcli.mechanisms.base import Adjacency
+    from dpcli.mechanisms.neighbours import Adjacency
 
     return [adjacency.value for adjacency in Adjacency]
 

@@ -190,7 +190,7 @@ def open_dataset(
     if terms.mode == "declared":
         from dpcli.ledger.declared import declared_caps
 
-        caps = declared_caps(terms)
+        caps = declared_caps(terms.declared)
     else:
         caps = dict(terms.the_filter.caps(terms.epsilon, terms.delta))
     with store.writing(dataset) as tail:

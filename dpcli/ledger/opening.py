@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpcli.errors import InputError
+from dpcli.errors import Denied, InputError
+from dpcli.ledger.chain import canonical
+from dpcli.ledger.terms import Terms
+from dpcli.pipeline.canonical import tables_of
+
+if TYPE_CHECKING:
+    from dpcli.pipeline.model import Pipeline
+from typing import TYPE_CHECKING
+
+from dpcli.ledger.declared import composed
 from dpcli.ledger.filters import opened_filter
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.places import init
-from dpcli.ledger.terms import Terms, checked
+from dpcli.ledger.terms import checked
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -35,7 +44,7 @@ def _adaptive(terms: Terms, given: Mapping[str, Any]) -> Terms:
 
 
 def _declared(terms: Terms, given: Mapping[str, Any]) -> Terms:
-    from dpcli.ledger.declared import declared_terms
+    from dpcli.ledger.opening import declared_terms
 
     for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
         if given[name]:
@@ -53,3 +62,41 @@ def _plan(text: str) -> tuple[Pipeline, int]:
 
 
 _MODES = {"adaptive": _adaptive, "declared": _declared}
+
+
+MOST = 10**6
+
+
+def declared_terms(terms: Terms, pipelines: Sequence[tuple[Pipeline, int]]) -> Terms:
+    """The terms with a set of (pipeline, runs), certified as a whole.
+
+    Raises:
+        InputError: a run is stated for another unit or adjacency, is adaptive itself, or is declared twice.
+        Denied: the whole set exceeds the cap. CannotCertify: nobody can say what it costs.
+    """
+    declared: list[dict[str, Any]] = [
+        {"pipeline": tables_of(pipeline), "runs": _runs(pipeline, runs)} for pipeline, runs in pipelines
+    ]
+    texts = [canonical(item["pipeline"]) for item in declared]
+    if not declared or len(set(texts)) != len(texts):
+        raise InputError(
+            f"expected distinct runs to declare, found {'the same one twice: state how often' if declared else 'none'}"
+        )
+    for pipeline, _ in pipelines:
+        terms.refuse_other(pipeline)
+        if pipeline.privacy.adaptive:
+            raise InputError(f"{pipeline.path}: privacy.adaptive: expected false in declared mode, found true: use --mode adaptive")
+    epsilon, accountant = composed(pipelines, terms.delta)
+    if epsilon > terms.epsilon:
+        from dpcli.rounding import up
+
+        raise Denied(
+            f"the declared runs cost epsilon {up(epsilon)} by {accountant} at delta = {terms.delta!r}, above the cap {terms.epsilon!r}"
+        )
+    return replace(terms, mode="declared", declared=declared, certified={"epsilon": epsilon, "accountant": accountant})
+
+
+def _runs(pipeline: Pipeline, runs: int) -> int:
+    if not 1 <= runs <= MOST:
+        raise InputError(f"{pipeline.path}: expected a number of runs from 1 to {MOST}, found {runs!r}")
+    return runs

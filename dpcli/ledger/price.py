@@ -36,7 +36,7 @@ def restated(terms: Terms, pipeline: Pipeline) -> Restated:
 
     A unit that states no bound on its records is given one record: the cost is then a lower bound on the true one.
     """
-    from dpcli.mechanisms.base import Adjacency
+    from dpcli.mechanisms.neighbours import Adjacency
 
     stated = pipeline.privacy
     size = stated.dataset_size if terms.dataset_size is None or stated.dataset_size is None else terms.dataset_size

@@ -62,7 +62,7 @@ class Terms:
             raise LedgerError("expected the terms of a ledger, found something else")
 
     def _numbers(self) -> bool:
-        from dpcli.mechanisms.base import Adjacency
+        from dpcli.mechanisms.neighbours import Adjacency
 
         words = type(self.unit) is str and Adjacency(self.adjacency).value == self.adjacency
         return words and 0.0 < self.epsilon < float("inf") and 0.0 <= self.delta < 1.0 and (self.dataset_size or 1) >= 1
@@ -94,7 +94,7 @@ class Terms:
         if self.mode == "declared":
             from dpcli.ledger.declared import declared_cost
 
-            return declared_cost(self, pipeline)
+            return declared_cost(self.declared, pipeline)
         return self.the_filter.cost(pipeline, delta)
 
     def refuse_other(self, pipeline: Pipeline) -> None:
@@ -117,7 +117,7 @@ class Terms:
 
 def checked(terms: Terms) -> Terms:
     """The terms of a new ledger, or InputError for values that no ledger may be opened for."""
-    from dpcli.mechanisms.base import Adjacency
+    from dpcli.mechanisms.neighbours import Adjacency
 
     for name, value in (("unit", terms.unit), ("fingerprint", terms.fingerprint), ("team", terms.team)):
         if value is not None and not (value.isprintable() and value.strip() and len(value) <= 200):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dpcli.errors import InputError
 from dpcli.lint.rule import HEAD, Finding, RuleInfo, edited, entries
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.model import Pipeline
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.lint.catalogue import checked, rule
-from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
+from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.read import examine, parse, toml_document
+from dpcli.pipeline.render import InvalidFile
 from dpcli.pipeline.section import UNREAD
 from dpcli.pipeline.suggest import closest
 from dpcli.registry import POLICY_KEYS, POLICY_READER, load

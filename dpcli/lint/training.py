@@ -7,7 +7,7 @@ from typing import Any
 
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, entries
 from dpcli.lint.settings import RELEASING, chosen, on, one_of, section, settings, switched_on, words
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling import BallsInBins, Poisson
 from dpcli.pipeline.model import Pipeline
 

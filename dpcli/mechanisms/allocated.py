@@ -6,11 +6,13 @@ import math
 from contextlib import suppress
 
 from dpcli.errors import InputError, NotRepresentable
-from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, Spec
+from dpcli.mechanisms.base import Mechanism
 from dpcli.mechanisms.composed import Composed
 from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.post_processing import Free
 from dpcli.mechanisms.random_allocation import Arrival, Departure, RandomAllocation, SymmetricAllocation
+from dpcli.mechanisms.spec import Spec
 
 UNPROVEN = (
     "amplification by balls in bins is proven for Gaussian noise with noise_multiplier, and otherwise for one record per unit under "

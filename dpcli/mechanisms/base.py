@@ -7,51 +7,17 @@ raises `NotRepresentable` for the others: never inf, 0 or a guess.
 
 from __future__ import annotations
 
-import enum
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from dpcli.errors import InputError, NotRepresentable
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.two_point_loss import TwoPointLoss
 from dpcli.numerics.arrays import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from dpcli.numerics.contour import Tilted
     from dpcli.numerics.tails import Tails
-
-
-class Adjacency(enum.Enum):
-    """Which datasets count as neighbours."""
-
-    ADD_REMOVE = "add-remove"
-    REPLACE_ONE = "replace-one"
-    ZERO_OUT = "zero-out"
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """Who is compared with whom.
-
-    adjacency: what one change is.
-    contributions: most records that one unit of privacy (a user, say) contributes.
-    group: units that change together.
-    """
-
-    adjacency: Adjacency
-    contributions: int = 1
-    group: int = 1
-
-    @property
-    def records(self) -> int:
-        """Records that change together."""
-        return self.contributions * self.group
-
-    @property
-    def replaces(self) -> bool:
-        """Whether both datasets hold a version of the record."""
-        return self.adjacency is Adjacency.REPLACE_ONE
 
 
 class PrivacyLoss(Protocol):
@@ -75,6 +41,8 @@ class Mechanism:
 
     __slots__ = ()
 
+    summed: ClassVar[bool] = False  # whether the pair of the whole is a sum of its parts' losses, held on a grid from above
+
     def approx_dp(self, delta: float) -> float:
         """The smallest epsilon (nats) known to hold at `delta` in [0, 1): an upper bound; inf below `delta_floor`."""
         raise NotRepresentable("it has no (epsilon, delta) form")
@@ -96,8 +64,6 @@ class Mechanism:
 
         Where no more than a pure epsilon is known: randomised response, which dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
         """
-        from dpcli.mechanisms.two_point import TwoPointLoss
-
         pure = self.approx_dp(0.0)
         if not 0.0 < pure < math.inf:
             raise NotRepresentable("it has no dominating pair")
@@ -117,7 +83,6 @@ class Mechanism:
 
     def unclaimed(self) -> Mechanism:
         """The same upper bounds without the claim: for a use in which the pair bounds more than can happen."""
-        from dpcli.mechanisms.dominated import Dominated
 
         return Dominated(self) if self.attained() else self
 
@@ -133,76 +98,26 @@ class Mechanism:
         return bound / z
 
 
-class Spec:
-    """The keys of one mechanism type; subclasses are frozen dataclasses whose fields are the keys.
+@dataclass(frozen=True, slots=True)
+class Dominated(Mechanism):
+    """Every view is that of `by`, which need not be attained: a sensitivity that is only bounded, a group in one piece."""
 
-    contribution_form: True where the noise is stated relative to one record's contribution (C), so that sampling under replace-one
-    can tell the record's two versions from its absence.
-    evidence: what a charge of this type rests on: 2, noise that a theorem prices (or other entries, of which it is as good as the
-    weakest); 1, a number that somebody states; 0, the bare word that no private data are touched. A type proves what it claims.
-    """
+    by: Mechanism
 
-    __slots__ = ()
+    def approx_dp(self, delta: float) -> float:
+        return self.by.approx_dp(delta)
 
-    evidence: ClassVar[int] = 0
+    def delta_floor(self) -> float:
+        return self.by.delta_floor()
 
-    def problems(self) -> Iterator[tuple[str, str, str]]:
-        """What is inconsistent among the keys, as (key, expected, found)."""
-        return iter(())
+    def zcdp(self) -> float:
+        return self.by.zcdp()
 
-    @property
-    def contribution_form(self) -> bool:
-        return False
+    def gdp(self) -> float:
+        return self.by.gdp()
 
-    def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
-        """The spec with the entries that it names looked up; itself where it names none."""
-        return self
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        return self.by.losses()
 
-    @property
-    def sampled_inside(self) -> bool:
-        """Whether it has many steps that each see their own records, so that sampling of the whole is not what is meant."""
-        return False
-
-    @property
-    def whole_runs(self) -> bool:
-        """Whether an entry that it names runs as it stands, with its own sampling and epochs."""
-        return False
-
-    def part_path(self, position: int) -> tuple[str | int, ...]:
-        """The key that names its `position`-th entry."""
-        return ("mechanisms", position)
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """The mechanism run once on all of the data. Raises InputError where it makes no sense under this relation."""
-        raise InputError(f"{type(self).__name__} cannot be resolved")
-
-    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """The mechanism run on a sample that holds each record independently with probability `rate`."""
-        from dpcli.mechanisms.poisson import PoissonReplaced, PoissonSampled
-
-        # Some record of the group is in the sample with probability 1 - (1-q)^k; given that, the group theorem covers what follows.
-        group_rate = any_sampled(rate, neighbours.records)
-        inner = self.resolve(neighbours)
-        self.require_contribution_form(neighbours)
-        sampled = PoissonReplaced(inner, group_rate) if neighbours.replaces else PoissonSampled(inner, group_rate)
-        return sampled if rate == 1.0 or self.moved_by_any(neighbours) else sampled.unclaimed()
-
-    def moved_by_any(self, neighbours: Neighbours) -> bool:
-        """Whether any one of the changing records in a sample may move the release as far as all of them: one record, or a unit's
-        records where what is stated covers the unit. Otherwise a sample that holds some of them only moves it less."""
-        covers_unit = not self.contribution_form and getattr(self, "stated_for", None) != "record"
-        return neighbours.records == 1 or (neighbours.group == 1 and covers_unit)
-
-    def require_contribution_form(self, neighbours: Neighbours) -> None:
-        """Refuse Poisson sampling where the statement does not cover a record's absence beside its two versions."""
-        if neighbours.adjacency is not Adjacency.ADD_REMOVE and not self.contribution_form:
-            raise InputError(
-                f"Poisson sampling under {neighbours.adjacency.value} needs noise_multiplier (noise over one record's contribution): both "
-                "versions of the record enter the mixture together with its absence, and a bare sensitivity or epsilon does not bound that"
-            )
-
-
-def any_sampled(rate: float, records: int) -> float:
-    """The probability that at least one of `records` is in a Poisson sample."""
-
-    return rate if records == 1 or rate == 1.0 else -math.expm1(records * math.log1p(-rate))
+    def rdp(self, orders: Array) -> Array:
+        return self.by.rdp(orders)

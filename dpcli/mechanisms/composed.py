@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Key
-from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec
+from dpcli.mechanisms.base import Mechanism, PrivacyLoss
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.work import shared
 
@@ -82,6 +85,8 @@ class Composed(Mechanism):
     arXiv:1702.07476, Proposition 1). Gaussians: mu^2 adds up. Dominating pairs: products (Zhu, Dong, Wang 2022, arXiv:2106.08567,
     Theorem 10).
     """
+
+    summed: ClassVar[bool] = True
 
     parts: Parts
 
@@ -160,8 +165,6 @@ class BoundGroup(Spec):
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """Gaussians on one sample are one Gaussian; anything else is known by its pair on a grid, and by a bound on its Renyi curve."""
-        from dpcli.mechanisms.gaussian import GaussianSpec
-
         if self.contribution_form:
             alone = Neighbours(type(neighbours.adjacency).ADD_REMOVE)
             try:

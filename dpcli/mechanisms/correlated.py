@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Key, Rule
-from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
-from dpcli.mechanisms.dominated import Dominated
-from dpcli.mechanisms.gaussian import GaussianSpec
+from dpcli.mechanisms.base import Dominated, Mechanism
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.no_privacy import NoPrivacy
+from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.participation import toeplitz_sensitivity, tree_sensitivity
 from dpcli.numerics.work import shared

@@ -10,8 +10,10 @@ from typing import Annotated, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import COUNT, POSITIVE, Key
-from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.mechanisms.base import Mechanism
 from dpcli.mechanisms.given_renyi import Zcdp
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root

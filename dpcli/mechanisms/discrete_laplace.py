@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from dpcli.fields import COUNT, POSITIVE, Key
 from dpcli.mechanisms.atoms import AtomicLoss
-from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec
+from dpcli.mechanisms.base import Mechanism, PrivacyLoss
+from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.no_privacy import LARGEST_RATIO, NoPrivacy
-from dpcli.mechanisms.two_point import Pure, TwoPointLoss
+from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.two_point import Pure
+from dpcli.mechanisms.two_point_loss import TwoPointLoss
 from dpcli.numerics.roots import bracket_root
-
-if TYPE_CHECKING:
-    pass
 
 MAX_ATOMS = 4096
 

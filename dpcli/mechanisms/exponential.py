@@ -8,7 +8,8 @@ from typing import Annotated
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.atoms import atomic_cgf
-from dpcli.mechanisms.base import Mechanism, Neighbours
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated import StatedSpec
 from dpcli.mechanisms.two_point import Pure
 from dpcli.numerics.arrays import Array, np

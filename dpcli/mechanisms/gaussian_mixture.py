@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.fields import NON_NEGATIVE, POSITIVE, RATE_OR_ZERO, Key
-from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec, any_sampled
+from dpcli.mechanisms.base import Mechanism, PrivacyLoss
 from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.neighbours import Neighbours, any_sampled
 from dpcli.mechanisms.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
 from dpcli.mechanisms.post_processing import Free
+from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np
 from dpcli.numerics.logspace import log_sub
 from dpcli.numerics.roots import bracket_root

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import NON_NEGATIVE, OPEN_UNIT, Key
-from dpcli.mechanisms.base import Mechanism, Neighbours
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.post_processing import Free
 from dpcli.mechanisms.stated import GivenSpec
-from dpcli.mechanisms.two_point import Pure, TwoPointLoss
+from dpcli.mechanisms.two_point import Pure
+from dpcli.mechanisms.two_point_loss import TwoPointLoss
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import Tails
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from dpcli.fields import POSITIVE, Key
-from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
-from dpcli.mechanisms.gaussian import noise_problems, noise_ratio, with_noise
+from dpcli.mechanisms.additive import noise_problems, noise_ratio, with_noise
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.tilted_closed import TiltedCgf

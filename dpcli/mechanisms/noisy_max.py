@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from dpcli.fields import POSITIVE, Key
-from dpcli.mechanisms.base import Mechanism, Neighbours
+from dpcli.mechanisms.base import Mechanism
 from dpcli.mechanisms.exponential import BoundedRange
+from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated import StatedSpec
 from dpcli.mechanisms.two_point import Pure
 

@@ -22,11 +22,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.mechanisms.sampled_gaussian import log_binomial, log_normal
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.inverse import increasing_root
+from dpcli.numerics.logspace import log_binomial, log_ndtr_array, log_normal
 from dpcli.numerics.quadrature import TAIL, power_moment, step_size
-from dpcli.numerics.tails import Tails, log_ndtr_array, mixed
+from dpcli.numerics.tails import Tails, mixed
 from dpcli.numerics.tilted import TiltedQuadrature
 from dpcli.numerics.turning import log1p_complex
 from dpcli.numerics.work import hold

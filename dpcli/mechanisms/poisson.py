@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss
+from dpcli.mechanisms.sampled_loss import SampledAddLoss, SampledRemoveLoss, SampledReplaceLoss
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.logspace import log_add
+from dpcli.numerics.logspace import log_add, log_expm1_array
 from dpcli.numerics.work import shared, spend
 
 MAX_ORDER = 256  # largest integer order of the expansions; beyond it, the unsampled bound
@@ -45,14 +46,6 @@ def log_binomials(orders: Array, rate: float) -> Array:
     rest = np.maximum(a - k, 0)
     value = log_factorial[a] - log_factorial[k] - log_factorial[rest] + k * math.log(rate) + rest * math.log1p(-rate)
     return np.where(k <= a, value, -np.inf)
-
-
-def log_expm1_array(x: Array) -> Array:
-    """log(e^x - 1) element by element, without overflow."""
-    with np.errstate(divide="ignore"):
-        return np.where(x > 36.0, x, np.log(np.expm1(np.minimum(x, 36.0)))) + np.where(
-            x > 36.0, np.log1p(-np.exp(-np.maximum(x, 36.0))), 0.0
-        )
 
 
 def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
@@ -135,8 +128,6 @@ class PoissonSampled(Mechanism):
         raise NotRepresentable(NO_RHO)
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        from dpcli.mechanisms.sampled_loss import SampledAddLoss, SampledRemoveLoss
-
         inner = self.inner.losses()
         if self.rate == 1.0:
             return inner
@@ -145,9 +136,7 @@ class PoissonSampled(Mechanism):
     def attained(self) -> bool:
         """Where the inner pairs are, on one record that is or is not there: with it in the sample the release is as without sampling,
         else as without it. Not those of a group of mechanisms, which are put on a grid from above."""
-        from dpcli.mechanisms.composed import Composed
-
-        return self.inner.attained() and (self.rate == 1.0 or not isinstance(self.inner, Composed))
+        return self.inner.attained() and (self.rate == 1.0 or not self.inner.summed)
 
     def rdp(self, orders: Array) -> Array:
         if self.rate == 1.0:
@@ -190,8 +179,6 @@ class PoissonReplaced(Mechanism):
         raise NotRepresentable(NO_RHO)
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        from dpcli.mechanisms.sampled_loss import SampledRemoveLoss, SampledReplaceLoss
-
         inner = self.inner.losses()
         if self.rate == 1.0:
             return inner

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.tilted_closed import TiltedNormal

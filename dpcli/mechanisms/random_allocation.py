@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Protocol
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.atoms import atomic_cgf
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss
-from dpcli.mechanisms.poisson import chord, log_expm1_array
+from dpcli.mechanisms.poisson import chord
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.occupancy import average_moments
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.spread import Spread, folded, spread_of, total_of

@@ -11,8 +11,9 @@ from typing import Annotated
 from dpcli.errors import InputError
 from dpcli.fields import AT_LEAST_TWO, OPEN_UNIT, POSITIVE, Key
 from dpcli.mechanisms.atoms import AtomicLoss
-from dpcli.mechanisms.base import Mechanism, Neighbours
+from dpcli.mechanisms.base import Mechanism
 from dpcli.mechanisms.composed import Composed
+from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated import StatedSpec
 from dpcli.mechanisms.two_point import Pure
 

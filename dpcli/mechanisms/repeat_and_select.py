@@ -19,11 +19,14 @@ from typing import Annotated, ClassVar, Literal, Protocol
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Key, Rule
-from dpcli.mechanisms.base import Mechanism, Neighbours, PrivacyLoss, Spec
-from dpcli.mechanisms.poisson import finite_loss, log_expm1_array
+from dpcli.mechanisms.base import Mechanism, PrivacyLoss
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.poisson import finite_loss
+from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.two_point import Pure
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.conversion import balle, balle_delta
+from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.orders import SHORT, least_over_orders
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import shared

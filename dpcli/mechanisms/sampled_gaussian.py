@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import Mechanism, PrivacyLoss, any_sampled
-from dpcli.mechanisms.dominated import Dominated
+from dpcli.mechanisms.base import Dominated, Mechanism, PrivacyLoss
+from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.neighbours import any_sampled
+from dpcli.mechanisms.normal_mixture import MixtureReplaceLoss, binomial_mixture
 from dpcli.mechanisms.poisson import NO_RHO, amplify
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.capped import CappedLoss, cap, sharpness_for
+from dpcli.numerics.logspace import log_binomial, log_ndtr_array, log_normal
 from dpcli.numerics.quadrature import TAIL, power_moment, step_size
-from dpcli.numerics.tails import Tails, log_ndtr_array, mixed
+from dpcli.numerics.tails import Tails, mixed
 from dpcli.numerics.tilted import TiltedQuadrature
 from dpcli.numerics.turning import log1p_complex
 from dpcli.numerics.work import hold
@@ -21,23 +23,6 @@ from dpcli.numerics.work import hold
 NOT_PLAIN = "it is a sampled Gaussian, and the closed form is for unsampled ones"
 MAX_REACH = 120.0  # contribution over noise up to which the contour accountant is tried
 MAX_MULTIPLICITY = 64  # larger groups are bounded by one record of their total size
-
-
-def log_normal(x: Any) -> Any:
-    """Logarithm of the standard normal density."""
-    return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
-
-
-def log_binomial(records: int, rate: float) -> list[float]:
-    """Logarithms of the Binomial(records, rate) probabilities."""
-    return [
-        math.lgamma(records + 1)
-        - math.lgamma(j + 1)
-        - math.lgamma(records - j + 1)
-        + j * math.log(rate)
-        + (records - j) * math.log1p(-rate)
-        for j in range(records + 1)
-    ]
 
 
 def log_mixture(x: Array, mu: float, rate: float, records: int) -> Array:
@@ -288,8 +273,6 @@ class ReplaceLoss:
 
 def sampled_gaussian(mu: float, rate: float, records: int) -> Mechanism:
     """`SampledGaussian`, or what bounds it: for a large group one record of its total size; at rate 1 no sampling."""
-    from dpcli.mechanisms.gaussian import Gaussian
-
     if rate == 1.0:
         return Gaussian(mu * records)
     if records > MAX_MULTIPLICITY:
@@ -313,8 +296,6 @@ class SampledGaussian(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Amplification of the analytic Gaussian: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorem 8."""
-        from dpcli.mechanisms.gaussian import Gaussian
-
         return amplify(Gaussian(self.mu * self.records), any_sampled(self.rate, self.records), delta)
 
     def zcdp(self) -> float:
@@ -338,8 +319,6 @@ class SampledGaussian(Mechanism):
 
 def sampled_gaussian_replaced(mu: float, rate: float, records: int) -> Mechanism:
     """`SampledGaussianReplaced`, or what bounds it, as the same theorem allows: for a large group one record of its total size."""
-    from dpcli.mechanisms.gaussian import Gaussian
-
     if rate == 1.0:
         return Gaussian(2.0 * mu * records)
     if records > MAX_MULTIPLICITY:
@@ -363,8 +342,6 @@ class SampledGaussianReplaced(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Amplification of the analytic Gaussian at twice the group's contribution: arXiv:1807.01647, Theorem 9's argument."""
-        from dpcli.mechanisms.gaussian import Gaussian
-
         return amplify(Gaussian(2.0 * self.mu * self.records), any_sampled(self.rate, self.records), delta)
 
     def zcdp(self) -> float:
@@ -379,6 +356,4 @@ class SampledGaussianReplaced(Mechanism):
     def losses(self) -> tuple[PrivacyLoss]:
         if self.records == 1:
             return (ReplaceLoss(self.mu, self.rate),)
-        from dpcli.mechanisms.normal_mixture import MixtureReplaceLoss, binomial_mixture
-
         return (MixtureReplaceLoss(binomial_mixture(self.mu, self.rate, self.records)),)

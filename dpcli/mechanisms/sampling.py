@@ -10,7 +10,9 @@ from typing import Annotated
 
 from dpcli.errors import InputError
 from dpcli.fields import COUNT, RATE, RATE_OR_ZERO, Key
-from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.spec import Spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from dpcli.fields import COUNT, OPEN_UNIT, POSITIVE, Key
-from dpcli.mechanisms.base import Mechanism, Neighbours
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated import StatedSpec
 from dpcli.mechanisms.two_point import Pure
 

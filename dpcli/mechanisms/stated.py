@@ -7,8 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from dpcli.errors import InputError
 from dpcli.fields import Key
-from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, Spec
+from dpcli.mechanisms.base import Mechanism
 from dpcli.mechanisms.group import grouped
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.spec import Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

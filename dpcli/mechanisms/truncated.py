@@ -6,10 +6,12 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpcli.errors import InputError, NotRepresentable
-from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, Spec, any_sampled
+from dpcli.mechanisms.base import Mechanism
 from dpcli.mechanisms.labelled import Labelled
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.sampled_gaussian import sampled_gaussian
+from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.binomial import log_binomial_tail
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.sampling import Runs, Scheme
+from dpcli.mechanisms.spec import Spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,11 @@ The weight is w(x) = exp(-e^{k (x - c)}): entire, between 0 and 1, double-expone
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.turning import log1p_complex, turned_less_one
 from dpcli.numerics.work import hold, spend
-
-if TYPE_CHECKING:
-    from dpcli.numerics.tilted import TiltedQuadrature
 
 SHARES = (0.1, 0.25, 0.5, 0.9)  # of the height up to which the weight is small where it ought to be
 LIGHT = 1e-45
@@ -27,13 +24,26 @@ BLOCK = 1 << 20
 MAX_WORK = 1e6  # entries of a table of rotations beyond which it would take too long
 
 
+class OnNodes(Protocol):
+    """A tilted loss on nodes of a line, as `dpcli.numerics.tilted.TiltedQuadrature` describes it."""
+
+    step: float
+    reach: float
+    mean: float
+    log_norm: float
+
+    def nodes(self, step: float) -> Array: ...
+
+    def line(self, step: float, heights: Array) -> tuple[ComplexArray, ComplexArray]: ...
+
+
 class Split:
     """The parts of a tilted loss below and beyond `level`.
 
     `bulk` and `beyond` add up to the tilted distribution exactly; the level only decides how well the split serves.
     """
 
-    def __init__(self, whole: TiltedQuadrature, level: float) -> None:
+    def __init__(self, whole: OnNodes, level: float) -> None:
         self._whole = whole
         x, loss = whole.nodes(whole.step), whole.line(whole.step, np.zeros(0))[1].real
         self._sign = 1.0 if loss[-1] > loss[0] else -1.0

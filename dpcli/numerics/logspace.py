@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
+
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.work import spend
 
 _SQRT2 = math.sqrt(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -52,3 +56,58 @@ def log_ndtr(x: float) -> float:
         term *= -(2 * k - 1) * inverse
         total += term
     return -0.5 * x * x - _HALF_LOG_2PI - math.log(-x) + math.log1p(total)
+
+
+def log_expm1_array(x: Array) -> Array:
+    """log(e^x - 1) element by element, without overflow."""
+    with np.errstate(divide="ignore"):
+        return np.where(x > 36.0, x, np.log(np.expm1(np.minimum(x, 36.0)))) + np.where(
+            x > 36.0, np.log1p(-np.exp(-np.maximum(x, 36.0))), 0.0
+        )
+
+
+FEW = 16  # elements
+MILLS = 10  # terms of the asymptotic series of Mills' ratio
+
+
+def log_ndtr_array(x: Array) -> Array:
+    """Logarithm of the standard normal distribution function: the C library's erfc, and Mills' asymptotic series below -20."""
+    spend(2.0 * np.size(x))  # one call per element, or the terms of the series
+    flat = np.ravel(np.asarray(x, dtype=float))
+    if len(flat) <= FEW:  # array functions cost more than they save
+        return np.array([log_ndtr(value) for value in flat.tolist()]).reshape(np.shape(x))
+    found = np.empty(len(flat))
+    far = flat < -20.0
+    near = flat[~far]
+    complement = np.fromiter(map(math.erfc, (np.abs(near) * math.sqrt(0.5)).tolist()), dtype=float, count=len(near))
+    with np.errstate(divide="ignore"):
+        found[~far] = np.where(near > 0.0, np.log1p(-0.5 * complement), np.log(0.5 * complement))
+    found[far] = _far_log_ndtr(flat[far])
+    return np.asarray(found).reshape(np.shape(x))
+
+
+def _far_log_ndtr(x: Array) -> Array:
+    """Below -20; the first term left out is under 1e-17 there."""
+    with np.errstate(over="ignore"):
+        square = x * x
+    inverse, series = 1.0 / square, np.zeros_like(x)
+    for k in range(MILLS, 0, -1):
+        series = (1.0 + series) * (-(2.0 * k - 1.0) * inverse)
+    return np.asarray(-0.5 * square - math.log(math.sqrt(2.0 * math.pi)) - np.log(-x) + np.log1p(series))
+
+
+def log_normal(x: Any) -> Any:
+    """Logarithm of the standard normal density."""
+    return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
+
+
+def log_binomial(records: int, rate: float) -> list[float]:
+    """Logarithms of the Binomial(records, rate) probabilities."""
+    return [
+        math.lgamma(records + 1)
+        - math.lgamma(j + 1)
+        - math.lgamma(records - j + 1)
+        + j * math.log(rate)
+        + (records - j) * math.log1p(-rate)
+        for j in range(records + 1)
+    ]

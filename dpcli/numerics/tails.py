@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.logspace import log_ndtr
+from dpcli.numerics.logspace import log_ndtr_array
 from dpcli.numerics.work import spend
 
 ROUNDING = 1e-15  # relative error of a tail probability, per unit of (4 + |its logarithm|)
-FEW = 16  # elements
-MILLS = 10  # terms of the asymptotic series of Mills' ratio
 
 
 class Tails(NamedTuple):
@@ -30,32 +27,6 @@ class Tails(NamedTuple):
     def mirrored(self) -> Tails:
         """The tails at -l, in reverse order, of the loss of the pair (Q, P), for a loss without atoms."""
         return Tails(self.q_below[::-1], self.q_above[::-1], self.p_below[::-1], self.p_above[::-1])
-
-
-def log_ndtr_array(x: Array) -> Array:
-    """Logarithm of the standard normal distribution function: the C library's erfc, and Mills' asymptotic series below -20."""
-    spend(2.0 * np.size(x))  # one call per element, or the terms of the series
-    flat = np.ravel(np.asarray(x, dtype=float))
-    if len(flat) <= FEW:  # array functions cost more than they save
-        return np.array([log_ndtr(value) for value in flat.tolist()]).reshape(np.shape(x))
-    found = np.empty(len(flat))
-    far = flat < -20.0
-    near = flat[~far]
-    complement = np.fromiter(map(math.erfc, (np.abs(near) * math.sqrt(0.5)).tolist()), dtype=float, count=len(near))
-    with np.errstate(divide="ignore"):
-        found[~far] = np.where(near > 0.0, np.log1p(-0.5 * complement), np.log(0.5 * complement))
-    found[far] = _far_log_ndtr(flat[far])
-    return np.asarray(found).reshape(np.shape(x))
-
-
-def _far_log_ndtr(x: Array) -> Array:
-    """Below -20; the first term left out is under 1e-17 there."""
-    with np.errstate(over="ignore"):
-        square = x * x
-    inverse, series = 1.0 / square, np.zeros_like(x)
-    for k in range(MILLS, 0, -1):
-        series = (1.0 + series) * (-(2.0 * k - 1.0) * inverse)
-    return np.asarray(-0.5 * square - math.log(math.sqrt(2.0 * math.pi)) - np.log(-x) + np.log1p(series))
 
 
 def normal_tails(x: Array, p_mean: float, q_mean: float) -> Tails:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dpcli.errors import InputError
-
 Severity = Literal["error", "warning"]
 
 
@@ -28,13 +26,3 @@ class Diagnostic:
     line: int = 0
     column: int = 0
     source: str = ""
-
-
-class InvalidFile(InputError):
-    """A file with at least one error; `str()` is every diagnostic, one after the other, with source line and caret."""
-
-    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
-        from dpcli.pipeline.render import render_all
-
-        self.diagnostics = diagnostics
-        super().__init__(render_all(diagnostics))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcli.fields import Rule
 from dpcli.pipeline.annotations import MECHANISMS, kind_of, members_of
 from dpcli.pipeline.findings import Findings
+from dpcli.pipeline.homes import advice
 from dpcli.pipeline.kinds import Kind, Place, Refused
 from dpcli.pipeline.member import Member, Members, read_members
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
@@ -93,12 +94,18 @@ TOP: Members = {
 
 def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
     """The top-level values that could be read, by key."""
+    findings.advice = findings.advice or meant
     stated = tables.get("format")
     if type(stated) is int and stated != 1:
         # Of another version nothing else can be said.
         tables = {"format": stated}
         return read_members({"format": TOP["format"]}, tables, Place((), findings))
     return read_members(TOP, tables, Place((), findings))
+
+
+def meant(key: str, known: Iterable[str]) -> tuple[str | None, str]:
+    """What to do about a key that no table of the file has."""
+    return advice(key, known, frozenset(TOP))
 
 
 def pipeline_of(values: Mapping[str, Any], tables: Mapping[str, Any]) -> Pipeline:

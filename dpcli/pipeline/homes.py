@@ -16,30 +16,33 @@ ANY_TYPE = "a mechanism"
 RHO_CAP = "a budget caps epsilon: in place of rho state epsilon = rho + 2 sqrt(rho ln(1/delta)), and delta"
 
 
-def advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    """What to do about an unknown key: the known key that was meant, if that is the advice, and the advice in words or ""."""
+def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:
+    """What to do about an unknown key: the known key that was meant, if that is the advice, and the advice in words or "".
+
+    top: the keys at the top of a file.
+    """
     here = list(known)
     if key in UNREAD and "privacy" in here:
         return None, UNREAD[key]
     if key == "rho" and "warn_at" in here:
         return None, RHO_CAP
     meant = closest(key, here, cutoff=0.9)
-    if not meant and (places := _places(key)):
+    if not meant and (places := _places(key, top)):
         return None, f"it belongs in {places}"
     meant = meant or closest(key, here)
     for synonym in SYNONYMS.get(key, ()):
         if synonym not in here:
-            return None, f"did you mean '{synonym}' in {_places(synonym)}"
+            return None, f"did you mean '{synonym}' in {_places(synonym, top)}"
     if meant:
         return meant, f"did you mean '{meant}'"
-    far = closest(key, [name for names in homes().values() for name in names])
-    return None, f"did you mean '{far}' in {_places(far)}" if far else ""
+    far = closest(key, [name for names in homes(top).values() for name in names])
+    return None, f"did you mean '{far}' in {_places(far, top)}" if far else ""
 
 
-def _places(key: str) -> str:
+def _places(key: str, top: frozenset[str]) -> str:
     """The tables that have the key, and the mechanism types: `[budget] or a mechanism of type zcdp`."""
     types = [name for name in MECHANISMS.registry if key in MECHANISMS.own(name)]
-    tables = [home for home, keys in homes().items() if key in keys and home != ANY_TYPE]
+    tables = [home for home, keys in homes(top).items() if key in keys and home != ANY_TYPE]
     if not tables and not types:
         tables = [f"[{name}]" for name, target in SECTIONS.items() if key in members_of(load(target))]
     some = ", ".join(types[:3]) + (", ..." if len(types) > 3 else "")
@@ -47,10 +50,8 @@ def _places(key: str) -> str:
 
 
 @functools.cache
-def homes() -> Mapping[str, frozenset[str]]:
+def homes(top: frozenset[str]) -> Mapping[str, frozenset[str]]:
     """The keys of every table of the format, by how the table is called."""
-    from dpcli.pipeline.document import TOP
-
     tables = {
         "[privacy]": members_of(Privacy),
         "[budget]": members_of(Budget),
@@ -61,6 +62,6 @@ def homes() -> Mapping[str, frozenset[str]]:
         "sampling = { ... }": SAMPLING.any(),
         "[[mechanism]]": members_of(Entry),
         ANY_TYPE: MECHANISMS.any(),
-        "the top of the file": TOP,
+        "the top of the file": top,
     }
     return {home: frozenset(keys) for home, keys in tables.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -10,6 +10,7 @@ from typing import Any, Literal
 from dpcli.fields import Rule
 from dpcli.pipeline.kinds import Kind, Place, Refused, expected
 from dpcli.pipeline.shown import quoted
+from dpcli.pipeline.suggest import closest
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,14 @@ def read_members(known: Members, table: Mapping[str, Any], place: Place) -> dict
     return values
 
 
+def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
+    """The known key that was meant, if one is close, and that advice in words or ""."""
+    meant = closest(key, list(known))
+    return meant, f"did you mean '{meant}'" if meant else ""
+
+
 def _unknown(key: str, known: Members, place: Place) -> str | None:
     """Add the finding; returns the known key that was meant, whose absence then needs no finding of its own."""
-    from dpcli.pipeline.homes import advice
-
-    meant, hint = (place.findings.advice or advice)(key, known)
+    meant, hint = (place.findings.advice or nearest)(key, known)
     place.findings.add("DP002", (*place.path, key), "a known key" if hint else "one of " + ", ".join(known), quoted(key), hint)
     return meant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcli.mechanisms.base import Spec
+from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.findings import Problem
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.shown import quoted

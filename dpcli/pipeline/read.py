@@ -10,12 +10,13 @@ from typing import Any
 
 from dpcli.pipeline import syntax
 from dpcli.pipeline.consistency import check
-from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
+from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.document import pipeline_of, read_document
 from dpcli.pipeline.findings import Finding, Findings, TooMany
 from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.placeholders import find_calibrate, substituted
+from dpcli.pipeline.render import InvalidFile
 from dpcli.pipeline.section import in_section
 from dpcli.pipeline.shown import key_text
 

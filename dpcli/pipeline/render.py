@@ -1,4 +1,4 @@
-"""Diagnostics as text: the message, the source line and a caret under the place."""
+"""Diagnostics as text: the message, the source line and a caret under the place; and the error that carries them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dpcli.errors import InputError
+from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.limits import escaped_path
 
 if TYPE_CHECKING:
@@ -57,3 +59,11 @@ def _blank(character: str) -> str:
     if unicodedata.combining(character):
         return ""
     return "  " if unicodedata.east_asian_width(character) in "WF" else " "
+
+
+class InvalidFile(InputError):
+    """A file with at least one error; `str()` is every diagnostic, one after the other, with source line and caret."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        self.diagnostics = diagnostics
+        super().__init__(render_all(diagnostics))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Mechanism, Neighbours, Spec
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.sampling import Runs, Unsampled
+from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.whole_run import WholeRun
 from dpcli.pipeline.model import Entry, PartitionKey, Pipeline
 from dpcli.pipeline.parts import named

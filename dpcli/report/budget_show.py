@@ -103,7 +103,7 @@ def _outlook(state: State, found: Room) -> tuple[str, ...]:
     if state.open_terms().mode == "declared":
         lines += [
             f"{name} ({named(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made"
-            for name, item in numbered(state.open_terms())
+            for name, item in numbered(state.open_terms().declared)
         ]
     else:
         lines.append(f"largest pure epsilon that fits in one run: {rounded_down(found.pure)}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dpcli.doctor import Fact, healthy
+from dpcli.doctor.examine import healthy
+from dpcli.doctor.fact import Fact
 from dpcli.report.document import Check, Document, Table
 
 

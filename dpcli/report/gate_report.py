@@ -8,7 +8,8 @@ from typing import Any
 
 from dpcli.gate.bases import form, waiver_data
 from dpcli.gate.blame import edits
-from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, Gated, Judged, Pardon, Verdict
+from dpcli.gate.judgement import Gated, Judged
+from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, Pardon, Verdict
 from dpcli.pipeline.shown import key_text
 from dpcli.report import account_report
 from dpcli.report.diagnostics import diagnostic_data, finding

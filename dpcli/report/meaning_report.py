@@ -7,7 +7,7 @@ from typing import Any
 
 from dpcli.accounting import Account
 from dpcli.meaning import Meaning
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.report import account_report
 from dpcli.report.diagnostics import diagnostic_data, finding

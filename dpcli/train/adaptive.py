@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from dpcli.mechanisms.base import Spec
-from dpcli.mechanisms.gaussian import GaussianSpec
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.spec import Spec
 from dpcli.train.engine.clip import Adaptive, gradient_noise_multiplier
 from dpcli.train.randomness import Stream, gaussian
 from dpcli.train.ranks import Ranks

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Spec
 from dpcli.mechanisms.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, square_root
-from dpcli.mechanisms.gaussian import GaussianSpec
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np
 from dpcli.train.noise import Independent, Noise
 from dpcli.train.noise_toeplitz import BandedToeplitz, BufferedToeplitz

@@ -12,10 +12,10 @@ from fractions import Fraction
 from math import ceil
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Spec
 from dpcli.mechanisms.correlated import CorrelatedSpec
-from dpcli.mechanisms.gaussian import GaussianSpec
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling import BallsInBins, FixedSize, OncePerEpoch, Poisson, Runs, Scheme, Unsampled
+from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.model import Entry
 from dpcli.train.sampling import pass_length, slots
 

@@ -6,12 +6,9 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from dpcli.pipeline.shown import shown
-
-if TYPE_CHECKING:
-    from dpcli.train.settings import Train
 
 LANGUAGE = frozenset({"tokenizer", "context", "text", "soft_prompt", "held_out"})
 
@@ -26,16 +23,48 @@ SPECIFIC = frozenset().union(*READS.values())
 TABULAR = frozenset({".csv", ".jsonl", ".parquet"})  # files with columns, whose names are keys
 
 
+class Style(Protocol):
+    """How gradients are clipped."""
+
+    @property
+    def style(self) -> str: ...
+
+
+class Table(Protocol):
+    """What decides of [train] which of its keys are read."""
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def data(self) -> str: ...
+
+    @property
+    def public(self) -> str | None: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def optimizer(self) -> str: ...
+
+    @property
+    def record(self) -> str: ...
+
+    @property
+    def clipping(self) -> Style: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Idle:
     """A key, what alone reads it, and whether the file has that."""
 
     path: tuple[str, ...]
     reader: str
-    reads: Callable[[Train], bool]
+    reads: Callable[[Table], bool]
 
 
-def unread(train: Train) -> Iterator[tuple[tuple[str, ...], str, str]]:
+def unread(train: Table) -> Iterator[tuple[tuple[str, ...], str, str]]:
     """Each key that is not at its default and that nothing reads, as (path, expected, found).
 
     Edge cases: a stated value that is the default passes, as it says what holds anyway.
@@ -46,7 +75,7 @@ def unread(train: Train) -> Iterator[tuple[tuple[str, ...], str, str]]:
             yield (name,), f'no such key with task = "{train.task}", which does not read it', _shown(getattr(train, name))
     for idle in IDLE:
         if idle.path[0] not in foreign and _stated(train, idle.path) and not idle.reads(train):
-            value = train
+            value: Any = train
             for name in idle.path:
                 value = getattr(value, name)
             yield idle.path, f"no such key without {idle.reader}, which alone reads it", _shown(value)
@@ -65,16 +94,16 @@ def _shown(value: Any) -> str:
     return "a table" if dataclasses.is_dataclass(value) else shown(list(value) if type(value) is tuple else value)
 
 
-def _of_style(style: str) -> tuple[str, Callable[[Train], bool]]:
+def _of_style(style: str) -> tuple[str, Callable[[Table], bool]]:
     return f'style = "{style}"', lambda train: train.clipping.style == style
 
 
-def _columns(train: Train) -> bool:
+def _columns(train: Table) -> bool:
     """Whether some of the data are in a file with columns."""
     return any(os.path.splitext(source)[1] in TABULAR for source in (train.data, train.public or ""))
 
 
-def _cut(train: Train) -> bool:
+def _cut(train: Table) -> bool:
     """Whether the private records are made as `record` says: a file with columns and a function have records of their own."""
     return train.record == "window" or os.path.splitext(train.data)[1] == ".txt"
 

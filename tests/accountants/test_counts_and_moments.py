@@ -6,8 +6,9 @@ import pytest
 
 from dpcli.accountants.moments import ACCOUNTANT as MOMENTS
 from dpcli.accountants.optimal import ACCOUNTANT as OPTIMAL
-from dpcli.mechanisms.base import Adjacency, Neighbours
-from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
+from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.randomized_response import RandomizedResponse
 from dpcli.mechanisms.two_point import Pure
 

@@ -13,9 +13,11 @@ from dpcli.accountants.base import Steps
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accounting import account
 from dpcli.errors import InternalError, NotRepresentable
-from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours
-from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.laplace import Laplace
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.randomized_response import RandomizedResponse
 from dpcli.mechanisms.sampled_gaussian import SampledGaussian
 from dpcli.mechanisms.two_point import Pure

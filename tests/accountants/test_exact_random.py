@@ -12,8 +12,9 @@ import pytest
 
 from dpcli.accountants.exact import ExactProfile
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours
-from dpcli.mechanisms.gaussian import GaussianSpec
+from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 
 BITS = 112  # of a fixed-point number: 33 decimal digits
 MOST_TURNS = 250

@@ -8,10 +8,11 @@ import pytest
 
 from dpcli.accounting import account
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Adjacency, Spec
-from dpcli.mechanisms.gaussian import GaussianSpec
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.given import PureSpec
 from dpcli.mechanisms.laplace import LaplaceSpec
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.model import Entry, PartitionKey, Pipeline, Privacy
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpcli.accounting import account
 from dpcli.errors import InputError
-from dpcli.mechanisms.dominated import Dominated
+from dpcli.mechanisms.base import Dominated
 from dpcli.mechanisms.gaussian import Gaussian
 from dpcli.mechanisms.poisson import PoissonReplaced
 from dpcli.mechanisms.post_processing import Free

@@ -14,7 +14,7 @@ import pytest
 from dpcli.accountants.base import Accountant, PrivacyProfile, Steps, checked
 from dpcli.accounting import account
 from dpcli.errors import InputError, NotRepresentable
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.work import LEAST
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse

@@ -14,9 +14,9 @@ from dpcli.errors import InputError
 from dpcli.mechanisms.laplace import Laplace
 from dpcli.mechanisms.poisson import PoissonReplaced, PoissonSampled
 from dpcli.numerics import work
-from dpcli.pipeline.diagnostics import InvalidFile
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
+from dpcli.pipeline.render import InvalidFile
 from tests.generated import case
 from tests.strategies import entry, pipeline
 

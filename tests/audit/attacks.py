@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpcli.audit.claim import Claim, claimed
 from dpcli.audit.scores import Scores
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.read import parse
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ from dpcli.audit.result import Audit
 from dpcli.audit.scores import Guessed, Threshold
 from dpcli.audit.settings import AuditSettings
 from dpcli.audit.two_run import epsilon_lower, error_rates
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.report.audit_report import headline
 from tests.audit.attacks import canaries, claim, one_sum, runs
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dpcli.accountants.base import Bound
 from dpcli.accounting import attained, sound_profiles
 from dpcli.errors import InputError, NotRepresentable
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from tests.brute.references import REFERENCES, Reference, Situation

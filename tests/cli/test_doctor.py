@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from dpcli import doctor, doctor_storage
-from dpcli.doctor import Fact, examine, healthy
+from dpcli.doctor import examine as machine
+from dpcli.doctor import storage
+from dpcli.doctor.examine import examine, healthy
+from dpcli.doctor.fact import Fact
 from tests.command import ROOT, dpcli
 
 MOUNTS = """rootfs / rootfs rw 0 0
@@ -97,18 +99,18 @@ def test_the_needed_versions_are_those_of_the_package() -> None:
     import tomllib
 
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    stated = {f"{name}>={'.'.join(map(str, least))}" for name, least in doctor.NEEDED.items()}
+    stated = {f"{name}>={'.'.join(map(str, least))}" for name, least in machine.NEEDED.items()}
     assert stated == {one for one in wanted["dependencies"] if not one.startswith("tomli")}
-    assert wanted["requires-python"] == ">=" + ".".join(map(str, doctor.PYTHON))
+    assert wanted["requires-python"] == ">=" + ".".join(map(str, machine.PYTHON))
     extras = wanted["optional-dependencies"]
-    assert all(any(one.startswith(name) for one in extras[extra]) for extra, name in doctor.EXTRAS.items())
+    assert all(any(one.startswith(name) for one in extras[extra]) for extra, name in machine.EXTRAS.items())
 
 
 def test_extras_that_are_absent_break_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions(monkeypatch, dict.fromkeys(doctor.EXTRAS.values()))
+    versions(monkeypatch, dict.fromkeys(machine.EXTRAS.values()))
     facts = examine()
-    assert [named(facts, f"{name} (extra {extra})").verdict for extra, name in doctor.EXTRAS.items()] == ["absent"] * len(
-        doctor.EXTRAS
+    assert [named(facts, f"{name} (extra {extra})").verdict for extra, name in machine.EXTRAS.items()] == ["absent"] * len(
+        machine.EXTRAS
     )
     assert healthy(facts)
 
@@ -144,12 +146,12 @@ def test_it_loads_nothing_heavy_and_needs_no_table_library() -> None:
     ],
 )
 def test_the_longest_mount_point_decides(folder: str, kind: str) -> None:
-    assert doctor_storage.mounted(Path(folder), MOUNTS) == kind
+    assert storage.mounted(Path(folder), MOUNTS) == kind
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "ceph", "lustre", "fuse.glusterfs", "tmpfs"])
 def test_a_ledger_on_a_network_or_in_memory_gets_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
-    monkeypatch.setattr(doctor_storage, "mounted", lambda folder: kind)
+    monkeypatch.setattr(storage, "mounted", lambda folder: kind)
     facts = examine(str(tmp_path / "ledger.db"))
     fact = named(facts, "file system, ledger's folder")
     assert (fact.value, fact.verdict) == (kind, "warn")
@@ -159,7 +161,7 @@ def test_a_ledger_on_a_network_or_in_memory_gets_a_warning(monkeypatch: pytest.M
 
 
 def test_a_machine_without_a_mount_table_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_storage, "mounted", lambda folder: None)
+    monkeypatch.setattr(storage, "mounted", lambda folder: None)
     assert named(examine(), "file system, current directory").verdict == "absent"
 
 
@@ -196,13 +198,13 @@ def test_the_durability_probe_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_generator_that_repeats_itself_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.os, "urandom", lambda count: bytes(count))  # type: ignore[attr-defined]
-    assert named(tuple(doctor._randomness()), "random numbers").verdict == "fail"
+    monkeypatch.setattr(machine.os, "urandom", lambda count: bytes(count))  # type: ignore[attr-defined]
+    assert named(tuple(machine._randomness()), "random numbers").verdict == "fail"
 
 
 def test_a_clock_before_dpcli_was_written_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "EARLIEST", doctor.LATEST - 1)
-    assert named(tuple(doctor._clock()), "clock").verdict == "fail"
+    monkeypatch.setattr(machine, "EARLIEST", machine.LATEST - 1)
+    assert named(tuple(machine._clock()), "clock").verdict == "fail"
 
 
 def test_without_git(monkeypatch: pytest.MonkeyPatch) -> None:

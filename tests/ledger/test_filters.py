@@ -98,7 +98,7 @@ def test_a_pure_mechanism_is_gaussian_dp(epsilon: float) -> None:
     """Type II error of randomised response at its kink is that of the Gaussian there, and the Gaussian's curve lies below elsewhere."""
     from scipy.special import log_ndtr, ndtri_exp
 
-    from dpcli.mechanisms.base import Adjacency, Neighbours
+    from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 
     mu = mu_of(RandomizedResponseSpec(epsilon=epsilon).resolve(Neighbours(Adjacency.REPLACE_ONE)))
     log_kink = -epsilon - math.log1p(math.exp(-epsilon))

@@ -19,7 +19,7 @@ from dpcli.ledger.price import understated
 from dpcli.ledger.state import State
 from dpcli.ledger.terms import Terms
 from dpcli.ledger.verify import verify
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
@@ -180,11 +180,12 @@ def test_an_old_database_with_such_an_entry_fails_verify(old_database: Database)
 
 
 def test_a_declared_run_that_is_another_is_found() -> None:
-    from dpcli.ledger.declared import declared_caps, declared_terms
+    from dpcli.ledger.declared import declared_caps
+    from dpcli.ledger.opening import declared_terms
 
     found = declared_terms(Terms("user", "replace-one", 100.0, 1e-5, dataset_size=1000), [(HONEST, 2)])
     state = State("visits")
-    opening = sealed({"kind": "open", "terms": found.content(), "caps": declared_caps(found)}, "visits", state.head)
+    opening = sealed({"kind": "open", "terms": found.content(), "caps": declared_caps(found.declared)}, "visits", state.head)
     state.apply(opening)
     heavy = {**charge(found, HONEST), "pipeline": tables_of(parse(FILE.replace("20.0", "0.2").encode(), "run.toml"))}
     entry = sealed(heavy, "visits", state.head)

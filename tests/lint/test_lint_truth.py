@@ -17,7 +17,7 @@ from dpcli.lint.claims import APPROXIMATIONS
 from dpcli.lint.delta import GAUSSIANS, NEVER_PURE
 from dpcli.lint.run import findings
 from dpcli.lint.settings import spelled
-from dpcli.mechanisms.base import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.model import Budget, Entry, Pipeline, Privacy
 from dpcli.pipeline.resolve import resolve
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, load

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from dpcli.mechanisms.base import Adjacency, Neighbours
 from dpcli.mechanisms.fixed_size import fixed_size
-from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
+from dpcli.mechanisms.gaussian import Gaussian
 from dpcli.mechanisms.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced, GaussianMixtureSpec, repeated
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.no_privacy import NoPrivacy
 from dpcli.mechanisms.normal_mixture import Mixture, MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
 from dpcli.mechanisms.poisson import PoissonReplaced

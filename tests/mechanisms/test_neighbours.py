@@ -11,17 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, Spec, any_sampled
+from dpcli.mechanisms.base import Dominated, Mechanism
 from dpcli.mechanisms.composed import BoundGroup, Composed
 from dpcli.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec
 from dpcli.mechanisms.discrete_laplace import DiscreteLaplace, DiscreteLaplaceSpec
-from dpcli.mechanisms.dominated import Dominated
 from dpcli.mechanisms.exponential import BoundedRange, ExponentialSpec
-from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
+from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.given import Approx, ApproxSpec, PureSpec, StatedPure
 from dpcli.mechanisms.given_renyi import RdpSpec, Renyi, Zcdp, ZcdpSpec
 from dpcli.mechanisms.group import Group, grouped
 from dpcli.mechanisms.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.noisy_max import ReportNoisyMaxSpec
 from dpcli.mechanisms.permute_and_flip import PermuteAndFlipSpec
 from dpcli.mechanisms.poisson import PoissonSampled
@@ -29,6 +30,7 @@ from dpcli.mechanisms.post_processing import Free, PostProcessingSpec
 from dpcli.mechanisms.randomized_response import RandomizedResponse, RandomizedResponseSpec
 from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.sparse_vector import SparseVectorSpec
+from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.two_point import Pure
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 

@@ -15,14 +15,16 @@ from scipy.special import ndtr
 from dpcli.accounting import account
 from dpcli.errors import InputError
 from dpcli.mechanisms.atoms import AtomicLoss
-from dpcli.mechanisms.base import Adjacency, Mechanism, Neighbours, Spec
+from dpcli.mechanisms.base import Dominated, Mechanism
 from dpcli.mechanisms.composed import Composed
-from dpcli.mechanisms.dominated import Dominated
-from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
+from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.given import Approx
 from dpcli.mechanisms.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.random_allocation import Outcomes, RandomAllocation, SymmetricAllocation
 from dpcli.mechanisms.sampling import BallsInBins
+from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.two_point import Pure
 from dpcli.pipeline.resolve import resolve
 from tests.strategies import entry, pipeline

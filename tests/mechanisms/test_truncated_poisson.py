@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Adjacency, Neighbours, Spec
-from dpcli.mechanisms.dominated import Dominated
-from dpcli.mechanisms.gaussian import Gaussian, GaussianSpec
+from dpcli.mechanisms.base import Dominated
+from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.given import PureSpec
 from dpcli.mechanisms.labelled import Labelled
 from dpcli.mechanisms.laplace import LaplaceSpec
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.sampling import Poisson
+from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.truncated import truncated
 from dpcli.numerics.binomial import log_binomial_tail
 from dpcli.pipeline.resolve import resolve

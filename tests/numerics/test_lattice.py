@@ -15,7 +15,7 @@ from dpcli.mechanisms.gaussian import GaussianLoss
 from dpcli.mechanisms.given import ApproxLoss
 from dpcli.mechanisms.laplace import LaplaceLoss
 from dpcli.mechanisms.sampled_gaussian import AddLoss, RemoveLoss, ReplaceLoss
-from dpcli.mechanisms.two_point import TwoPointLoss
+from dpcli.mechanisms.two_point_loss import TwoPointLoss
 from dpcli.numerics.convolution import convolved, transform_size
 from dpcli.numerics.grid import Curve
 from dpcli.numerics.lattice import Lattice, coarsened, convex, discretised, edges

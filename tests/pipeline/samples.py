@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
+from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.read import parse
+from dpcli.pipeline.render import InvalidFile
 
 GOOD = """\
 format = 1

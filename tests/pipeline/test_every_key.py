@@ -20,12 +20,13 @@ from dpcli.gate.policy_read import KEYS, read_policy_bytes
 from dpcli.lint.run import lint_bytes
 from dpcli.pipeline.annotations import MECHANISMS, SAMPLING
 from dpcli.pipeline.compound import Either, Listed, Opaque
-from dpcli.pipeline.diagnostics import Diagnostic, InvalidFile
+from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.document import TOP, Mechanism
 from dpcli.pipeline.findings import Path
 from dpcli.pipeline.kinds import Day, Flag, Kind, Number, Whole
 from dpcli.pipeline.member import Member, Members
 from dpcli.pipeline.read import parse
+from dpcli.pipeline.render import InvalidFile
 from dpcli.pipeline.schema import json_schema, policy_schema
 from dpcli.pipeline.section import Section
 from dpcli.pipeline.shown import key_text

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dpcli.pipeline.homes import advice, homes
+from dpcli.pipeline.document import TOP
+from dpcli.pipeline.document import meant as advised
+from dpcli.pipeline.homes import homes
 from dpcli.pipeline.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mean
 
 MECHANISM = ["name", "type", "steps", "epochs", "sampling", "partition", "description", "noise_multiplier", "sigma", "sensitivity"]
@@ -55,11 +57,11 @@ def test_did_you_mean() -> None:
     ],
 )
 def test_advice(key: str, meant: str | None, words: str) -> None:
-    assert advice(key, MECHANISM) == (meant, words)
+    assert advised(key, MECHANISM) == (meant, words)
 
 
 def test_synonyms_lead_to_keys_and_words_that_exist() -> None:
-    known = {key for keys in homes().values() for key in keys}
+    known = {key for keys in homes(frozenset(TOP)).values() for key in keys}
     words = {"replace-one", "add-remove", "fixed-size", "shuffle", "gaussian", "tree-aggregation"}
     assert {meant for meanings in SYNONYMS.values() for meant in meanings} <= known | words
     assert not set(SYNONYMS) & known

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from dpcli.accounting import account
 from dpcli.errors import CannotCertify, InputError
-from dpcli.pipeline.diagnostics import InvalidFile
 from dpcli.pipeline.read import parse
+from dpcli.pipeline.render import InvalidFile
 from dpcli.sweep.plan import SweepPlan, plan_sweep
 from dpcli.sweep.toml_text import toml_text
 from tests.command import ROOT, dpcli

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.pipeline.diagnostics import InvalidFile
+from dpcli.pipeline.render import InvalidFile
 from dpcli.train.settings import Train, read_train
 from dpcli.train.unread import READS, SPECIFIC
 from tests.command import ROOT

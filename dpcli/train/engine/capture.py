@@ -86,19 +86,19 @@ def whole(output: Tensor) -> Tensor:
 
 def detach_parameters(layer: Layer) -> None:
     """Leaves of their own, so that a gradient at the true parameter can only come from a use outside the layer."""
-    own = cast(dict[str, Tensor], layer.module._parameters)
+    own = cast("dict[str, Tensor]", layer.module._parameters)
     for local in layer.parameters:
         own[local] = own[local].detach().requires_grad_()
 
 
 def restore_parameters(layer: Layer, originals: Mapping[str, Tensor]) -> None:
-    cast(dict[str, Tensor], layer.module._parameters).update(originals)
+    cast("dict[str, Tensor]", layer.module._parameters).update(originals)
 
 
 @contextmanager
 def recording(layers: list[Layer], recorder: Recorder) -> Iterator[None]:
     """Hooks on the layers for the length of one forward; the parameters are as before afterwards, whatever happened."""
-    originals = [{local: cast(Tensor, layer.module._parameters[local]) for local in layer.parameters} for layer in layers]
+    originals = [{local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters} for layer in layers]
     handles = [handle for layer, own in zip(layers, originals, strict=True) for handle in hook(layer, recorder, own)]
     try:
         yield

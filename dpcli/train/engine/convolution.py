@@ -13,7 +13,7 @@ from dpcli.train.engine.rule import Pieces, wide
 
 def convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Weight by patches, bias by a sum over the output's pixels; gradient (B, channels, height, width)."""
-    layer, left = cast(nn.Conv2d, module), wide(gradient).flatten(2)
+    layer, left = cast("nn.Conv2d", module), wide(gradient).flatten(2)
     return {"weight": lambda: weight_piece(layer, left, wide(inputs)), "bias": lambda: Rows(left.sum(2))}
 
 

@@ -12,7 +12,7 @@ from dpcli.train.engine.rule import Pieces, positions, wide
 
 def embedding(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """The gradient of a row is the sum over the places where it was looked up; the padding row has none."""
-    table = cast(nn.Embedding, module)
+    table = cast("nn.Embedding", module)
     ids = inputs.reshape(inputs.shape[0], -1).long()
     return {"weight": lambda: Lookup(ids, without_padding(table, ids, wide(positions_of(ids, gradient))), table.num_embeddings)}
 

@@ -30,4 +30,4 @@ def summed(values: Tensor) -> Tensor:
 
 def parameter_shape(module: nn.Module) -> torch.Size:
     """Shape of a layer's weight."""
-    return cast(Tensor, module.weight).shape
+    return cast("Tensor", module.weight).shape

@@ -13,7 +13,7 @@ from dpcli.train.engine.rule import Pieces, wide
 
 def layer_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Sums over positions of g times the normalised input (weight) and of g (bias)."""
-    layer, upper = cast(nn.LayerNorm, module), wide(gradient)
+    layer, upper = cast("nn.LayerNorm", module), wide(gradient)
     shape = list(layer.normalized_shape)
 
     def weight() -> Rows:
@@ -24,7 +24,7 @@ def layer_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """As layer_norm, without a mean and a bias; eps follows the precision that the layer ran in."""
-    layer = cast(nn.RMSNorm, module)
+    layer = cast("nn.RMSNorm", module)
     shape = list(layer.normalized_shape)
 
     def weight() -> Rows:
@@ -35,7 +35,7 @@ def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 def group_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Sums over pixels, one number per channel; (B, channels, ...)."""
-    layer, upper = cast(nn.GroupNorm, module), wide(gradient)
+    layer, upper = cast("nn.GroupNorm", module), wide(gradient)
 
     def weight() -> Rows:
         return Rows(per_channel(upper * functional.group_norm(wide(inputs), layer.num_groups, eps=layer.eps)))

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpcli.doctor import ROOM, Fact
+from dpcli.doctor.fact import ROOM, Fact
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.places import POSTGRES, open_store
 from dpcli.ledger.sqlite_file import NETWORK

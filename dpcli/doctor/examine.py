@@ -8,12 +8,9 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from dpcli import __version__
-
-Verdict = Literal["ok", "warn", "fail", "absent"]
+from dpcli.doctor.fact import Fact
 
 PYTHON = (3, 11)
 NEEDED = {"click": (8, 1), "numpy": (1, 26), "scipy": (1, 11), "rich": (13,)}
@@ -25,23 +22,12 @@ EXTRAS = {
     "plot": "matplotlib",
     "postgres": "psycopg",
 }
-ROOM = 100 * 2**20  # bytes below which a ledger may soon be unable to write
 EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01, 2100-01-01: a clock outside of it is wrong
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One thing about this machine. advice: what to do, empty where nothing is to be done; absent: not there, and not needed."""
-
-    name: str
-    value: str
-    verdict: Verdict
-    advice: str = ""
 
 
 def examine(ledger: str | None = None) -> tuple[Fact, ...]:
     """Every fact. ledger: a ledger file, there or to be made, whose place is looked at instead of the current directory."""
-    from dpcli.doctor_storage import database, storage
+    from dpcli.doctor.storage import database, storage
 
     return (*_versions(), *_extras(), *database(), *storage(ledger), *_randomness(), *_clock(), _git())
 

@@ -1,0 +1,52 @@
+"""Files that have been judged, and the policy that they were judged by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpcli.accounting import Account
+    from dpcli.difference import Priced
+    from dpcli.gate.bases import Base
+    from dpcli.pipeline.diagnostics import Diagnostic
+    from dpcli.pipeline.model import Pipeline
+from dpcli.gate.verdicts import Condition, Verdict, worst
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One file: its account (None where it cannot be read), the conditions, and how it compares with the base.
+
+    now: epsilon at the base's delta, where there is a base. changes: what each change costs, made alone to the base.
+    asked: positions of the policy's waivers that had something to say here. own: the file as it stands, where it can be read: with its
+    own caps, which the account's pipeline has only where no others hold.
+    """
+
+    path: str
+    account: Account | None
+    conditions: tuple[Condition, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    base: Base | None = None
+    now: float | None = None
+    changes: tuple[Priced, ...] = ()
+    asked: frozenset[int] = frozenset()
+    own: Pipeline | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of the conditions."""
+        return worst(condition.verdict for condition in self.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """All files, and what there is to say of the policy itself."""
+
+    files: tuple[Judged, ...]
+    policy: str | None = None
+    notices: tuple[Condition, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst(file.verdict for file in self.files)

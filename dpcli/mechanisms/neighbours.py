@@ -1,0 +1,45 @@
+"""Which datasets count as neighbours."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+
+class Adjacency(enum.Enum):
+    """Which datasets count as neighbours."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE_ONE = "replace-one"
+    ZERO_OUT = "zero-out"
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Who is compared with whom.
+
+    adjacency: what one change is.
+    contributions: most records that one unit of privacy (a user, say) contributes.
+    group: units that change together.
+    """
+
+    adjacency: Adjacency
+    contributions: int = 1
+    group: int = 1
+
+    @property
+    def records(self) -> int:
+        """Records that change together."""
+        return self.contributions * self.group
+
+    @property
+    def replaces(self) -> bool:
+        """Whether both datasets hold a version of the record."""
+        return self.adjacency is Adjacency.REPLACE_ONE
+
+
+def any_sampled(rate: float, records: int) -> float:
+    """The probability that at least one of `records` is in a Poisson sample."""
+
+    return rate if records == 1 or rate == 1.0 else -math.expm1(records * math.log1p(-rate))
