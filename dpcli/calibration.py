@@ -269,7 +269,7 @@ def parameter_key(entry: Entry, solve: Parameter) -> str | None:
         stated = [f.name for f in fields(entry.spec) if f.name in keys and getattr(entry.spec, f.name) is not None]  # type: ignore[arg-type]
         return stated[0] if stated else None
     if solve == "steps":
-        return "steps" if entry.type != "post-processing" else None
+        return None if entry.spec.free else "steps"
     batched = entry.sampling is not None and hasattr(entry.sampling, "rate")
     return {"epochs": "epochs", "rate": "rate", "batch-size": "batch_size"}[solve] if batched else None
 

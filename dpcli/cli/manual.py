@@ -9,7 +9,7 @@ from dpcli.audit.settings import AuditSettings
 from dpcli.cli.lazy import Commands, LazyGroup
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.gate.policy import Policy, PolicyRule, PolicyWaiver
-from dpcli.ledger.filters import FILTER_WORDS
+from dpcli.ledger.filters import summaries
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 from dpcli.pipeline.gate_keys import Horizon, Waiver
 from dpcli.pipeline.keys import keys_of
@@ -58,7 +58,7 @@ def _main_page() -> str:
         Section(
             "filters",
             ("What adds up the runs of a ledger (dpcli budget), where a later one may be chosen from an earlier one's output.",),
-            tuple((name, f"{text}.") for name, text in FILTER_WORDS.items()),
+            tuple((name, f"{text}.") for name, text in summaries().items()),
         ),
         Section("formats", terms=formats),
         Section(

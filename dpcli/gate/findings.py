@@ -37,6 +37,6 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
             found = "none" if value is None else getattr(value, "value", value)
             yield Condition("policy", "fail", f"privacy.{key}: the policy expects {wanted}, found {found}", ("privacy", key))
     for index, entry in enumerate(pipeline.mechanisms):
-        if entry.type != "post-processing" and scheme_of(entry) in policy.forbid_sampling:
+        if not entry.spec.free and scheme_of(entry) in policy.forbid_sampling:
             message = f"{escaped(entry.name)}: the policy forbids sampling scheme {scheme_of(entry)}"
             yield Condition("policy", "fail", message, ("mechanism", index, "sampling"))

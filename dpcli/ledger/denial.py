@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dpcli.ledger import amounts
-from dpcli.ledger.filters import Cost
+from dpcli.ledger.filters import Cost, label
 from dpcli.ledger.state import State
 
 if TYPE_CHECKING:
@@ -54,19 +54,11 @@ def _no_argument(state: State) -> str:
     )
 
 
-LABELS = {"mu_squared": "mu^2", "half_squares": "epsilon^2/2", "rdp": "Renyi divergence"}
-
-
 def costs(cost: amounts.Amounts) -> str:
     """A cost in words; a run of a declared set by its number."""
     nonzero = {name: value for name, value in sorted(cost.items(), key=lambda item: item[0] == "delta") if value}
     words = (name if name.startswith(DECLARED) else f"{up(value)} of {label(name)}" for name, value in nonzero.items())
     return " and ".join(words) or "nothing"
-
-
-def label(name: str) -> str:
-    """An amount as it is called in print."""
-    return LABELS.get(name, name)
 
 
 def up(amount: Decimal) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.ledger.amounts import EXACT, Amounts, stated, upward, written, written_down
-from dpcli.ledger.filters import Cost, described, finite, floored, largest, require_delta, steps_of
+from dpcli.ledger.filters import Cost, described, finite, floored, largest, pure_within, require_delta, steps_of
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -24,6 +24,8 @@ class AdvancedFilter:
     source: str = "Whitehouse et al. 2023, arXiv:2203.05481"
     currency: ClassVar[tuple[str, ...]] = ("half_squares", "delta")
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"slack": (5e-324, 1.0 - 2.0**-53)}
+    summary: ClassVar[str] = "squares of epsilon; any run, many small ones"
+    labels: ClassVar[Mapping[str, str]] = {"half_squares": "epsilon^2/2"}
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float, slack: float | None = None) -> AdvancedFilter:
@@ -49,6 +51,9 @@ class AdvancedFilter:
         half_square = finite(floored(0.5 * epsilon * epsilon * (1.0 + 1e-15), steps_of(pipeline)), "square")
         detail = f"epsilon {epsilon:.6g} at delta = {delta!r} by {accountant}"
         return Cost({"half_squares": written(half_square), "delta": written(delta)}, detail)
+
+    def pure_room(self, left: float) -> float:
+        return pure_within(lambda epsilon: 0.5 * epsilon * epsilon, left)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return self._epsilon(upward(amounts["half_squares"]))

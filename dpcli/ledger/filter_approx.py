@@ -21,6 +21,8 @@ class ApproxFilter:
     source: str = "Rogers et al. 2016, arXiv:1605.08294, for basic composition"
     currency: ClassVar[tuple[str, ...]] = ("epsilon", "delta")
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    summary: ClassVar[str] = "epsilons and deltas add up; any run, few of them"
+    labels: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float) -> ApproxFilter:
@@ -36,6 +38,9 @@ class ApproxFilter:
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         epsilon, accountant = described(pipeline, delta)
         return Cost({"epsilon": written(epsilon), "delta": written(delta)}, f"epsilon at delta = {delta!r} by {accountant}")
+
+    def pure_room(self, left: float) -> float:
+        return left  # what somebody states is what is charged
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return upward(amounts["epsilon"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
-from dpcli.ledger.filters import Cost, finite, floored, largest, require_delta, steps_of
+from dpcli.ledger.filters import Cost, finite, floored, largest, pure_within, require_delta, steps_of
 from dpcli.mechanisms.base import Mechanism
 from dpcli.numerics.logspace import log_ndtr
 from dpcli.numerics.normal import gaussian_epsilon_upper
@@ -27,6 +27,8 @@ class GdpFilter:
     source: str = "Smith & Thakurta 2022, arXiv:2210.17520; Koskela et al. 2022, arXiv:2209.15596"
     currency: ClassVar[tuple[str, ...]] = ("mu_squared",)
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    summary: ClassVar[str] = "mu^2; tightest for Gaussian noise without sampling"
+    labels: ClassVar[Mapping[str, str]] = {"mu_squared": "mu^2"}
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float) -> GdpFilter:
@@ -45,6 +47,9 @@ class GdpFilter:
         squares = [count * mu_of(mechanism) ** 2 for mechanism, count in steps]
         total = finite(floored(math.fsum(squares) * (1.0 + 4e-15), steps), "mu")
         return Cost({"mu_squared": written(total)}, "sum of mu^2")
+
+    def pure_room(self, left: float) -> float:
+        return pure_within(lambda epsilon: mu_of_pure(epsilon) ** 2, left)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return _epsilon(upward(amounts["mu_squared"]), delta) if amounts["mu_squared"] else 0.0

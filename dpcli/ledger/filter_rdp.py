@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
-from dpcli.ledger.filters import Cost, finite, floored, largest, require_delta, steps_of
+from dpcli.ledger.filters import Cost, finite, floored, largest, pure_within, require_delta, steps_of
 from dpcli.numerics.arrays import np
 from dpcli.numerics.conversion import renyi_epsilon
 from dpcli.numerics.roots import minimise_scalar
@@ -30,6 +30,8 @@ class RdpFilter:
     source: str = "Feldman & Zrnic 2021, arXiv:2008.11193; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21"
     currency: ClassVar[tuple[str, ...]] = ("rdp",)
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"order": (1.0 + 1e-6, 1e6)}
+    summary: ClassVar[str] = "Renyi DP at one order; for DP-SGD and mixtures of mechanisms"
+    labels: ClassVar[Mapping[str, str]] = {"rdp": "Renyi divergence"}
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float, order: float | None = None) -> RdpFilter:
@@ -61,6 +63,16 @@ class RdpFilter:
         return Cost(
             {"rdp": written(finite(rdp, f"Renyi divergence at order {self.order:g}"))}, f"Renyi divergence at order {self.order:g}"
         )
+
+    def pure_room(self, left: float) -> float:
+        """Of randomised response at the order a: log(p^a q^(1-a) + q^a p^(1-a)) / (a - 1) with p = 1/(1 + e^-epsilon), q = 1 - p."""
+        above_one = self.order - 1.0
+
+        def cost(epsilon: float) -> float:
+            log_p = -math.log1p(math.exp(-epsilon))
+            return (log_p + math.log1p(math.exp(-(2.0 * above_one + 1.0) * epsilon))) / above_one + epsilon
+
+        return pure_within(cost, left)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return self._epsilon(upward(amounts["rdp"]), delta) if amounts["rdp"] else 0.0

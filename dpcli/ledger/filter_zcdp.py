@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.ledger.amounts import Amounts, upward, written, written_down
-from dpcli.ledger.filters import Cost, finite, floored, largest, require_delta, steps_of
+from dpcli.ledger.filters import Cost, finite, floored, largest, pure_within, require_delta, steps_of
 from dpcli.numerics.conversion import zcdp_epsilon
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class ZcdpFilter:
     source: str = "Feldman & Zrnic 2021, arXiv:2008.11193, at every order; Whitehouse et al. 2023, arXiv:2203.05481"
     currency: ClassVar[tuple[str, ...]] = ("rho",)
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    summary: ClassVar[str] = "rho; for Gaussian and pure mechanisms without sampling"
+    labels: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float) -> ZcdpFilter:
@@ -44,6 +47,9 @@ class ZcdpFilter:
         steps = steps_of(pipeline)
         rho = finite(floored(ZcdpProfile(steps).rho(), steps), "rho")
         return Cost({"rho": written(rho)}, "sum of rho")
+
+    def pure_room(self, left: float) -> float:
+        return pure_within(lambda epsilon: epsilon * math.tanh(0.5 * epsilon), left)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return self._epsilon(upward(amounts["rho"]), delta) if amounts["rho"] else 0.0

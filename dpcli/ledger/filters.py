@@ -37,6 +37,16 @@ class Filter(Protocol):
     def name(self) -> str: ...
 
     @property
+    def summary(self) -> str:
+        """Currency, and what it is for, in a few words."""
+        ...
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its amounts as they are called in print, where that differs from their names."""
+        ...
+
+    @property
     def source(self) -> str:
         """The theorem."""
         ...
@@ -66,6 +76,10 @@ class Filter(Protocol):
         """
         ...
 
+    def pure_room(self, left: float) -> float:
+        """The largest pure epsilon, rounded down, that costs at most `left` of the first amount; a closed form, without arrays."""
+        ...
+
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         """An upper bound on epsilon at the ledger's `delta` of everything that sums to `amounts`."""
         ...
@@ -82,19 +96,21 @@ def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
 def opened_filter(name: str, epsilon: float, delta: float, parameters: Mapping[str, Any]) -> Filter:
     """The filter for a new ledger, its own parameters chosen for the cap. Raises InputError where it cannot hold that cap."""
     if name not in FILTERS:
-        words = "; ".join(f"{key}: {text}" for key, text in FILTER_WORDS.items())
+        words = "; ".join(f"{key}: {text}" for key, text in summaries().items())
         raise InputError(f"--filter: expected one, which cannot be changed later ({words}), found {repr(name) if name else 'none'}")
     found: Filter = load(FILTERS[name]).chosen(epsilon, delta, **parameters)
     return found
 
 
-FILTER_WORDS = {
-    "rdp": "Renyi DP at one order; for DP-SGD and mixtures of mechanisms",
-    "zcdp": "rho; for Gaussian and pure mechanisms without sampling",
-    "gdp": "mu^2; tightest for Gaussian noise without sampling",
-    "approx-dp": "epsilons and deltas add up; any run, few of them",
-    "advanced": "squares of epsilon; any run, many small ones",
-}
+def summaries() -> dict[str, str]:
+    """What each filter is for, by name."""
+    return {name: load(target).summary for name, target in FILTERS.items()}
+
+
+def label(name: str) -> str:
+    """An amount as it is called in print."""
+    labels: dict[str, str] = {key: text for target in FILTERS.values() for key, text in load(target).labels.items()}
+    return labels.get(name, name)
 
 
 def steps_of(pipeline: Pipeline) -> Steps:
@@ -137,6 +153,11 @@ def require_delta(delta: float, name: str) -> None:
     """Refuse a ledger at delta = 0 for filters whose currency needs some."""
     if delta <= 0.0:
         raise InputError(f"--delta: expected a number in (0, 1) with --filter {name}, found {delta!r}")
+
+
+def pure_within(cost: Callable[[float], float], left: float) -> float:
+    """The largest pure epsilon, rounded down, whose `cost` is at most `left`, also as the filter rounds it up."""
+    return largest(lambda epsilon: cost(epsilon) <= left * (1.0 - 1e-12), 1e5) * (1.0 - 1e-12)
 
 
 def largest(holds: Callable[[float], bool], high: float) -> float:

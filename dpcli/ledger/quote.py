@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger import amounts
-from dpcli.ledger.denial import down, label, percent, shortfall, up
-from dpcli.ledger.filters import Cost
+from dpcli.ledger.denial import down, percent, shortfall, up
+from dpcli.ledger.filters import Cost, label
 from dpcli.ledger.fit import fitting
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.places import open_ledger

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
 from dpcli.ledger import amounts
-from dpcli.ledger.filters import largest
+from dpcli.ledger.filters import Filter
 from dpcli.ledger.state import Run, State
 
 
@@ -46,7 +44,7 @@ def room(state: State) -> Room:
         max(1.0 - spent, 0.0),
         float((terms.certified or {})["epsilon"]) if declared else None,
         None if state.last is None else runs_like(state, state.last),
-        0.0 if declared else pure_room(terms.filter, terms.parameters or {}, state.left()),
+        0.0 if declared else _pure(terms.the_filter, state.left()),
     )
 
 
@@ -63,30 +61,5 @@ def runs_like(state: State, run: Run) -> int:
     return min((Fraction(left[name]) // Fraction(cost) for name, cost in run.cost.items() if cost > 0), default=-1)
 
 
-def pure_room(name: str, parameters: Mapping[str, float], left: amounts.Amounts) -> float:
-    """The largest pure epsilon whose cost in the filter's currency is within `left`, rounded down."""
-    main = float(next(value for amount, value in left.items() if amount != "delta"))
-    if name == "approx-dp":
-        return main  # what somebody states is what is charged
-    return largest(lambda epsilon: _PURE[name](epsilon, parameters) <= main * (1.0 - 1e-12), 1e5) * (1.0 - 1e-12)
-
-
-def _renyi(epsilon: float, parameters: Mapping[str, float]) -> float:
-    """Randomised response at the filter's order a: log(p^a q^(1-a) + q^a p^(1-a)) / (a - 1) with p = 1/(1 + e^-epsilon), q = 1 - p."""
-    above_one = parameters["order"] - 1.0
-    log_p = -math.log1p(math.exp(-epsilon))
-    return (log_p + math.log1p(math.exp(-(2.0 * above_one + 1.0) * epsilon))) / above_one + epsilon
-
-
-def _gaussian(epsilon: float, parameters: Mapping[str, float]) -> float:
-    from dpcli.ledger.filter_gdp import mu_of_pure
-
-    return mu_of_pure(epsilon) ** 2
-
-
-_PURE: dict[str, Callable[[float, Mapping[str, float]], float]] = {
-    "zcdp": lambda epsilon, parameters: epsilon * math.tanh(0.5 * epsilon),
-    "rdp": _renyi,
-    "gdp": _gaussian,
-    "advanced": lambda epsilon, parameters: 0.5 * epsilon * epsilon,
-}
+def _pure(rule: Filter, left: amounts.Amounts) -> float:
+    return rule.pure_room(float(left[rule.currency[0]]))

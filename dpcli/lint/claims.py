@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
 from dpcli.lint.settings import chosen, on, one_of, section, settings, spelled
 from dpcli.mechanisms.discrete_gaussian import DiscreteGaussianSpec
+from dpcli.mechanisms.given import ApproxSpec
 from dpcli.pipeline.model import Entry, Pipeline
 
 ANALYTIC = ("analytic", "exact", "balle")
@@ -18,12 +19,10 @@ SANITISED = frozenset({"sanitise", "sanitised", "sanitize", "sanitized", "smooth
 
 def _classical(pipeline: Pipeline) -> Iterator[Finding]:
     for path, entry in entries(pipeline):
-        epsilon = getattr(entry.spec, "epsilon", 0.0)
-        if entry.type == "approx-dp" and epsilon > 1 and _from_classical_noise(_words(entry)):
-            message = (
-                f'the classical formula proves nothing above epsilon = 1, found {epsilon:g}: state type = "gaussian" with its noise'
-            )
-            yield Finding((*path, "epsilon"), message)
+        spec = entry.spec
+        if isinstance(spec, ApproxSpec) and spec.epsilon > 1 and _from_classical_noise(_words(entry)):
+            found = f'found {spec.epsilon:g}: state type = "gaussian" with its noise'
+            yield Finding((*path, "epsilon"), f"the classical formula proves nothing above epsilon = 1, {found}")
 
 
 def _from_classical_noise(text: str) -> bool:

@@ -22,7 +22,7 @@ ALONE = edited(edited(TRAIN, "steps = 1000\n", ""), 'sampling = { scheme = "pois
 
 
 def _tuning(pipeline: Pipeline) -> Iterator[Finding]:
-    if covered(pipeline, "tuning") or any(entry.type == "repeat-and-select" for entry in pipeline.mechanisms):
+    if covered(pipeline, "tuning") or any(entry.spec.selects for entry in pipeline.mechanisms):
         return
     message = "every run of the search is a release: count them all in the file and say so in train.covers.tuning"
     yield from switched_on(pipeline, SEARCHES, message)

@@ -7,13 +7,11 @@ from fractions import Fraction
 from math import expm1, log1p
 
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
+from dpcli.mechanisms.given import ApproxSpec
 from dpcli.pipeline.findings import Path
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import named
 
-# No finite epsilon of these holds with probability one; what a composed or selected one needs, its parts say.
-GAUSSIANS = {"gaussian", "gaussian-mixture", "discrete-gaussian", "tree-aggregation", "banded-toeplitz", "buffered-toeplitz"}
-NEVER_PURE = GAUSSIANS | {"zcdp", "rdp", "approx-dp"}
 SMALLEST = 1e-300
 
 
@@ -47,7 +45,7 @@ def _unreachable_delta(pipeline: Pipeline) -> Iterator[Finding]:
         if 0.0 < delta < SMALLEST:
             yield Finding(path, f"expected a delta of at least {SMALLEST:g}, where floating point ends, found {delta:g}")
     for path, entry in entries(pipeline):
-        if 0.0 in stated.values() and entry.type in NEVER_PURE and not _free(entry, pipeline.privacy.dataset_size):
+        if 0.0 in stated.values() and entry.spec.needs_delta and not _free(entry, pipeline.privacy.dataset_size):
             yield Finding(
                 (*path, "type"), f'"{entry.type}" has no finite epsilon at delta = 0: state a delta > 0, or use a pure mechanism'
             )
@@ -71,8 +69,8 @@ def _stated_away(pipeline: Pipeline) -> float:
     parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
     kept = 0.0
     for entry in pipeline.mechanisms:
-        if entry.type == "approx-dp" and entry.sampling is None and entry.partition is None and entry.name not in parts:
-            kept += entry.steps * log1p(-getattr(entry.spec, "delta", 0.0))
+        if isinstance(entry.spec, ApproxSpec) and entry.sampling is None and entry.partition is None and entry.name not in parts:
+            kept += entry.steps * log1p(-entry.spec.delta)
     return -expm1(kept)
 
 

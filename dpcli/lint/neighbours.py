@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dpcli.errors import InputError
 from dpcli.lint.rule import HEAD, Finding, RuleInfo, edited, entries
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.randomized_response import RandomizedResponseSpec
 from dpcli.pipeline.model import Pipeline
 
 
 def _mixed_adjacency(pipeline: Pipeline) -> Iterator[Finding]:
     wanted = pipeline.privacy.adjacency
     for path, entry in entries(pipeline):
-        if entry.type == "randomized-response" and wanted is Adjacency.ADD_REMOVE:
+        if isinstance(entry.spec, RandomizedResponseSpec) and wanted is Adjacency.ADD_REMOVE:
             message = (
                 "it hides a record's category and not its presence: expected adjacency = replace-one or zero-out, found add-remove"
             )

@@ -15,7 +15,7 @@ AGAIN = re.compile(r"[-_ .]+\(?(?:again|retry|retried|repeat|repeated|rerun|copy
 def _asked_again(pipeline: Pipeline) -> Iterator[Finding]:
     if pipeline.privacy.releases != "outputs":
         return
-    asked = [(path, entry, _question(entry)) for path, entry in entries(pipeline) if entry.type != "post-processing"]
+    asked = [(path, entry, _question(entry)) for path, entry in entries(pipeline) if not entry.spec.free]
     named = {(question, entry.name) for _, entry, question in asked}
     described: dict[tuple[Entry, str], str] = {}
     for path, entry, question in asked:

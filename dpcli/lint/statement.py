@@ -9,7 +9,6 @@ from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
 from dpcli.pipeline.findings import Path
 from dpcli.pipeline.model import Pipeline
 
-DISCRETE = {"laplace": "discrete-laplace", "gaussian": "discrete-gaussian"}
 # At 5 the bound e^epsilon * 1 % on the true-positive rate already exceeds 1; at 10 it does so from a rate of 0.005 % on.
 LARGE = 10.0
 
@@ -18,9 +17,9 @@ def _floating_point(pipeline: Pipeline) -> Iterator[Finding]:
     if pipeline.privacy.releases != "outputs":
         return
     for path, entry in entries(pipeline):
-        if entry.type in DISCRETE:
+        if entry.spec.discrete_twin is not None:
             whole = float(getattr(entry.spec, "sensitivity", None) or 1.0).is_integer()
-            discrete = f', or "{DISCRETE[entry.type]}" where the query is a whole number' if whole else ""
+            discrete = f', or "{entry.spec.discrete_twin}" where the query is a whole number' if whole else ""
             yield Finding(
                 (*path, "type"),
                 f'floating-point "{entry.type}" noise, once published, reveals more than its formula says: '

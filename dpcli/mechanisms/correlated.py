@@ -31,6 +31,7 @@ class CorrelatedSpec(Spec):
     """Keys of every matrix mechanism. `steps` of the entry is how often the whole run is repeated, with fresh noise."""
 
     evidence: ClassVar[int] = 2
+    needs_delta: ClassVar[bool] = True
 
     noise_multiplier: Annotated[
         float,

@@ -128,6 +128,7 @@ class DiscreteGaussianSpec(Spec):
     """
 
     evidence: ClassVar[int] = 2
+    needs_delta: ClassVar[bool] = True
 
     sigma: Annotated[float, Key("sigma of the noise e^{-x^2/(2 sigma^2)}", POSITIVE)]
     sensitivity: Annotated[

@@ -108,6 +108,7 @@ class GaussianMixtureSpec(Spec):
     """
 
     evidence: ClassVar[int] = 2
+    needs_delta: ClassVar[bool] = True
 
     sensitivities: Annotated[
         tuple[float, ...],

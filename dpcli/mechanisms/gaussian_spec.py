@@ -21,6 +21,8 @@ class GaussianSpec(Spec):
     """Adds Gaussian noise to a query of bounded L2 sensitivity; what DP-SGD releases at each step."""
 
     evidence: ClassVar[int] = 2
+    discrete_twin: ClassVar[str | None] = "discrete-gaussian"
+    needs_delta: ClassVar[bool] = True
 
     noise_multiplier: Annotated[
         float | None,

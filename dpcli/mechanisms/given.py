@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import NON_NEGATIVE, OPEN_UNIT, Key
@@ -112,6 +112,8 @@ class PureSpec(GivenSpec):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproxSpec(GivenSpec):
     """Any mechanism known to be (epsilon, delta)-DP."""
+
+    needs_delta: ClassVar[bool] = True
 
     epsilon: Annotated[float, Key("stated epsilon, in nats", NON_NEGATIVE)]
     delta: Annotated[float, Key("stated delta", OPEN_UNIT)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from dpcli.fields import NON_NEGATIVE, Key
 from dpcli.mechanisms.base import Mechanism
@@ -57,6 +57,8 @@ class Renyi(Mechanism):
 class ZcdpSpec(GivenSpec):
     """Any mechanism known to be rho-zCDP."""
 
+    needs_delta: ClassVar[bool] = True
+
     rho: Annotated[float, Key("stated rho, in nats", NON_NEGATIVE)]
 
     def stated(self) -> Mechanism:
@@ -66,6 +68,8 @@ class ZcdpSpec(GivenSpec):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdpSpec(GivenSpec):
     """Any mechanism whose Renyi divergence is known at some orders."""
+
+    needs_delta: ClassVar[bool] = True
 
     orders: Annotated[tuple[float, ...], Key("Renyi orders, increasing, each > 1")]
     values: Annotated[tuple[float, ...], Key("stated Renyi divergence at each order, in nats", NON_NEGATIVE)]

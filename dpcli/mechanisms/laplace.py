@@ -84,6 +84,7 @@ class LaplaceSpec(Spec):
     """Adds Laplace noise to a query of bounded L1 sensitivity."""
 
     evidence: ClassVar[int] = 2
+    discrete_twin: ClassVar[str | None] = "discrete-laplace"
 
     noise_multiplier: Annotated[
         float | None,

@@ -55,6 +55,7 @@ class PostProcessingSpec(Spec):
     """Touches released values only, never the private data; costs nothing (Dwork & Roth 2014, Proposition 2.1)."""
 
     evidence: ClassVar[int] = 0
+    free: ClassVar[bool] = True
 
     @property
     def contribution_form(self) -> bool:

@@ -236,6 +236,7 @@ class RepeatAndSelectSpec(Spec):
     """
 
     evidence: ClassVar[int] = 2
+    selects: ClassVar[bool] = True
 
     mechanism: Annotated[str, Key("name of the entry that one trial runs, with its own steps and sampling")]
     trials: Annotated[

@@ -21,11 +21,18 @@ class Spec:
     can tell the record's two versions from its absence.
     evidence: what a charge of this type rests on: 2, noise that a theorem prices (or other entries, of which it is as good as the
     weakest); 1, a number that somebody states; 0, the bare word that no private data are touched. A type proves what it claims.
+    needs_delta: no finite epsilon holds with probability one; what a type that runs other entries needs, these say.
+    free: it never touches private data. selects: it is a search that releases its best run alone.
+    discrete_twin: the type of the same noise on whole numbers, where this one draws floating-point numbers that are published as such.
     """
 
     __slots__ = ()
 
     evidence: ClassVar[int] = 0
+    needs_delta: ClassVar[bool] = False
+    free: ClassVar[bool] = False
+    selects: ClassVar[bool] = False
+    discrete_twin: ClassVar[str | None] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         """What is inconsistent among the keys, as (key, expected, found)."""

@@ -32,7 +32,7 @@ def setting(account: Account) -> str:
 
 def sampling(account: Account) -> str:
     """The schemes of the entries that touch data; one that runs others has theirs."""
-    entries = [entry for entry in account.pipeline.mechanisms if entry.type != "post-processing" and not _runs_others(entry)]
+    entries = [entry for entry in account.pipeline.mechanisms if not entry.spec.free and not _runs_others(entry)]
     return " and ".join(sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries})) or "none"
 
 

@@ -17,7 +17,7 @@ from dpcli.ledger.fit import fitting
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.places import init
 from dpcli.ledger.quote import quote
-from dpcli.ledger.room import pure_room, room
+from dpcli.ledger.room import room
 from dpcli.ledger.terms import Terms
 from dpcli.registry import FILTERS
 from tests.ledger.pipelines import gaussian, pure
@@ -38,7 +38,7 @@ def test_the_pure_epsilon_that_is_said_to_fit_does(name: str, epsilon: float, sp
     found = opened_filter(name, epsilon, 1e-6, {})
     caps = amounts.read(found.caps(epsilon, 1e-6))
     left = {key: value * Decimal(1.0 - spent) for key, value in caps.items()}
-    fits = pure_room(name, found.parameters(), left)
+    fits = found.pure_room(float(left[found.currency[0]]))
     assert fits > 0.0
     cost = amounts.read(found.cost(pure(float(f"{fits * (1 - 1e-9):.12g}")), 0.0).amounts)
     assert amounts.exceeded(cost, left) is None

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from dpcli.accounting import account
 from dpcli.errors import CannotCertify
 from dpcli.lint.claims import APPROXIMATIONS
-from dpcli.lint.delta import GAUSSIANS, NEVER_PURE
 from dpcli.lint.run import findings
 from dpcli.lint.settings import spelled
 from dpcli.mechanisms.neighbours import Adjacency
@@ -64,12 +63,12 @@ def codes_of(entries: tuple[Entry, ...], delta: float) -> set[str]:
 @pytest.mark.parametrize("kind", TYPES)
 def test_dp109_knows_which_types_need_a_delta(kind: str) -> None:
     one = (entry(kind, **TYPES[kind]),)
-    assert ("DP109" in codes_of(one, 0.0)) == math.isinf(epsilon_at(one, 0.0)) == (kind in NEVER_PURE)
+    assert ("DP109" in codes_of(one, 0.0)) == math.isinf(epsilon_at(one, 0.0)) == one[0].spec.needs_delta
 
 
 def test_dp109_knows_every_type_of_the_registry() -> None:
     of_parts = {"composed", "repeat-and-select"}  # what they need, their parts need
-    assert set(MECHANISMS) - set(TYPES) - of_parts <= GAUSSIANS
+    assert all(load(MECHANISMS[kind]).needs_delta for kind in set(MECHANISMS) - set(TYPES) - of_parts)
 
 
 @settings(max_examples=40, deadline=None)
