@@ -13,7 +13,7 @@ from dpcli import __version__
 from dpcli.doctor.fact import Fact
 
 PYTHON = (3, 11)
-NEEDED = {"click": (8, 1), "numpy": (1, 26), "scipy": (1, 11), "rich": (13,)}
+NEEDED = {"click": (8, 1), "numpy": (1, 26), "scipy": (1, 11), "rich": (13,), "tomli": (2,)}
 EXTRAS = {
     "train": "torch",
     "lm": "transformers",
@@ -41,7 +41,6 @@ def _versions() -> Iterator[Fact]:
         "fail" if old else "ok",
         f"install Python {PYTHON[0]}.{PYTHON[1]} or later" if old else "",
     )
-    yield Fact("tomllib", "part of Python", "ok")
     yield from (_needed(name, least) for name, least in NEEDED.items())
 
 

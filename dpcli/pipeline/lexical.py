@@ -27,7 +27,7 @@ SCALAR = re.compile(r"[^,\]}\n#]++")
 def too_deep(text: str, limit: int) -> int | None:
     """The offset of the first bracket or dotted key nested deeper than `limit`, or None.
 
-    Asked before tomllib is: that recurses without a limit of its own, and is quadratic in the parts of one dotted key.
+    Asked before tomli is: that recurses without a limit of its own, and is quadratic in the parts of one dotted key.
     """
     tokens = re.compile(rf"{STRING}|{COMMENT}|[\[\]{{}}]|(?:\.[ \t]*+{KEY_PART}[ \t]*+){{{limit},}}", re.DOTALL)
     depth = 0

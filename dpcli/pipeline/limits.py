@@ -9,7 +9,7 @@ import sys
 from dpcli.errors import InputError
 from dpcli.pipeline.shown import escaped
 
-# tomllib needs up to 500 bytes of memory per byte of hostile text; a thousand mechanisms take 150 KiB.
+# tomli needs up to 500 bytes of memory per byte of hostile text; a thousand mechanisms take 150 KiB.
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 32
 

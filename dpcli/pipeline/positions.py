@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
+
+import tomli
 
 from dpcli.pipeline.findings import Path
 from dpcli.pipeline.lexical import BLANK, DOT, PART, SCALAR, TEXT
@@ -19,7 +20,7 @@ def locate(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
     """1-based line and column of each key, of the nearest table around it where it is not there, else of the first line.
 
     Args:
-        text: a document that tomllib has accepted, its line ends "\\n".
+        text: a document that tomli has accepted, its line ends "\\n".
         paths: keys, with 0-based positions in lists.
     """
     wanted = set(paths)
@@ -163,4 +164,4 @@ def _name(part: str) -> str:
     """The name that a bare or quoted key part spells."""
     if part[0] not in "\"'":
         return part
-    return str(tomllib.loads(f"name = {part}")["name"])
+    return str(tomli.loads(f"name = {part}")["name"])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import re
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import tomli
 
 from dpcli.pipeline.lexical import too_deep
 from dpcli.pipeline.limits import MAX_BYTES, MAX_DEPTH
@@ -51,8 +52,8 @@ def tables_of(text: str) -> dict[str, Any]:
         raise NotToml(f"at most {MAX_DEPTH} levels of nesting", "more", *_text_place(text, deep))
     try:
         with _collector_paused():
-            return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+            return tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
         raise _syntax_fault(text, str(error)) from None
     except (ValueError, RecursionError, OverflowError) as error:
         raise _escaped_fault(text, error) from None
@@ -71,7 +72,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _syntax_fault(text: str, message: str) -> NotToml:
-    """tomllib's own error, its position taken out of the words and the words made ours."""
+    """tomli's own error, its position taken out of the words and the words made ours."""
     at = _POSITION.search(message)
     words = message[: at.start()] if at else message
     if at and at[1]:
@@ -84,7 +85,7 @@ def _syntax_fault(text: str, message: str) -> NotToml:
 
 
 def _escaped_fault(text: str, error: Exception) -> NotToml:
-    """What tomllib lets through besides its own errors: int() refuses more than 4300 digits."""
+    """What tomli lets through besides its own errors: int() refuses more than 4300 digits."""
     digits = _LONG_INTEGER.search(text)
     if digits:
         return NotToml("a number", f"{len(digits[0])} digits", *_text_place(text, digits.start()))

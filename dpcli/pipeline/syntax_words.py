@@ -1,4 +1,4 @@
-"""tomllib's complaints in the form of ours: what was expected, what was found, what to do."""
+"""tomli's complaints in the form of ours: what was expected, what was found, what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LITERALS = {
     "nil": "leave the key out",
 }
 
-# Beginning of tomllib's words: expected, found (None: the text at the fault), and whether the position that it gives is after the
+# Beginning of tomli's words: expected, found (None: the text at the fault), and whether the position that it gives is after the
 # fault, so that the start of the line serves better.
 _REWORDED: dict[str, tuple[str, str | None, bool]] = {
     "Cannot overwrite a value": ("each key once", "one that is stated already", True),
@@ -46,7 +46,7 @@ _REWORDED: dict[str, tuple[str, str | None, bool]] = {
 
 
 def reworded(words: str, rest: str) -> tuple[str, str, bool]:
-    """(expected, found, at line start) for tomllib's `words`; `rest` is the line from the fault on."""
+    """(expected, found, at line start) for tomli's `words`; `rest` is the line from the fault on."""
     if rest and not rest[0].isascii():
         # A letter that looks like another is the one fault that a reader cannot see.
         return "ASCII outside quotes and comments", f"{escaped(rest[0])} ({unicodedata.name(rest[0], 'no name').lower()})", False
