@@ -13,9 +13,9 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("gaussian: mu for mu^2 in rho", M + "gaussian.py", "return 0.5 * self.mu * self.mu\n", "return 0.5 * self.mu\n"),
     ("gaussian: z for z + 1", M + "gaussian.py", "self.mu * z * (z + 1.0)", "self.mu * z * z"),
-    ("adjacency factor 2 dropped", M + "gaussian.py", "(2.0 if neighbours.replaces else 1.0)", "1.0"),
-    ("group factor dropped from noise_multiplier", M + "gaussian.py", "ratio = neighbours.records * (", "ratio = ("),
-    ("group factor dropped from sensitivity", M + "gaussian.py", "ratio = neighbours.group * sensitivity", "ratio = sensitivity"),
+    ("adjacency factor 2 dropped", M + "additive.py", "(2.0 if neighbours.replaces else 1.0)", "1.0"),
+    ("group factor dropped from noise_multiplier", M + "additive.py", "ratio = neighbours.records * (", "ratio = ("),
+    ("group factor dropped from sensitivity", M + "additive.py", "ratio = neighbours.group * sensitivity", "ratio = sensitivity"),
     (
         "rate ignored by sampled Gaussian's amplification",
         M + "sampled_gaussian.py",
@@ -41,7 +41,7 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "log_normal,\n",
     ),
     ("replace-one window cut", M + "sampled_gaussian.py", "max(2.0 * p - 1.0, 3.0) * self.mu + TAIL)", "0.2 * p * self.mu)"),
-    ("binomial group: probability of none only", M + "base.py", "-math.expm1(records * math.log1p(-rate))", "rate"),
+    ("binomial group: probability of none only", M + "neighbours.py", "-math.expm1(records * math.log1p(-rate))", "rate"),
     (
         "Laplace: mean loss halved in rho",
         M + "laplace.py",
@@ -60,7 +60,7 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return self.epsilon * math.tanh(0.5 * self.epsilon)",
         "return 0.25 * self.epsilon * math.tanh(0.5 * self.epsilon)",
     ),
-    ("pure: sinh product loses a half", M + "two_point.py", "np.log1p(2.0 * np.sinh(up)", "np.log1p(np.sinh(up)"),
+    ("pure: sinh product loses a half", M + "two_point_loss.py", "np.log1p(2.0 * np.sinh(up)", "np.log1p(np.sinh(up)"),
     (
         "approx-dp: stated delta free",
         M + "given.py",
