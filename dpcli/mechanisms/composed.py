@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Key
@@ -138,6 +138,7 @@ class ComposedSpec(Spec):
     Entries that no composed one names each draw a sample of their own, which costs less than two releases from one batch.
     """
 
+    example: ClassVar[Mapping[str, Any]] = {"mechanisms": ["part"]}
     evidence: ClassVar[int] = 2
 
     mechanisms: Annotated[tuple[str, ...], Key("names of the entries that run together")]

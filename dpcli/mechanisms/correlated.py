@@ -8,9 +8,9 @@ step depends on what was released before (Denisov et al. 2022, arXiv:2202.08312,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Key, Rule
 from dpcli.mechanisms.base import Dominated, Mechanism
@@ -67,6 +67,13 @@ class TreeSpec(CorrelatedSpec):
     `steps`, and the participations are then those within one tree.
     """
 
+    example: ClassVar[Mapping[str, Any]] = {
+        "noise_multiplier": 40.0,
+        "iterations": 16,
+        "max_participations": 2,
+        "min_separation": 8,
+    }
+
     def encoded_norm(self) -> float:
         return tree_sensitivity(self.iterations, self.min_separation, self.max_participations)
 
@@ -84,6 +91,14 @@ class ToeplitzSpec(CorrelatedSpec):
     the prefix-sum matrix, binom(2k, k)/4^k (Fichtenberger, Henzinger, Upadhyay 2022, arXiv:2202.11205; banded: Kalinin & Lampert 2024,
     arXiv:2405.13763). The columns are not normalised: noise_multiplier is the noise of C x itself.
     """
+
+    example: ClassVar[Mapping[str, Any]] = {
+        "noise_multiplier": 40.0,
+        "iterations": 16,
+        "max_participations": 2,
+        "min_separation": 8,
+        "bands": 4,
+    }
 
     coefficients: Annotated[
         tuple[float, ...] | None, Key("c_0, c_1, ...: the first column of the encoder, non-increasing", NON_NEGATIVE)
@@ -113,6 +128,8 @@ class BufferedToeplitzSpec(CorrelatedSpec):
     Source: Dvijotham et al. 2024, arXiv:2404.16706; McMahan et al. 2024, arXiv:2408.08868. Of the encoder C, not of its inverse: the
     two have different parameters.
     """
+
+    example: ClassVar[Mapping[str, Any]] = {**TreeSpec.example, "buf_decay": [0.9, 0.5], "output_scale": [0.4, 0.3]}
 
     buf_decay: Annotated[tuple[float, ...], Key("decay of each buffer", DECAY)]
     output_scale: Annotated[tuple[float, ...], Key("weight of each buffer in the output; they add up to at most 1", NON_NEGATIVE)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import COUNT, POSITIVE, Key
@@ -127,6 +127,7 @@ class DiscreteGaussianSpec(Spec):
     of one integer. A shift of norm 1 is one integer that moves by 1.
     """
 
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivity": 1}
     evidence: ClassVar[int] = 2
     needs_delta: ClassVar[bool] = True
 

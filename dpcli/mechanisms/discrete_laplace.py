@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, POSITIVE, Key
 from dpcli.mechanisms.atoms import AtomicLoss
@@ -71,6 +72,7 @@ class DiscreteLaplace(Mechanism):
 class DiscreteLaplaceSpec(Spec):
     """Adds two-sided geometric noise to an integer query."""
 
+    example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1}
     evidence: ClassVar[int] = 2
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.atoms import atomic_cgf
@@ -51,6 +52,8 @@ class BoundedRange(Mechanism):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialSpec(StatedSpec):
     """Chooses one of several candidates with probability proportional to exp(epsilon * score / (2 * sensitivity))."""
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
 
     epsilon: Annotated[float, Key("pure epsilon of one choice, in nats", POSITIVE)]
 

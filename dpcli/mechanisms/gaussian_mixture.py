@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import NON_NEGATIVE, POSITIVE, RATE_OR_ZERO, Key
 from dpcli.mechanisms.base import Mechanism, PrivacyLoss
@@ -107,6 +107,7 @@ class GaussianMixtureSpec(Spec):
     Source: Choquette-Choo et al. 2023, arXiv:2310.15526.
     """
 
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivities": [0.0, 1.0], "probabilities": [0.5, 0.5]}
     evidence: ClassVar[int] = 2
     needs_delta: ClassVar[bool] = True
 

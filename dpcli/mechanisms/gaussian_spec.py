@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.additive import noise_problems, noise_ratio, with_noise
@@ -20,6 +20,7 @@ from dpcli.mechanisms.spec import Spec
 class GaussianSpec(Spec):
     """Adds Gaussian noise to a query of bounded L2 sensitivity; what DP-SGD releases at each step."""
 
+    example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 40.0}
     evidence: ClassVar[int] = 2
     discrete_twin: ClassVar[str | None] = "discrete-gaussian"
     needs_delta: ClassVar[bool] = True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import NON_NEGATIVE, OPEN_UNIT, Key
@@ -97,6 +98,8 @@ class Approx(Mechanism):
 class PureSpec(GivenSpec):
     """Any mechanism known to be epsilon-DP."""
 
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+
     epsilon: Annotated[float, Key("stated pure epsilon, in nats", NON_NEGATIVE)]
 
     def stated(self) -> Mechanism:
@@ -113,6 +116,7 @@ class PureSpec(GivenSpec):
 class ApproxSpec(GivenSpec):
     """Any mechanism known to be (epsilon, delta)-DP."""
 
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "delta": 1e-10}
     needs_delta: ClassVar[bool] = True
 
     epsilon: Annotated[float, Key("stated epsilon, in nats", NON_NEGATIVE)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import NON_NEGATIVE, Key
 from dpcli.mechanisms.base import Mechanism
@@ -57,6 +57,7 @@ class Renyi(Mechanism):
 class ZcdpSpec(GivenSpec):
     """Any mechanism known to be rho-zCDP."""
 
+    example: ClassVar[Mapping[str, Any]] = {"rho": 0.0001}
     needs_delta: ClassVar[bool] = True
 
     rho: Annotated[float, Key("stated rho, in nats", NON_NEGATIVE)]
@@ -69,6 +70,7 @@ class ZcdpSpec(GivenSpec):
 class RdpSpec(GivenSpec):
     """Any mechanism whose Renyi divergence is known at some orders."""
 
+    example: ClassVar[Mapping[str, Any]] = {"orders": [2.0, 64.0], "values": [0.001, 0.01]}
     needs_delta: ClassVar[bool] = True
 
     orders: Annotated[tuple[float, ...], Key("Renyi orders, increasing, each > 1")]

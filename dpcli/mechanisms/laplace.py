@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.additive import noise_problems, noise_ratio, with_noise
@@ -83,6 +83,7 @@ class Laplace(Mechanism):
 class LaplaceSpec(Spec):
     """Adds Laplace noise to a query of bounded L1 sensitivity."""
 
+    example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 90.0}
     evidence: ClassVar[int] = 2
     discrete_twin: ClassVar[str | None] = "discrete-laplace"
 

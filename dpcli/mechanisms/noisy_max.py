@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism
@@ -19,6 +20,8 @@ class ReportNoisyMaxSpec(StatedSpec):
 
     With Laplace or exponential noise no bounded-range proof is known, so only pure epsilon is claimed.
     """
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
 
     epsilon: Annotated[float, Key("pure epsilon of one report, in nats", POSITIVE)]
     noise: Annotated[

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism
@@ -18,6 +19,8 @@ class PermuteAndFlipSpec(StatedSpec):
 
     epsilon-DP (McKenna & Sheldon 2020, arXiv:2010.12603); no bounded-range proof is known, so none is claimed.
     """
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
 
     epsilon: Annotated[float, Key("pure epsilon of one choice, in nats", POSITIVE)]
 

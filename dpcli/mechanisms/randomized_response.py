@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.fields import AT_LEAST_TWO, OPEN_UNIT, POSITIVE, Key
@@ -57,6 +57,8 @@ class RandomizedResponse(Mechanism):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomizedResponseSpec(StatedSpec):
     """k-ary randomised response on each record; the local model."""
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
 
     epsilon: Annotated[float | None, Key("pure epsilon of one response, in nats", POSITIVE)] = None
     keep: Annotated[float | None, Key("probability that the true category is reported; instead of epsilon", OPEN_UNIT)] = None

@@ -12,10 +12,10 @@ arXiv:2110.03620, Lemma 7).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Key, Rule
@@ -235,6 +235,7 @@ class RepeatAndSelectSpec(Spec):
     hyperparameters at random, but from a distribution that does not depend on the data.
     """
 
+    example: ClassVar[Mapping[str, Any]] = {"mechanism": "part", "trials": {"distribution": "geometric", "mean": 2}}
     evidence: ClassVar[int] = 2
     selects: ClassVar[bool] = True
 

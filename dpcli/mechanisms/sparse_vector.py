@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, OPEN_UNIT, POSITIVE, Key
 from dpcli.mechanisms.base import Mechanism
@@ -20,6 +21,8 @@ class SparseVectorSpec(StatedSpec):
     eps1 = threshold_share * epsilon, eps2 = epsilon - eps1 (Lyu, Su, Li 2017, arXiv:1603.01699, standard form). The noisy values
     themselves are not released.
     """
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "answers": 2}
 
     epsilon: Annotated[float, Key("pure epsilon of one whole run, in nats", POSITIVE)]
     answers: Annotated[int, Key("how many times above the threshold end the run", COUNT)] = 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
@@ -23,11 +24,13 @@ class Spec:
     weakest); 1, a number that somebody states; 0, the bare word that no private data are touched. A type proves what it claims.
     needs_delta: no finite epsilon holds with probability one; what a type that runs other entries needs, these say.
     free: it never touches private data. selects: it is a search that releases its best run alone.
+    example: keys that make sense under every adjacency that the type allows; entries that it names are called "part".
     discrete_twin: the type of the same noise on whole numbers, where this one draws floating-point numbers that are published as such.
     """
 
     __slots__ = ()
 
+    example: ClassVar[Mapping[str, Any]] = {}
     evidence: ClassVar[int] = 0
     needs_delta: ClassVar[bool] = False
     free: ClassVar[bool] = False

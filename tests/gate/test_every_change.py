@@ -56,25 +56,7 @@ OTHER: dict[str, Any] = {
     "gate.horizon": {"epsilon": 901.0, "runs": 3},
     "gate.waiver": [{"rule": "DP105", "reason": "other", "approver": "ada", "expires": datetime.date(2031, 1, 2)}],
 }
-TYPES: dict[str, dict[str, Any]] = {
-    "gaussian": {"noise_multiplier": 40.0},
-    "gaussian-mixture": {"sigma": 40.0, "sensitivities": [0.0, 1.0], "probabilities": [0.5, 0.5]},
-    "laplace": {"noise_multiplier": 90.0},
-    "discrete-gaussian": {"sigma": 40.0, "sensitivity": 1},
-    "discrete-laplace": {"scale": 90.0, "sensitivity": 1},
-    "randomized-response": {"epsilon": 0.01},
-    "exponential": {"epsilon": 0.01},
-    "report-noisy-max": {"epsilon": 0.01},
-    "permute-and-flip": {"epsilon": 0.01},
-    "sparse-vector": {"epsilon": 0.01, "answers": 2},
-    "pure-dp": {"epsilon": 0.01},
-    "approx-dp": {"epsilon": 0.01, "delta": 1e-10},
-    "zcdp": {"rho": 0.0001},
-    "rdp": {"orders": [2.0, 64.0], "values": [0.001, 0.01]},
-    "composed": {"mechanisms": ["part"]},
-    "repeat-and-select": {"mechanism": "part", "trials": {"distribution": "geometric", "mean": 2}},
-    "post-processing": {},
-}
+TYPES: dict[str, dict[str, Any]] = {kind: dict(load(target).example) for kind, target in MECHANISMS.registry.items()}
 
 
 def put(document: Document, path: tuple[str, ...], value: Any) -> Document:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
-from typing import Any
 
 import pytest
 
 from dpcli.accountants.base import Accountant, PrivacyProfile, Steps, checked
 from dpcli.accounting import account
 from dpcli.errors import InputError, NotRepresentable
-from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.work import LEAST
-from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
 from dpcli.pipeline.resolve import resolve
-from dpcli.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, load
-from tests.generated import Drawing, text_of
+from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
+from tests.exam.subjects import SEED, drawn
 from tests.strategies import entry, pipeline
 
-SEED = 0 if os.environ.get("CI") else int.from_bytes(os.urandom(4), "big")
-TRIES = 12
 DELTAS = (1e-6, 0.1)
 
 # By how much delta(epsilon(delta)) may pass delta: what is a search for the best split, a lattice or a contour on the way there need
@@ -38,30 +30,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def _searches(accountant: Accountant) -> bool:
     """Whether its delta(epsilon) is the general search."""
     return type(accountant.compose(())).delta is PrivacyProfile.delta
-
-
-def drawn(kind: str, seed: str) -> Iterator[tuple[str, Pipeline, Steps]]:
-    """For each scheme and adjacency a pipeline of the type, where there is one that is not refused."""
-    for scheme in SAMPLING:
-        for adjacency in Adjacency:
-            drawing = Drawing(Random(f"{seed}/{kind}/{scheme}/{adjacency.value}"))
-            for _ in range(TRIES):
-                drawing.scale, drawing.count = (-1.0, 1.0), 2.0
-                privacy: dict[str, Any] = {"adjacency": adjacency.value, "delta": 1e-6, "dataset_size": 1000}
-                base = {"name": "base", "type": "gaussian", "noise_multiplier": 2.0}
-                keys = drawing.keys(kind, adjacency.value, ["base"])
-                if keys is None:
-                    continue
-                entry = {"name": "it", "type": kind, **keys, "sampling": drawing.sampling(privacy, scheme), "steps": 3}
-                named = [base] if "base" in str(keys) else []
-                text = text_of({"format": 1, "privacy": privacy, "mechanism": [*named, entry]})
-                try:
-                    subject = parse(text.encode(), "it.toml")
-                    charges = resolve(subject)
-                except InputError:
-                    continue
-                yield text, subject, tuple((charge.mechanism, charge.count) for charge in charges)
-                break
 
 
 @pytest.mark.parametrize("kind", MECHANISMS)

@@ -1,0 +1,63 @@
+"""What must hold of any mechanism, as a question to `account`: each law yields what breaks it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dpcli.accounting import account
+from dpcli.mechanisms.sampling import BallsInBins, OncePerEpoch
+from dpcli.pipeline.model import Pipeline
+
+ACCOUNTANTS = ("basic", "rdp", "zcdp")  # one currency each: quick, and sums in every one of them
+ROUNDING = 1e-9  # relative, and as epsilon
+DELTA = 1e-6
+
+
+def upper(pipeline: Pipeline, group: int = 1, delta: float = DELTA) -> dict[str, float]:
+    """What each accountant answers, inf where it has nothing to say."""
+    return {row.accountant.name: row.upper for row in account(pipeline, ACCOUNTANTS, delta=delta, group_size=group).rows}
+
+
+def below(low: dict[str, float], high: dict[str, float]) -> list[str]:
+    """The accountants that say something of the first, and not that it is at most the second."""
+    return [name for name in low if low[name] < math.inf and not low[name] <= high[name] * (1.0 + ROUNDING) + ROUNDING]
+
+
+def copies(pipeline: Pipeline) -> Iterator[str]:
+    """An entry of n steps costs as much as n entries of one, where steps are all there is to count."""
+    *parts, entry = pipeline.mechanisms
+    if entry.epochs is not None or isinstance(entry.sampling, OncePerEpoch | BallsInBins):  # which count passes
+        return
+    several = tuple(replace(entry, name=f"it {i}", steps=1) for i in range(entry.steps))
+    whole, apart = upper(pipeline), upper(replace(pipeline, mechanisms=(*parts, *several)))
+    for name in {*below(whole, apart), *below(apart, whole)}:
+        yield f"{name}: {entry.steps} steps cost {whole[name]}, as entries of their own {apart[name]}"
+
+
+def steps(pipeline: Pipeline) -> Iterator[str]:
+    """More steps never cost less."""
+    *parts, entry = pipeline.mechanisms
+    if entry.epochs is None:
+        more = upper(replace(pipeline, mechanisms=(*parts, replace(entry, steps=4 * entry.steps))))
+        yield from (f"{name}: four times the steps cost less" for name in below(upper(pipeline), more))
+
+
+def groups(pipeline: Pipeline) -> Iterator[str]:
+    """Protecting two units at once never costs less than one."""
+    yield from (f"{name}: two units cost less than one" for name in below(upper(pipeline), upper(pipeline, group=2)))
+
+
+def deltas(pipeline: Pipeline) -> Iterator[str]:
+    """A smaller delta never has a smaller epsilon."""
+    found = upper(pipeline), upper(pipeline, delta=DELTA / 100.0)
+    yield from (f"{name}: epsilon rises with delta" for name in below(*found))
+
+
+def numbers(pipeline: Pipeline) -> Iterator[str]:
+    """Epsilon is a number >= 0, or nothing is certified."""
+    yield from (f"{name}: epsilon = {value}" for name, value in upper(pipeline).items() if math.isnan(value) or value < 0.0)
+
+
+LAWS = (copies, steps, groups, deltas, numbers)

@@ -1,0 +1,44 @@
+"""Pipelines of every registered type, drawn from what its keys may be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from dpcli.accountants.base import Steps
+from dpcli.errors import InputError
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.read import parse
+from dpcli.pipeline.resolve import resolve
+from dpcli.registry import SAMPLING
+from tests.generated import Drawing, text_of
+
+SEED = 0 if os.environ.get("CI") else int.from_bytes(os.urandom(4), "big")
+TRIES = 12
+
+
+def drawn(kind: str, seed: str) -> Iterator[tuple[str, Pipeline, Steps]]:
+    """For each scheme and adjacency a pipeline of the type, where there is one that is not refused."""
+    for scheme in SAMPLING:
+        for adjacency in Adjacency:
+            drawing = Drawing(Random(f"{seed}/{kind}/{scheme}/{adjacency.value}"))
+            for _ in range(TRIES):
+                drawing.scale, drawing.count = (-1.0, 1.0), 2.0
+                privacy: dict[str, Any] = {"adjacency": adjacency.value, "delta": 1e-6, "dataset_size": 1000}
+                base = {"name": "base", "type": "gaussian", "noise_multiplier": 2.0}
+                keys = drawing.keys(kind, adjacency.value, ["base"])
+                if keys is None:
+                    continue
+                entry = {"name": "it", "type": kind, **keys, "sampling": drawing.sampling(privacy, scheme), "steps": 3}
+                named = [base] if "base" in str(keys) else []
+                text = text_of({"format": 1, "privacy": privacy, "mechanism": [*named, entry]})
+                try:
+                    subject = parse(text.encode(), "it.toml")
+                    charges = resolve(subject)
+                except InputError:
+                    continue
+                yield text, subject, tuple((charge.mechanism, charge.count) for charge in charges)
+                break
