@@ -25,6 +25,7 @@ MORE: dict[str, dict[str, Any]] = {
     "tree-aggregation": {"noise_multiplier": 40.0, "iterations": 8, "max_participations": 2, "min_separation": 2},
     "banded-toeplitz": {"noise_multiplier": 40.0, "iterations": 8, "max_participations": 2, "min_separation": 2, "bands": 2},
 }
+SHARES = {"buf_decay", "output_scale"}  # of noise: numbers up to 1
 NOISE = {
     "noise_multiplier",
     "sigma",
@@ -32,11 +33,10 @@ NOISE = {
     "steps",
     "iterations",
     "bands",
-    "buf_decay",
-    "output_scale",
     "mechanism",
     "mechanisms",
     "trials",
+    *SHARES,
 }
 ROWS = [(kind, key) for table in (TYPES, MORE) for kind, keys in table.items() for key in keys]
 
@@ -60,7 +60,7 @@ def cheaper(key: str, value: Any) -> Any:
         return [0.9, 0.1] if key == "probabilities" else [cheaper(key, each) for each in value]
     if isinstance(value, int):
         return value - 1 if key != "min_separation" else value + 1
-    return value / 2 if key not in NOISE else value * 2
+    return value / 2 if key not in NOISE - SHARES else value * 2
 
 
 @pytest.mark.parametrize(("kind", "key"), ROWS)
