@@ -130,7 +130,7 @@ def test_a_count_of_runs_is_exact_however_long(tmp_path: Path, cost: str) -> Non
 def test_each_of_many_declared_runs_is_shown_under_its_own_name(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from dpcli.ledger.declared import declared_terms
+    from dpcli.ledger.opening import declared_terms
     from tests.command import dpcli
 
     runs = [(pure(0.001 * i), i) for i in range(1, 13)]

@@ -14,9 +14,9 @@ import pytest
 import dpcli
 from dpcli.accounting import account
 from dpcli.errors import DpcliError, InputError
-from dpcli.mechanisms.base import Adjacency, Neighbours
 from dpcli.mechanisms.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, _powers, square_root
 from dpcli.mechanisms.gaussian import Gaussian
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.sampling import BallsInBins, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.numerics.participation import toeplitz_sensitivity, tree_sensitivity
 from dpcli.pipeline.resolve import resolve
