@@ -92,13 +92,7 @@ class ToeplitzSpec(CorrelatedSpec):
     arXiv:2405.13763). The columns are not normalised: noise_multiplier is the noise of C x itself.
     """
 
-    example: ClassVar[Mapping[str, Any]] = {
-        "noise_multiplier": 40.0,
-        "iterations": 16,
-        "max_participations": 2,
-        "min_separation": 8,
-        "bands": 4,
-    }
+    example: ClassVar[Mapping[str, Any]] = {**TreeSpec.example, "bands": 4}
 
     coefficients: Annotated[
         tuple[float, ...] | None, Key("c_0, c_1, ...: the first column of the encoder, non-increasing", NON_NEGATIVE)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import Mechanism, PrivacyLoss
+from dpcli.mechanisms.base import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.contour import Tilted
@@ -64,31 +64,11 @@ class Scaled(Mechanism):
 
 
 @dataclass(frozen=True, slots=True)
-class Claiming(Mechanism):
+class Claiming(Dominated):
     """The same numbers, and the claim that they are attained."""
-
-    inner: Mechanism
-
-    def approx_dp(self, delta: float) -> float:
-        return self.inner.approx_dp(delta)
-
-    def delta_floor(self) -> float:
-        return self.inner.delta_floor()
-
-    def zcdp(self) -> float:
-        return self.inner.zcdp()
-
-    def gdp(self) -> float:
-        return self.inner.gdp()
-
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        return self.inner.losses()
 
     def attained(self) -> bool:
         return True
-
-    def rdp(self, orders: Array) -> Array:
-        return self.inner.rdp(orders)
 
 
 def epsilon_over_ten(resolve: Resolve) -> Resolve:

@@ -52,7 +52,6 @@ def test_a_bug_in_any_mechanism_is_seen(kind: str, plant: str, monkeypatch: pyte
     assert list(islice(broken(kind), 1)) or harmless(kind), f"{plant} in {kind} is not seen"
 
 
-def test_what_is_harmless_is_rare() -> None:
-    """The adjacency of what is stated for any one change, a claim that is true, and all of what is free."""
+def test_a_smaller_upper_bound_promises_more() -> None:
     assert not promises_more(Bracket(0.1, None, 0.2, 0.3), Bracket(0.1, None, 0.2, 0.3))
     assert promises_more(Bracket(0.1, None, 0.2, 0.2), Bracket(0.1, None, 0.2, 0.3))
