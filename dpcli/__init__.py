@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpcli.accounting import Account, account
-    from dpcli.calibration import Calibration, calibrate
+    from dpcli.analysis.account import Account, account
+    from dpcli.analysis.calibrate import Calibration, calibrate
     from dpcli.pipeline.model import Pipeline
     from dpcli.pipeline.read import load
 
@@ -20,10 +20,10 @@ __version__ = "0.1.0"
 __all__ = ["Account", "Calibration", "Pipeline", "__version__", "account", "calibrate", "load"]
 
 _HOME = {
-    "Account": "dpcli.accounting:Account",
-    "account": "dpcli.accounting:account",
-    "Calibration": "dpcli.calibration:Calibration",
-    "calibrate": "dpcli.calibration:calibrate",
+    "Account": "dpcli.analysis.account:Account",
+    "account": "dpcli.analysis.account:account",
+    "Calibration": "dpcli.analysis.calibrate:Calibration",
+    "calibrate": "dpcli.analysis.calibrate:calibrate",
     "Pipeline": "dpcli.pipeline.model:Pipeline",
     "load": "dpcli.pipeline.read:load",
 }

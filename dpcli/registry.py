@@ -9,35 +9,35 @@ from types import ModuleType
 from typing import Any
 
 MECHANISMS: dict[str, str] = {
-    "gaussian": "dpcli.mechanisms.gaussian_spec:GaussianSpec",
-    "gaussian-mixture": "dpcli.mechanisms.gaussian_mixture:GaussianMixtureSpec",
-    "laplace": "dpcli.mechanisms.laplace:LaplaceSpec",
-    "discrete-gaussian": "dpcli.mechanisms.discrete_gaussian:DiscreteGaussianSpec",
-    "discrete-laplace": "dpcli.mechanisms.discrete_laplace:DiscreteLaplaceSpec",
-    "randomized-response": "dpcli.mechanisms.randomized_response:RandomizedResponseSpec",
-    "exponential": "dpcli.mechanisms.exponential:ExponentialSpec",
-    "report-noisy-max": "dpcli.mechanisms.noisy_max:ReportNoisyMaxSpec",
-    "permute-and-flip": "dpcli.mechanisms.permute_and_flip:PermuteAndFlipSpec",
-    "sparse-vector": "dpcli.mechanisms.sparse_vector:SparseVectorSpec",
-    "pure-dp": "dpcli.mechanisms.given:PureSpec",
-    "approx-dp": "dpcli.mechanisms.given:ApproxSpec",
-    "zcdp": "dpcli.mechanisms.given_renyi:ZcdpSpec",
-    "rdp": "dpcli.mechanisms.given_renyi:RdpSpec",
-    "composed": "dpcli.mechanisms.composed:ComposedSpec",
-    "tree-aggregation": "dpcli.mechanisms.correlated:TreeSpec",
-    "banded-toeplitz": "dpcli.mechanisms.correlated:ToeplitzSpec",
-    "buffered-toeplitz": "dpcli.mechanisms.correlated:BufferedToeplitzSpec",
-    "repeat-and-select": "dpcli.mechanisms.repeat_and_select:RepeatAndSelectSpec",
-    "post-processing": "dpcli.mechanisms.post_processing:PostProcessingSpec",
+    "gaussian": "dpcli.mechanisms.noise.gaussian_spec:GaussianSpec",
+    "gaussian-mixture": "dpcli.mechanisms.noise.gaussian_mixture:GaussianMixtureSpec",
+    "laplace": "dpcli.mechanisms.noise.laplace:LaplaceSpec",
+    "discrete-gaussian": "dpcli.mechanisms.noise.discrete_gaussian:DiscreteGaussianSpec",
+    "discrete-laplace": "dpcli.mechanisms.noise.discrete_laplace:DiscreteLaplaceSpec",
+    "randomized-response": "dpcli.mechanisms.choice.randomized_response:RandomizedResponseSpec",
+    "exponential": "dpcli.mechanisms.choice.exponential:ExponentialSpec",
+    "report-noisy-max": "dpcli.mechanisms.choice.noisy_max:ReportNoisyMaxSpec",
+    "permute-and-flip": "dpcli.mechanisms.choice.permute_and_flip:PermuteAndFlipSpec",
+    "sparse-vector": "dpcli.mechanisms.choice.sparse_vector:SparseVectorSpec",
+    "pure-dp": "dpcli.mechanisms.stated.pure_and_approx:PureSpec",
+    "approx-dp": "dpcli.mechanisms.stated.pure_and_approx:ApproxSpec",
+    "zcdp": "dpcli.mechanisms.stated.renyi:ZcdpSpec",
+    "rdp": "dpcli.mechanisms.stated.renyi:RdpSpec",
+    "composed": "dpcli.mechanisms.combined.composed:ComposedSpec",
+    "tree-aggregation": "dpcli.mechanisms.noise.correlated:TreeSpec",
+    "banded-toeplitz": "dpcli.mechanisms.noise.correlated:ToeplitzSpec",
+    "buffered-toeplitz": "dpcli.mechanisms.noise.correlated:BufferedToeplitzSpec",
+    "repeat-and-select": "dpcli.mechanisms.choice.repeat_and_select:RepeatAndSelectSpec",
+    "post-processing": "dpcli.mechanisms.stated.post_processing:PostProcessingSpec",
 }
 
 SAMPLING: dict[str, str] = {
-    "poisson": "dpcli.mechanisms.sampling:Poisson",
-    "fixed-size": "dpcli.mechanisms.sampling:FixedSize",
-    "balls-in-bins": "dpcli.mechanisms.sampling:BallsInBins",
-    "shuffle": "dpcli.mechanisms.sampling:OncePerEpoch",
-    "cyclic": "dpcli.mechanisms.sampling:Cyclic",
-    "none": "dpcli.mechanisms.sampling:Unsampled",
+    "poisson": "dpcli.mechanisms.sampling.schemes:Poisson",
+    "fixed-size": "dpcli.mechanisms.sampling.schemes:FixedSize",
+    "balls-in-bins": "dpcli.mechanisms.sampling.schemes:BallsInBins",
+    "shuffle": "dpcli.mechanisms.sampling.schemes:OncePerEpoch",
+    "cyclic": "dpcli.mechanisms.sampling.schemes:Cyclic",
+    "none": "dpcli.mechanisms.sampling.schemes:Unsampled",
 }
 
 ACCOUNTANTS: dict[str, str] = {
@@ -58,7 +58,7 @@ ACCOUNTANTS: dict[str, str] = {
 
 # Tables of the pipeline file that one command reads, and everybody checks.
 SECTIONS: dict[str, str] = {
-    "train": "dpcli.train.settings:Train",
+    "train": "dpcli.train.plan.settings:Train",
     "audit": "dpcli.audit.settings:AuditSettings",
     "sweep": "dpcli.sweep.settings:Sweep",
 }
@@ -67,30 +67,32 @@ SECTIONS: dict[str, str] = {
 POLICY_KEYS = "dpcli.gate.policy_read:KEYS"
 POLICY_READER = "dpcli.gate.policy_read:read_policy_bytes"
 
-REPLAYED = "dpcli.train.replayed:replays"  # a file with [train]
+# What a lower room asks a higher one for, by name.
+STATEMENT_OF = "dpcli.present.run_statement:statement"  # a run that has ended
+REPLAYED = "dpcli.train.replay.program:replays"  # a file with [train]
 
 FILTERS: dict[str, str] = {
-    "zcdp": "dpcli.ledger.filter_zcdp:ZcdpFilter",
-    "rdp": "dpcli.ledger.filter_rdp:RdpFilter",
-    "gdp": "dpcli.ledger.filter_gdp:GdpFilter",
-    "approx-dp": "dpcli.ledger.filter_approx:ApproxFilter",
-    "advanced": "dpcli.ledger.filter_advanced:AdvancedFilter",
+    "zcdp": "dpcli.ledger.filters.zcdp:ZcdpFilter",
+    "rdp": "dpcli.ledger.filters.rdp:RdpFilter",
+    "gdp": "dpcli.ledger.filters.gdp:GdpFilter",
+    "approx-dp": "dpcli.ledger.filters.approx_dp:ApproxFilter",
+    "advanced": "dpcli.ledger.filters.advanced:AdvancedFilter",
 }
 
 FORMATS: dict[str, str] = {
-    "text": "dpcli.report.format_text:render",
-    "table": "dpcli.report.format_table:render",
-    "json": "dpcli.report.format_json:render",
-    "jsonl": "dpcli.report.format_jsonl:render",
-    "csv": "dpcli.report.format_csv:render",
-    "markdown": "dpcli.report.format_markdown:render",
-    "html": "dpcli.report.format_html:render",
-    "summary": "dpcli.report.format_summary:render",
-    "github": "dpcli.report.format_github:render",
-    "gitlab": "dpcli.report.format_gitlab:render",
-    "junit": "dpcli.report.format_junit:render",
-    "sarif": "dpcli.report.format_sarif:render",
-    "total": "dpcli.report.format_total:render",
+    "text": "dpcli.formats.text:render",
+    "table": "dpcli.formats.table:render",
+    "json": "dpcli.formats.json:render",
+    "jsonl": "dpcli.formats.jsonl:render",
+    "csv": "dpcli.formats.csv:render",
+    "markdown": "dpcli.formats.markdown:render",
+    "html": "dpcli.formats.html:render",
+    "summary": "dpcli.formats.summary:render",
+    "github": "dpcli.formats.github:render",
+    "gitlab": "dpcli.formats.gitlab:render",
+    "junit": "dpcli.formats.junit:render",
+    "sarif": "dpcli.formats.sarif:render",
+    "total": "dpcli.formats.total:render",
 }
 
 PLOTS: dict[str, str] = {
@@ -103,11 +105,11 @@ PLOTS: dict[str, str] = {
 }
 
 CHART_FORMATS: dict[str, str] = {
-    "terminal": "dpcli.report.chart_terminal:render",
-    "svg": "dpcli.report.chart_svg:render",
-    "png": "dpcli.report.chart_png:render",
-    "csv": "dpcli.report.chart_csv:render",
-    "vega-lite": "dpcli.report.chart_vega:render",
+    "terminal": "dpcli.charts.terminal:render",
+    "svg": "dpcli.charts.svg:render",
+    "png": "dpcli.charts.png:render",
+    "csv": "dpcli.charts.csv:render",
+    "vega-lite": "dpcli.charts.vega:render",
 }
 
 

@@ -15,18 +15,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dpcli.calibration import parameter_key
+from dpcli.analysis.calibrate import parameter_key
 from dpcli.errors import DpcliError
 from dpcli.fields import Rule
+from dpcli.keys.annotations import members_of
+from dpcli.keys.compound import Listed
+from dpcli.keys.kinds import Flag, Kind, Number, Whole
+from dpcli.keys.member import Members
+from dpcli.keys.tables import Table
+from dpcli.keys.words import Choice
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.annotations import members_of
-from dpcli.pipeline.compound import Listed
-from dpcli.pipeline.kinds import Flag, Kind, Number, Whole
-from dpcli.pipeline.member import Members
 from dpcli.pipeline.read import parse
 from dpcli.pipeline.resolve import resolve
-from dpcli.pipeline.tables import Table
-from dpcli.pipeline.words import Choice
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, PLOTS, SAMPLING, load
 
 TRIES = 60

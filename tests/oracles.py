@@ -12,7 +12,7 @@ import mpmath as mp
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.mechanism import Mechanism
 
 Array = NDArray[np.float64]
 Distribution = Sequence[float]

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling import FixedSize, Poisson, Scheme
+from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.registry import MECHANISMS, load

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcli.accounting import account
-from dpcli.changes import changes
-from dpcli.difference import Difference, difference
+from dpcli.analysis.account import account
+from dpcli.analysis.changes import changes
+from dpcli.analysis.difference import Difference, difference
 from dpcli.errors import InputError
 from dpcli.lint.settings import section
-from dpcli.pipeline import syntax
 from dpcli.pipeline.read import load
+from dpcli.toml import syntax
 
 BASE = """\
 format = 1
@@ -266,7 +266,7 @@ def test_standard_input_is_read_once() -> None:
 
 
 def test_beyond_the_cap_changes_are_listed_and_not_priced(compare, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("dpcli.difference.MOST", 1)
+    monkeypatch.setattr("dpcli.analysis.difference.MOST", 1)
     found = compare(edited(("scale = 20.0", "scale = 10.0"), ("steps = 2_000", "steps = 3_000")))
     assert [one.reason for one in found.priced] == [None, "not priced: more than 1 changes"]
     assert math.isnan(found.interaction)

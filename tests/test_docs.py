@@ -15,10 +15,10 @@ from unittest import mock
 
 import pytest
 
-from dpcli.cli.budget import SUBCOMMANDS
+from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.cli.manual import pages
-from dpcli.glossary import TERMS
+from dpcli.explain.glossary import TERMS
 from dpcli.lint.catalogue import codes
 from dpcli.registry import ACCOUNTANTS, FILTERS, FORMATS, MECHANISMS, SAMPLING
 from tests.command import ROOT, dpcli

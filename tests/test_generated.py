@@ -14,8 +14,8 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.read import parse
-from dpcli.pipeline.render import InvalidFile
 from dpcli.registry import MECHANISMS, SAMPLING
+from dpcli.toml.render import InvalidFile
 from tests.benchmarks.generated import MEGABYTES, SECONDS, Outcome, measured, report
 from tests.generated import COMMANDS, Case, case
 

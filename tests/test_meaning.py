@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
+from dpcli.analysis.meaning import Meaning, meaning, profile, trade_off
 from dpcli.errors import InputError, InternalError
-from dpcli.meaning import Meaning, meaning, profile, trade_off
-from dpcli.numerics.normal import gaussian_delta
-from dpcli.numerics.trade_off import delta_from_pairs, false_negatives, gaussian_above, pointwise_epsilon, total_variation
+from dpcli.numerics.closed.normal import gaussian_delta
+from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives, gaussian_above, pointwise_epsilon, total_variation
 from dpcli.pipeline.model import Pipeline
 from tests.strategies import dp_sgd, entry, log_uniform, pipeline, pipelines
 
@@ -255,7 +255,7 @@ def test_adaptive_pipelines_use_filters_alone() -> None:
 
 
 def test_bounds_that_exclude_each_other_are_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli import curve
+    from dpcli.analysis import curve
 
     def too_high(_: object, epsilons: np.ndarray, delta: float) -> curve.Curve:
         return curve.Curve(epsilons, np.ones_like(epsilons), np.full_like(epsilons, 0.9), delta)
@@ -268,7 +268,7 @@ def test_bounds_that_exclude_each_other_are_no_number(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("name", ["exact", "pld"])
 @pytest.mark.parametrize("mu", [0.3, 1.0, 4.0])
 def test_each_way_to_a_whole_curve_encloses_the_closed_form(name: str, mu: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli import curve
+    from dpcli.analysis import curve
 
     monkeypatch.setattr(curve, "TWO_SIDED", {name: curve.TWO_SIDED[name]})
     steps = pipeline(entry("gaussian", steps=9, noise_multiplier=3.0 / mu))
@@ -301,7 +301,7 @@ def test_composed_randomised_responses_are_a_binomial_sum(count: int, epsilon: f
 
 
 def test_pairs_of_one_sided_accountants_stay_above_the_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli import curve
+    from dpcli.analysis import curve
 
     monkeypatch.setattr(curve, "TWO_SIDED", {})
     grid = np.linspace(0.0, 6.0, 40)
@@ -335,7 +335,7 @@ def test_very_small_and_very_large_epsilons(epsilon: float) -> None:
 
 
 def test_factors_too_large_to_read_are_powers() -> None:
-    from dpcli.report.meaning_report import document
+    from dpcli.present.meaning import document
 
     account_, answer = meaning(pipeline(entry("pure-dp", epsilon=5000.0), delta=0.0))
     (note,) = document(account_, answer).tables[1].footnotes

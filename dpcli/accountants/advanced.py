@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.slack import Groups, Split, best_split
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.composed import Composed
+from dpcli.mechanisms.combined.composed import Composed
 from dpcli.numerics.work import shared
 
 _TOO_LARGE = "one step's epsilon is above 700: advanced composition overflows there, and basic is smaller"

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
-from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
+from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 
 
 @dataclass(frozen=True, slots=True)

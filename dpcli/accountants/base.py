@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dpcli.errors import CannotCertify, InternalError, NotRepresentable
-from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import KEPT, QUESTION, allowance
 

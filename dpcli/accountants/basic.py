@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, views
-from dpcli.mechanisms.composed import Composed, split_delta
+from dpcli.mechanisms.combined.composed import Composed, split_delta
 
 
 @dataclass(frozen=True, slots=True)

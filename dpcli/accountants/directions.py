@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dpcli.accountants.base import Steps, merged, views
-from dpcli.mechanisms.base import Mechanism, PrivacyLoss
-from dpcli.mechanisms.composed import Composed
-from dpcli.mechanisms.post_processing import Free
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.stated.post_processing import Free
 
 Losses = tuple[tuple[PrivacyLoss, int], ...]
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.directions import directions
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import PrivacyLoss
+from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.arrays import np
-from dpcli.numerics.certified import covers, epsilon_between, log_delta_between
-from dpcli.numerics.contour import Losses, log_hockey, total_cgf
+from dpcli.numerics.closed.one_step import single_epsilon, single_log_delta, total_variation
+from dpcli.numerics.contour.certified import covers, epsilon_between, log_delta_between
+from dpcli.numerics.contour.integral import Losses, log_hockey, total_cgf
 from dpcli.numerics.roots import minimise_unimodal
-from dpcli.numerics.single import single_epsilon, single_log_delta, total_variation
 from dpcli.numerics.work import remembered
 
 MAX_PARTS = 1000

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import np
-from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
+from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 
 
 def squared_mu(mechanism: Mechanism) -> float:

@@ -13,8 +13,8 @@ from dpcli.accountants.exact import MAX_LOG_DELTA, ExactProfile, delta_on, is_si
 from dpcli.accountants.pld import PldProfile, curves_at_delta
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.certified import attempts
-from dpcli.numerics.contour import log_hockey, total_cgf
+from dpcli.numerics.contour.certified import attempts
+from dpcli.numerics.contour.integral import log_hockey, total_cgf
 
 MAX_PARTS = 200
 NARROW = 1e-7  # width of an interval on log delta that needs no better contour

@@ -9,8 +9,8 @@ from dpcli.accountants.advanced import advanced_split, sharp_mean
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised
 from dpcli.accountants.slack import Groups, Split
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.composed import Composed
-from dpcli.numerics.two_point_sum import MAX_COUNT, two_point_epsilon
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.numerics.closed.two_point_sum import MAX_COUNT, two_point_epsilon
 
 
 def optimal_epsilon(groups: Groups, slack: float) -> float:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.directions import Losses, directions
 from dpcli.errors import InternalError, NotRepresentable
-from dpcli.mechanisms.base import PrivacyLoss
+from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.arrays import np
-from dpcli.numerics.grid import Curve, composed, planned
-from dpcli.numerics.survey import Survey, best_tilt, survey, tilt_for
+from dpcli.numerics.grid.composed import Curve, composed, planned
+from dpcli.numerics.grid.survey import Survey, best_tilt, survey, tilt_for
 from dpcli.numerics.work import remembered, shared
 
 TOLERANCE = 1e-3

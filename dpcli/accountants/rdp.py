@@ -10,11 +10,11 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.accountants.renyi_curve import renyi_curve
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import np
-from dpcli.numerics.conversion import balle, balle_delta, classic, classic_delta
+from dpcli.numerics.closed.conversion import balle, balle_delta, classic, classic_delta
 from dpcli.numerics.orders import FINE, least_over_orders
 
 if TYPE_CHECKING:
-    from dpcli.numerics.conversion import Conversion
+    from dpcli.numerics.closed.conversion import Conversion
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.accountants.rdp import RdpProfile
 from dpcli.accountants.renyi_curve import renyi_curve
 from dpcli.numerics.arrays import np
-from dpcli.numerics.conversion import balle, balle_delta
-from dpcli.numerics.joint_range import optimal
+from dpcli.numerics.closed.conversion import balle, balle_delta
+from dpcli.numerics.closed.joint_range import optimal
 
 
 @dataclass(frozen=True, slots=True)

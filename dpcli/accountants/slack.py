@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dpcli.accountants.base import Steps, views
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.composed import split_delta
+from dpcli.mechanisms.combined.composed import split_delta
 from dpcli.numerics.work import spend
 
 ROUNDS = 11  # to 0.1 on the logit scale, where the optimum is flat

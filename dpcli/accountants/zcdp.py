@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
-from dpcli.numerics.conversion import zcdp_epsilon
+from dpcli.numerics.closed.conversion import zcdp_epsilon
 
 
 @dataclass(frozen=True, slots=True)

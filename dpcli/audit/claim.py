@@ -8,13 +8,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpcli.accounting import Account, account
-from dpcli.curve import Curve, profile, trade_off
+from dpcli.analysis.account import Account, account
+from dpcli.analysis.corners import corners
+from dpcli.analysis.curve import Curve, profile, trade_off
 from dpcli.errors import CannotCertify, InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 from dpcli.pipeline.model import Pipeline
-from dpcli.plots.corners import corners
 
 STEEP = 12.0  # nats up to which the curve is computed closely
 ROUNDING = 1e-12  # of an interpolation between rates

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.audit.one_run import checked_guesses
 from dpcli.errors import InputError
-from dpcli.numerics.normal import gaussian_epsilon
+from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.numerics.roots import bracket_root
 from dpcli.registry import lazy
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.audit.claim import Claim
-from dpcli.numerics.normal import gaussian_epsilon_upper
+from dpcli.numerics.closed.normal import gaussian_epsilon_upper
 from dpcli.numerics.roots import bracket_root
 from dpcli.registry import lazy
 from dpcli.rounding import down, up

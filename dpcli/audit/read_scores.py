@@ -25,7 +25,7 @@ from dpcli.audit.scores import Guessed, Scores
 from dpcli.audit.two_run import Counts
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import np
-from dpcli.pipeline.limits import escaped_path
+from dpcli.toml.limits import escaped_path
 
 RUN_FILE = "audit.json"
 SCHEMA = "dpcli/canaries/v1"

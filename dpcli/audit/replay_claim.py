@@ -6,7 +6,7 @@ from dpcli.audit.replay import Declared
 from dpcli.audit.settings import AuditSettings
 from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling import Poisson
+from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.pipeline.model import Entry, Pipeline
 
 

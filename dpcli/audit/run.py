@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpcli.analysis.calibrate_file import solved
 from dpcli.audit.claim import Claim, claimed, stated
 from dpcli.audit.decide import counted_audit, guessed_audit, one_run_audit, two_run_audit
 from dpcli.audit.read_scores import Found, read_found
@@ -19,15 +20,14 @@ from dpcli.audit.scores import Guessed
 from dpcli.audit.settings import PLAIN, AuditSettings, overridden, read_settings
 from dpcli.audit.trials import Progress, neighbouring, planned, run_trials
 from dpcli.audit.user_code import called, user_function
-from dpcli.calibration_file import solved
 from dpcli.errors import InputError
 from dpcli.lint.run import judge
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
-from dpcli.pipeline.diagnostics import Diagnostic
-from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Pipeline
 from dpcli.registry import REPLAYED, load
+from dpcli.toml.diagnostics import Diagnostic
+from dpcli.toml.limits import read_bytes
 
 TRIALS, REPLAYS = 1000, 5  # where none are stated
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.audit.binomial import ROUNDING, rate_upper
 from dpcli.errors import InputError
-from dpcli.numerics.normal import gaussian_epsilon
+from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.registry import lazy
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ def command(
     """
     if epsilon is not None:
         refuse("--epsilon", delta=delta)
-    from dpcli.accounting import account
+    from dpcli.analysis.account import account
     from dpcli.lint.run import checked_load
-    from dpcli.report.account_report import document
+    from dpcli.present.account import document
 
     pipeline, diagnostics = checked_load(file)
     sources = click.get_current_context().obj.verbose > 0

@@ -60,7 +60,7 @@ def command(
     """
     from dpcli.audit.run import audit, request
     from dpcli.plots.audit_trade_off import chart
-    from dpcli.report.audit_report import document
+    from dpcli.present.audit import document
 
     with progress() as report:
         asked = request(file, flags, epsilon, delta, correct, jobs, report)

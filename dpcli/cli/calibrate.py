@@ -36,8 +36,8 @@ def command(
 
     The answer errs on the safe side. The next cheaper value, shown below it, misses the target.
     """
-    from dpcli.calibration_file import calibrate_file
-    from dpcli.report.calibration_report import document
+    from dpcli.analysis.calibrate_file import calibrate_file
+    from dpcli.present.calibration import document
 
     found = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size)
     return emit(document(found), format_, outputs)

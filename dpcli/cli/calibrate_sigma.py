@@ -38,8 +38,8 @@ def command(
     With FILE: solves for every key that says "calibrate", or for the one mechanism that has noise. Without FILE: DP-SGD from
     --target-epsilon, --delta, --sampling-rate and --steps.
     """
-    from dpcli.calibration_file import calibrate_dp_sgd, calibrate_file
-    from dpcli.report.calibration_report import document
+    from dpcli.analysis.calibrate_file import calibrate_dp_sgd, calibrate_file
+    from dpcli.present.calibration import document
 
     if file is None:
         found = calibrate_dp_sgd(target_epsilon, delta, sampling_rate, steps, adjacency, accountants or None, group_size)

@@ -19,7 +19,7 @@ def command(files: tuple[str, str], delta: float | None, judged: bool, format_: 
     matched by name. Both are priced at A's delta. Where the statement has changed (unit, adjacency, max_contributions, dataset_size,
     delta, adaptive), the epsilons are shown but called not comparable.
     """
-    from dpcli.difference import difference
-    from dpcli.report.difference_report import document
+    from dpcli.analysis.difference import difference
+    from dpcli.present.difference import document
 
     return emit(document(difference(*files, delta), judged), format_, outputs)

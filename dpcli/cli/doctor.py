@@ -16,6 +16,6 @@ def command(ledger: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     Exit code 1 where something that dpcli needs is broken; warnings and absent extras leave it at 0.
     """
     from dpcli.doctor.examine import examine
-    from dpcli.report.doctor_report import document
+    from dpcli.present.doctor import document
 
     return emit(document(examine(ledger)), format_, outputs)

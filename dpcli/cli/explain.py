@@ -32,15 +32,15 @@ def command(file: str, delta: float | None, priors: tuple[float, ...], format_: 
     NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson) or a term (adjacency).
     """
     if not _is_file(file):
-        from dpcli.glossary import explain
+        from dpcli.explain.glossary import explain
 
         text = None if format_ == "table" else format_
         refuse("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
         show(explain(file) + "\n")
         return 0
+    from dpcli.analysis.meaning import PRIORS, meaning
     from dpcli.lint.run import checked_load
-    from dpcli.meaning import PRIORS, meaning
-    from dpcli.report.meaning_report import document
+    from dpcli.present.meaning import document
 
     pipeline, diagnostics = checked_load(file)
     account, found = meaning(pipeline, delta, priors or PRIORS)

@@ -57,6 +57,6 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
     """
     from dpcli.gate.flags import checked_terms
     from dpcli.gate.judge import gate
-    from dpcli.report.gate_report import document
+    from dpcli.present.gate import document
 
     return emit(document(gate(files, checked_terms(**flags))), format_, outputs)

@@ -10,7 +10,7 @@ from dpcli.cli.options import complain, emit, output_options
 from dpcli.cli.printing import show
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.diagnostics import Diagnostic
+    from dpcli.toml.diagnostics import Diagnostic
 
 
 @click.command(short_help="Check files against the catalogue of known failures.")
@@ -26,7 +26,7 @@ def command(files: tuple[str, ...], ledger: str | None, dataset: str | None, for
     Exit code 0: no errors. 1: an error. 2: a file cannot be read. 4: --ledger cannot be read.
     """
     from dpcli.lint.run import lint
-    from dpcli.report.lint_text import exit_code, first_error, render
+    from dpcli.present.lint_text import exit_code, first_error, render
 
     if not files and ledger is None:
         raise click.UsageError("expected FILES or --ledger, found neither")
@@ -37,13 +37,13 @@ def command(files: tuple[str, ...], ledger: str | None, dataset: str | None, for
         if code := exit_code(diagnostics):
             complain(first_error(diagnostics))
         return code
-    from dpcli.report.lint_report import document
+    from dpcli.present.lint import document
 
     return emit(document(places, diagnostics), format_, outputs)
 
 
 def _of_ledger(ledger: str, dataset: str | None) -> list[Diagnostic]:
-    from dpcli.cli.budget_options import opened
+    from dpcli.cli.budget.options import opened
     from dpcli.ledger.findings import findings
 
     with opened(ledger, dataset) as found:

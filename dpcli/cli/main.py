@@ -18,7 +18,7 @@ from dpcli.errors import DpcliError
 COMMANDS: dict[str, tuple[str, str]] = {
     "account": ("dpcli.cli.account:command", "What a pipeline costs, by every accountant."),
     "audit": ("dpcli.cli.audit:command", "Put a program to the test: what an attack proves against its claim."),
-    "budget": ("dpcli.cli.budget:command", "The ledger: what a dataset has spent, and what still fits."),
+    "budget": ("dpcli.cli.budget.group:command", "The ledger: what a dataset has spent, and what still fits."),
     "calibrate": ("dpcli.cli.calibrate:command", "Solve for steps, epochs, batch size, rate, scale or noise."),
     "calibrate-sigma": ("dpcli.cli.calibrate_sigma:command", "The smallest noise multiplier for a target epsilon."),
     "completion": ("dpcli.cli.completion:command", "Shell completion for bash, zsh or fish."),
@@ -106,6 +106,6 @@ def _internal(error: BaseException, arguments: list[str]) -> int:
 
 def _said(error: DpcliError) -> str:
     """A message, which may quote what somebody else wrote into a ledger or a file, without what a terminal acts on."""
-    from dpcli.report.document import visible
+    from dpcli.document.document import visible
 
     return "\n".join(map(visible, str(error).split("\n")))

@@ -8,16 +8,16 @@ from dpcli import __version__
 from dpcli.audit.settings import AuditSettings
 from dpcli.cli.lazy import Commands, LazyGroup
 from dpcli.cli.main import COMMANDS, cli
+from dpcli.formats.troff import Section, literal, page
 from dpcli.gate.policy import Policy, PolicyRule, PolicyWaiver
-from dpcli.ledger.filters import summaries
+from dpcli.keys.described import keys_of
+from dpcli.ledger.filters.filter import summaries
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 from dpcli.pipeline.gate_keys import Horizon, Waiver
-from dpcli.pipeline.keys import keys_of
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, PartitionKey, Pipeline, Privacy
 from dpcli.registry import ACCOUNTANTS, FORMATS, MECHANISMS, SAMPLING, load
-from dpcli.report.troff import Section, literal, page
 from dpcli.sweep.settings import Sweep
-from dpcli.train.settings import Clipping, Train
+from dpcli.train.plan.settings import Clipping, Train
 
 EXIT_CODES = (
     ("0", "pass"),

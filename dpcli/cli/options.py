@@ -20,7 +20,7 @@ from dpcli.extras import unavailable
 from dpcli.registry import ACCOUNTANTS, FORMATS, load
 
 if TYPE_CHECKING:
-    from dpcli.report.document import Document
+    from dpcli.document.document import Document
 
 
 APPENDED = frozenset({"summary"})  # formats of files that several steps of a job write to
@@ -89,7 +89,7 @@ def _named(output: str, formats: tuple[str, ...]) -> str:
     if name in formats and path:
         return output
     if not equals:
-        from dpcli.report.formats import meant_by
+        from dpcli.formats.facts import meant_by
 
         if meant := meant_by(output, formats):
             return f"{meant}={output}"
@@ -116,10 +116,10 @@ def told(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _tell(error: BaseException, format_: str, outputs: tuple[str, ...]) -> None:
-    from dpcli.pipeline.render import InvalidFile
-    from dpcli.report.diagnostics import finding
-    from dpcli.report.formats import judges
-    from dpcli.report.verdict import stopped
+    from dpcli.document.verdict import stopped
+    from dpcli.formats.facts import judges
+    from dpcli.present.diagnostics import finding
+    from dpcli.toml.render import InvalidFile
 
     interrupted = isinstance(error, KeyboardInterrupt | click.Abort)
     code = error.exit_code if isinstance(error, DpcliError | click.ClickException) else 130 if interrupted else 70
@@ -188,8 +188,8 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
 
     Why it is not 0 goes to standard error too. Raises InputError where a report to be judged would hold nothing that was checked.
     """
-    from dpcli.report.formats import judges
-    from dpcli.report.verdict import judged, reason
+    from dpcli.document.verdict import judged, reason
+    from dpcli.formats.facts import judges
 
     settings: Settings = click.get_current_context().obj
     why = reason(document) if document.exit_code else ""

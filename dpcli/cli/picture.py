@@ -18,7 +18,7 @@ from dpcli.errors import InputError
 from dpcli.registry import CHART_FORMATS, FORMATS, load
 
 if TYPE_CHECKING:
-    from dpcli.plots.chart import Chart
+    from dpcli.document.chart import Chart
 
 SUFFIXES = {".svg": "svg", ".png": "png", ".csv": "csv", ".vl.json": "vega-lite", ".json": "vega-lite", ".txt": "terminal"}
 PATIENCE = 1.0  # seconds without a word

@@ -50,8 +50,8 @@ def command(
     """
     from dpcli.lint.run import checked_load
     from dpcli.plots.draw import checked_kind, draw
-    from dpcli.plots.question import Question
-    from dpcli.report.lint_text import first_error
+    from dpcli.plots.epsilons import Question
+    from dpcli.present.lint_text import first_error
 
     checked_kind(kind)
     for output in outputs:

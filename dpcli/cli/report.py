@@ -34,7 +34,7 @@ def command(
     certified.
     """
     from dpcli.disclosure.draft import draft
-    from dpcli.report.disclosure_report import document
+    from dpcli.present.disclosure import document
 
     html = "html" in (format_, *(output.partition("=")[0] for output in outputs))
     with working():

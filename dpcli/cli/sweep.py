@@ -44,7 +44,7 @@ def command(
     met, 130 where the sweep was interrupted.
     """
     from dpcli.cli.sweeping import swept
-    from dpcli.sweep.documents import planned
+    from dpcli.present.sweep import planned
     from dpcli.sweep.plan import plan_sweep
 
     plan = plan_sweep(file)

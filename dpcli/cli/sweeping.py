@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.cli.budget_options import opened
+from dpcli.cli.budget.options import opened
 from dpcli.cli.picture import show
 from dpcli.cli.trials import progress
 from dpcli.errors import InputError
 from dpcli.extras import require
 
 if TYPE_CHECKING:
-    from dpcli.report.document import Document
+    from dpcli.document.document import Document
     from dpcli.sweep.plan import SweepPlan
 
 
 def swept(plan: SweepPlan, jobs: int | None, ledger: str | None, dataset: str | None, pictures: tuple[str, ...]) -> Document:
     """Make the runs, draw the pictures asked for, and say what was found."""
-    from dpcli.sweep.documents import measured, selected
-    from dpcli.sweep.frontier import chart
+    from dpcli.present.frontier import chart
+    from dpcli.present.sweep import measured, selected
     from dpcli.sweep.run import measure
     from dpcli.sweep.select import search
 

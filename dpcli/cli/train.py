@@ -31,9 +31,9 @@ def command(
     goes on from its last state, with fresh noise.
     """
     from dpcli.cli.training import run_with_progress
-    from dpcli.train.documents import outcome, planned
-    from dpcli.train.plan import plan_of
-    from dpcli.train.processes import first_process
+    from dpcli.present.training import outcome, planned
+    from dpcli.train.plan.plan import plan_of
+    from dpcli.train.run.processes import first_process
 
     plan = plan_of(file)
     if dry_run:

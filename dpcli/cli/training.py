@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.cli.budget_options import opened
+from dpcli.cli.budget.options import opened
 
 if TYPE_CHECKING:
-    from dpcli.train.outcome import Outcome
-    from dpcli.train.plan import Plan
-    from dpcli.train.run import Report
+    from dpcli.train.plan.plan import Plan
+    from dpcli.train.run.outcome import Outcome
+    from dpcli.train.run.run import Report
 
 EVERY = 0.5  # seconds between two lines
 
 
 def run_with_progress(plan: Plan, ledger: str | None, dataset: str | None, resume: bool, seed: int | None) -> Outcome:
     """Train, with progress on standard error where that is a terminal."""
-    from dpcli.train.processes import first_process
-    from dpcli.train.run import train
+    from dpcli.train.run.processes import first_process
+    from dpcli.train.run.run import train
 
     first = first_process()
     with opened(ledger, dataset) if ledger is not None and first else nullcontext() as found:
@@ -40,10 +40,10 @@ def run_with_progress(plan: Plan, ledger: str | None, dataset: str | None, resum
 
 def _progress(plan: Plan) -> Report:
     """A line: how far, what it has cost so far, the last metrics and the time that is left."""
-    from dpcli.accounting import account
+    from dpcli.analysis.account import account
+    from dpcli.present.run_statement import words
     from dpcli.rounding import up
-    from dpcli.train.processes import first_process
-    from dpcli.train.statement import words
+    from dpcli.train.run.processes import first_process
 
     begun = last = time.monotonic()
     first, measured = -1, ""

@@ -8,15 +8,15 @@ from fractions import Fraction
 from typing import Any
 
 from dpcli import __version__
-from dpcli.accounting import Account
+from dpcli.analysis.account import Account
 from dpcli.disclosure.facts import Facts
+from dpcli.keys.annotations import members_of
+from dpcli.keys.words import has_words, is_silent
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling import Batched
-from dpcli.pipeline.annotations import members_of
+from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.parts import named
 from dpcli.pipeline.resolve import Charge
-from dpcli.pipeline.words import has_words, is_silent
 from dpcli.plots.words import bound, few, sampling
 
 MOST = 8  # mechanisms that one line names

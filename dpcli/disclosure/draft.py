@@ -5,9 +5,9 @@ from __future__ import annotations
 from dpcli.disclosure.facts import gather
 from dpcli.disclosure.pictures import pictures
 from dpcli.disclosure.statement import Statement, disclosure, registry_entry
+from dpcli.document.chart import Chart
 from dpcli.lint.run import checked_load
 from dpcli.numerics.work import limited
-from dpcli.plots.chart import Chart
 
 FORMS = {False: (disclosure, "report"), True: (registry_entry, "registry")}
 

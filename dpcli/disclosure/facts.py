@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dpcli.accounting import Account, account
+from dpcli.analysis.account import Account, account
+from dpcli.analysis.meaning import Meaning, meaning
 from dpcli.errors import DpcliError, InternalError
-from dpcli.meaning import Meaning, meaning
-from dpcli.mechanisms.sampling import Batched, OncePerEpoch
-from dpcli.pipeline.diagnostics import Diagnostic
+from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch
 from dpcli.pipeline.model import Disclosure, Entry, Pipeline, Privacy
+from dpcli.toml.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accounting import Account
-from dpcli.curve import Curve
+from dpcli.analysis.account import Account
+from dpcli.analysis.curve import Curve
 from dpcli.disclosure.facts import Facts
-from dpcli.plots.chart import Axis, Bar, Chart, Line, Marker, Tone
+from dpcli.document.chart import Axis, Bar, Chart, Line, Marker, Tone
 from dpcli.plots.delta_epsilon import GUARANTEES
 from dpcli.plots.draw import draw, noted
-from dpcli.plots.question import Question
+from dpcli.plots.epsilons import Question
 from dpcli.plots.trade_off import WHOLE, picture
 from dpcli.plots.words import epsilon_at_most, name_of, setting
 

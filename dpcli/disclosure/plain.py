@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.curve import trade_off
+from dpcli.analysis.curve import trade_off
+from dpcli.analysis.meaning import Belief, Group, Meaning
 from dpcli.disclosure.answers import at_most, charged, listing, stated_epsilon
 from dpcli.disclosure.facts import Facts, amplified
 from dpcli.disclosure.item import NOT_STATED, Answer
-from dpcli.meaning import Belief, Group, Meaning
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.words import bound, few, percent_up
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dpcli.doctor.fact import ROOM, Fact
 from dpcli.errors import InputError, LedgerError
-from dpcli.ledger.places import POSTGRES, open_store
-from dpcli.ledger.sqlite_file import NETWORK
+from dpcli.ledger.stores.places import POSTGRES, open_store
+from dpcli.ledger.stores.sqlite_file import NETWORK
 
 WAL_SINCE = (3, 51, 3)  # the first version whose write-ahead log with synchronous = FULL loses nothing either
 SHARED = NETWORK | {"9p", "virtiofs"}  # the last two lie on one machine as a rule, and may be shared

@@ -12,7 +12,7 @@ from typing import Any
 from dpcli.errors import InputError
 from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Rule
 from dpcli.gate.bases import Base
-from dpcli.git import work_tree
+from dpcli.git.command import work_tree
 
 
 def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:

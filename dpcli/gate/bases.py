@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpcli.accounting import Account, account
-from dpcli.comparable import statement_of
+from dpcli.analysis.account import Account, account
+from dpcli.analysis.comparable import statement_of
 from dpcli.errors import DpcliError, InputError
-from dpcli.gate.history import past
 from dpcli.gate.restatement import Standing, standings_of
 from dpcli.gate.terms import horizon_data, terms_of
+from dpcli.git.history import past
 from dpcli.pipeline.gate_keys import Gate, Waiver
 from dpcli.pipeline.model import Pipeline
 

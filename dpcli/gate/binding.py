@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dpcli.errors import InputError
-from dpcli.gate.history import past
 from dpcli.gate.places import matches
 from dpcli.gate.policy import Policy
 from dpcli.gate.policy_read import read_policy_bytes
-from dpcli.gate.repository import listed
 from dpcli.gate.verdicts import Condition
-from dpcli.git import work_tree
-from dpcli.pipeline.limits import escaped_path, read_bytes
+from dpcli.git.command import work_tree
+from dpcli.git.history import past
+from dpcli.git.work_tree import listed
 from dpcli.pipeline.model import Pipeline
+from dpcli.toml.limits import escaped_path, read_bytes
 
 
 def binding(policy: Policy, ref: str | None) -> tuple[Policy, tuple[Condition, ...]]:

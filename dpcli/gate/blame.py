@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from dpcli.accounting import Account
-from dpcli.calibration import Parameter, calibrate, parameter_key
-from dpcli.difference import Priced, priced_changes
+from dpcli.analysis.account import Account
+from dpcli.analysis.calibrate import Parameter, calibrate, parameter_key
+from dpcli.analysis.difference import Priced, priced_changes
 from dpcli.errors import CannotCertify, InputError
 from dpcli.gate.bases import Base
 from dpcli.gate.verdicts import Target
-from dpcli.pipeline.findings import Path
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.resolve import Charge
-from dpcli.pipeline.shown import shown
 from dpcli.rounding import up
+from dpcli.toml.findings import Path
+from dpcli.toml.shown import shown
 
 MOST = 3  # changes that a message names, and mechanisms that a remedy is looked for in
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dpcli.accounting import Account
+from dpcli.analysis.account import Account
 from dpcli.errors import InputError
 from dpcli.gate.verdicts import Condition, Target, Verdict
 from dpcli.pipeline.gate_keys import Caps

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dpcli.changes import Edit
-from dpcli.difference import Priced
+from dpcli.analysis.changes import Edit
+from dpcli.analysis.difference import Priced
 from dpcli.gate.blame import edits, path_of
 from dpcli.gate.verdicts import Condition
-from dpcli.pipeline.annotations import members_of
-from dpcli.pipeline.member import Members
+from dpcli.keys.annotations import members_of
+from dpcli.keys.member import Members
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.rounding import up
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from dpcli.gate.policy import Policy, scheme_of
 from dpcli.gate.verdicts import Condition, Verdict
-from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.shown import escaped
+from dpcli.toml.diagnostics import Diagnostic
+from dpcli.toml.shown import escaped
 
 
 def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) -> Iterator[Condition]:

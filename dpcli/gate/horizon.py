@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accounting import Account, account
+from dpcli.analysis.account import Account, account
 from dpcli.errors import InputError
 from dpcli.gate.verdicts import Condition, Target
 from dpcli.pipeline.gate_keys import Horizon

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from dpcli.accounting import Account, account
+from dpcli.analysis.account import Account, account
 from dpcli.gate.bases import Base
 from dpcli.gate.terms import changed_horizon, changed_terms, horizon_data
 from dpcli.gate.verdicts import Condition, Target, Verdict
 from dpcli.pipeline.gate_keys import Caps
-from dpcli.pipeline.limits import escaped_path
 from dpcli.pipeline.model import Pipeline
 from dpcli.rounding import up
+from dpcli.toml.limits import escaped_path
 
 
 def new_file(result: Account, outside: Caps) -> Condition:

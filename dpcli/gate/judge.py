@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dpcli.accounting import Account, account
-from dpcli.difference import Priced
+from dpcli.analysis.account import Account, account
+from dpcli.analysis.difference import Priced
 from dpcli.errors import InputError
 from dpcli.gate.baseline import bases_from
 from dpcli.gate.bases import Base, bases_at
@@ -15,28 +15,28 @@ from dpcli.gate.binding import binding, unmatched
 from dpcli.gate.blame import costs_of, place_of, remedy, told
 from dpcli.gate.caps import cap_condition, capped, delta_condition
 from dpcli.gate.claims import claims
+from dpcli.gate.deleted import gone
 from dpcli.gate.findings import finding_conditions, required_conditions
 from dpcli.gate.flags import Terms
-from dpcli.gate.gone import gone
 from dpcli.gate.horizon import horizon_condition
 from dpcli.gate.increase import epsilon_now, increase_condition, new_file, statement_conditions
 from dpcli.gate.judgement import Gated, Judged
 from dpcli.gate.ledger import room
 from dpcli.gate.links import link_condition
 from dpcli.gate.merged_caps import loosened, over
-from dpcli.gate.repository import review_of
 from dpcli.gate.restatement import restatements
 from dpcli.gate.verdicts import Condition
 from dpcli.gate.waivers import check_waivers, unused, waived
+from dpcli.git.work_tree import review_of
 from dpcli.lint.run import judge
 from dpcli.numerics.work import limited
-from dpcli.pipeline.diagnostics import Diagnostic
-from dpcli.pipeline.findings import Findings
 from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.positions import locate
 from dpcli.pipeline.read import parse, refuse, toml_document
-from dpcli.pipeline.render import InvalidFile
+from dpcli.toml.diagnostics import Diagnostic
+from dpcli.toml.findings import Findings
+from dpcli.toml.positions import locate
+from dpcli.toml.render import InvalidFile
 
 Bases = Mapping[str, Base | None]
 

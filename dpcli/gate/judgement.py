@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dpcli.accounting import Account
-    from dpcli.difference import Priced
+    from dpcli.analysis.account import Account
+    from dpcli.analysis.difference import Priced
     from dpcli.gate.bases import Base
-    from dpcli.pipeline.diagnostics import Diagnostic
     from dpcli.pipeline.model import Pipeline
+    from dpcli.toml.diagnostics import Diagnostic
 from dpcli.gate.verdicts import Condition, Verdict, worst
 
 

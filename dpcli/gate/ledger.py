@@ -10,11 +10,11 @@ from typing import Protocol
 from dpcli.errors import CannotCertify, InputError, LedgerError, NotRepresentable
 from dpcli.gate.verdicts import Condition
 from dpcli.pipeline.gate_keys import Horizon
-from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
-from dpcli.pipeline.render import InvalidFile
 from dpcli.registry import load
+from dpcli.toml.limits import read_bytes
+from dpcli.toml.render import InvalidFile
 
 KEY = ("privacy",)
 

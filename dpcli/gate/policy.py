@@ -34,11 +34,11 @@ from dpcli.gate.merged_caps import over, tightest
 from dpcli.gate.places import meant, names_of
 from dpcli.gate.waivable import problem_of
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.findings import Problem
 from dpcli.pipeline.gate_keys import Caps, Horizon, Waiver, under
 from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.shown import quoted
 from dpcli.registry import SAMPLING
+from dpcli.toml.findings import Problem
+from dpcli.toml.shown import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from dpcli.gate.policy import Policy
-from dpcli.pipeline.annotations import members_of
+from dpcli.git.revision import read_source
+from dpcli.keys.annotations import members_of
+from dpcli.keys.kinds import Place
+from dpcli.keys.member import Members, read_members
 from dpcli.pipeline.document import TOP
-from dpcli.pipeline.findings import Findings, TooMany
-from dpcli.pipeline.kinds import Place
-from dpcli.pipeline.member import Members, read_members
 from dpcli.pipeline.read import refuse, toml_document
-from dpcli.pipeline.suggest import closest
-from dpcli.revision import read_source
+from dpcli.toml.findings import Findings, TooMany
+from dpcli.toml.suggest import closest
 
 # The keys at the top of a policy, which no pipeline file has but "format".
 KEYS: Members = {"format": TOP["format"], **members_of(Policy)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dpcli.gate.verdicts import Condition
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import named
-from dpcli.pipeline.shown import escaped
+from dpcli.toml.shown import escaped
 
 Standing = tuple[str, int]  # the type of an entry, and the evidence of its charge
 RESTS = {0: "costs nothing by its own word", 1: "states its own cost", 2: "is priced by its noise"}

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.comparable import statement_of
-from dpcli.pipeline.annotations import members_of
+from dpcli.analysis.comparable import statement_of
+from dpcli.keys.annotations import members_of
+from dpcli.keys.member import Member, Members
 from dpcli.pipeline.gate_keys import Gate, Horizon
-from dpcli.pipeline.member import Member, Members
 from dpcli.pipeline.model import Budget, Pipeline, Privacy
-from dpcli.pipeline.shown import shown
+from dpcli.toml.shown import shown
 
 APART = ("waiver", "horizon")  # tables of [gate] that are compared as a whole
 

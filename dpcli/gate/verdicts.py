@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dpcli.pipeline.findings import Path
+from dpcli.toml.findings import Path
 
 if TYPE_CHECKING:
     from dpcli.pipeline.gate_keys import Waiver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpcli.lint.catalogue import RULES, rule
 from dpcli.pipeline.gate_keys import WAIVABLE
-from dpcli.pipeline.suggest import did_you_mean
+from dpcli.toml.suggest import did_you_mean
 
 
 def problem_of(word: str) -> tuple[str, str] | None:

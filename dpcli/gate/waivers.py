@@ -11,10 +11,10 @@ from dpcli.gate.bases import Base, waiver_data
 from dpcli.gate.policy import Policy
 from dpcli.gate.verdicts import Condition, Pardon
 from dpcli.gate.waivable import problem_of
-from dpcli.pipeline.findings import Findings, Path
 from dpcli.pipeline.gate_keys import Waiver
 from dpcli.pipeline.model import Pipeline
 from dpcli.rounding import up
+from dpcli.toml.findings import Findings, Path
 
 SOON = 14  # days before its end from which a waiver is a warning
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import CannotCertify, InputError
 from dpcli.ledger.chain import canonical
-from dpcli.ledger.filters import Cost
+from dpcli.ledger.filters.filter import Cost
 from dpcli.pipeline.canonical import tables_of
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ Declared = Sequence[Mapping[str, Any]]  # the runs, as tables and how often
 
 def composed(runs: Sequence[tuple[Pipeline, int]], delta: float) -> tuple[float, str]:
     """(epsilon, accountant) of a set of runs whose parameters were all fixed in advance, by the tightest sound accountant."""
-    from dpcli.accounting import tightest
-    from dpcli.ledger.filters import steps_of
+    from dpcli.analysis.account import tightest
+    from dpcli.ledger.filters.filter import steps_of
 
     steps = [(m, n * count) for pipeline, count in runs for m, n in steps_of(pipeline)]
     row = tightest(tuple(steps), delta)

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dpcli.ledger import amounts
-from dpcli.ledger.filters import Cost, label
+from dpcli.ledger.filters.filter import Cost, label
 from dpcli.ledger.state import State
 
 if TYPE_CHECKING:

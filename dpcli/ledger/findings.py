@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.expiry import STAMP
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.sqlite_file import network_file_system
 from dpcli.ledger.state import Run, State
-from dpcli.pipeline.diagnostics import Diagnostic, Severity
+from dpcli.ledger.stores.sqlite_file import network_file_system
+from dpcli.toml.diagnostics import Diagnostic, Severity
 
 LARGE = 10.0
 HOUR = 3600.0

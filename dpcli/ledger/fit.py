@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from dpcli.calibration import parameter_key, substitute
+from dpcli.analysis.calibrate import parameter_key, substitute
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger.amounts import read
 from dpcli.ledger.state import State

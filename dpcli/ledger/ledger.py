@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from dpcli import __version__
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger.chain import Entry, digest, opened, sealed
-from dpcli.ledger.filters import Cost
+from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
 from dpcli.ledger.names import looks, mixed, strange
 from dpcli.ledger.requests import Amend, Charge, Move, Request, Upgrade, checked_key
 from dpcli.ledger.state import Run, State
-from dpcli.ledger.store import UNSURE, Store, Tail
+from dpcli.ledger.stores.store import UNSURE, Store, Tail
 from dpcli.ledger.terms import Terms
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 from typing import TYPE_CHECKING
 
 from dpcli.ledger.declared import composed
-from dpcli.ledger.filters import opened_filter
+from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.places import init
+from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import checked
 
 if TYPE_CHECKING:

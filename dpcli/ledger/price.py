@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Entry
-from dpcli.ledger.filters import label
+from dpcli.ledger.filters.filter import label
 from dpcli.ledger.state import State
 from dpcli.ledger.terms import Terms
 from dpcli.pipeline.canonical import pipeline_from

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger import amounts
 from dpcli.ledger.denial import down, percent, shortfall, up
-from dpcli.ledger.filters import Cost, label
+from dpcli.ledger.filters.filter import Cost, label
 from dpcli.ledger.fit import fitting
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.places import open_ledger
 from dpcli.ledger.state import State
+from dpcli.ledger.stores.places import open_ledger
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
-from dpcli.ledger.filters import Cost
+from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.state import NEXT, Run, State
 
 LONGEST = 200
@@ -180,7 +180,7 @@ class Upgrade:
 
 
 def _in_words(text: str) -> bool:
-    from dpcli.pipeline.words import has_words
+    from dpcli.keys.words import has_words
 
     return has_words(text)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError, LedgerError
-from dpcli.ledger.filters import Cost, Filter, filter_named
+from dpcli.ledger.filters.filter import Cost, Filter, filter_named
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline

@@ -67,7 +67,7 @@ def anchor_of(ledger: Ledger) -> dict[str, Any]:
 
 def read_anchor(path: str) -> dict[str, Any]:
     """What `anchor` wrote to a file. Raises InputError where there is none, or something else."""
-    from dpcli.pipeline.limits import read_bytes
+    from dpcli.toml.limits import read_bytes
 
     data = read_bytes(path)
     try:

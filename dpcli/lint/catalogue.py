@@ -9,7 +9,7 @@ from dpcli.errors import InputError
 from dpcli.registry import load
 
 if TYPE_CHECKING:
-    from dpcli.lint.elsewhere import Elsewhere
+    from dpcli.lint.outside import Elsewhere
     from dpcli.lint.rule import RuleInfo
 
 READER_RULES: dict[str, str] = {
@@ -61,11 +61,11 @@ RULES: dict[str, str] = dict(sorted({**READER_RULES, **FILE_RULES, **SECTION_RUL
 
 # What no pipeline file can show; `explain` says why, and what catches it.
 ELSEWHERE: dict[str, str] = {
-    "DP202": "dpcli.lint.elsewhere:SUM_SENSITIVITY",
-    "DP203": "dpcli.lint.elsewhere:TIMING",
-    "DP205": "dpcli.lint.elsewhere:REUSED_STATE",
-    "DP207": "dpcli.lint.elsewhere:POISONED_SUM",
-    "DP212": "dpcli.lint.elsewhere:PASSED_CLAMP",
+    "DP202": "dpcli.lint.outside:SUM_SENSITIVITY",
+    "DP203": "dpcli.lint.outside:TIMING",
+    "DP205": "dpcli.lint.outside:REUSED_STATE",
+    "DP207": "dpcli.lint.outside:POISONED_SUM",
+    "DP212": "dpcli.lint.outside:PASSED_CLAMP",
 }
 
 LEDGER_RULES: dict[str, str] = {

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
 from dpcli.lint.settings import chosen, on, one_of, section, settings, spelled
-from dpcli.mechanisms.discrete_gaussian import DiscreteGaussianSpec
-from dpcli.mechanisms.given import ApproxSpec
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
+from dpcli.mechanisms.stated.pure_and_approx import ApproxSpec
 from dpcli.pipeline.model import Entry, Pipeline
 
 ANALYTIC = ("analytic", "exact", "balle")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
 from dpcli.lint.settings import covered, section, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling import Batched
+from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import named as parts_named
 

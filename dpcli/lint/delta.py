@@ -7,10 +7,10 @@ from fractions import Fraction
 from math import expm1, log1p
 
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
-from dpcli.mechanisms.given import ApproxSpec
-from dpcli.pipeline.findings import Path
+from dpcli.mechanisms.stated.pure_and_approx import ApproxSpec
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import named
+from dpcli.toml.findings import Path
 
 SMALLEST = 1e-300
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dpcli.lint.catalogue import SECTION_RULES, words
 
 if TYPE_CHECKING:
-    from dpcli.lint.elsewhere import Elsewhere
+    from dpcli.lint.outside import Elsewhere
     from dpcli.lint.rule import RuleInfo
 
 WIDTH = 100

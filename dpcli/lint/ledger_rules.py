@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcli.lint.elsewhere import Elsewhere
+from dpcli.lint.outside import Elsewhere
 
 RACE = Elsewhere(
     code="DP401",

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dpcli.errors import InputError
 from dpcli.lint.rule import HEAD, Finding, RuleInfo, edited, entries
+from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.randomized_response import RandomizedResponseSpec
 from dpcli.pipeline.model import Pipeline
 
 
@@ -22,7 +22,7 @@ def _mixed_adjacency(pipeline: Pipeline) -> Iterator[Finding]:
         stated, key = getattr(entry.spec, "adjacency", None), (*path, "adjacency")
         if stated is None:
             continue
-        from dpcli.mechanisms.stated import conversion  # what states an adjacency has loaded it already
+        from dpcli.mechanisms.stated.stated import conversion  # what states an adjacency has loaded it already
 
         try:
             changes = conversion(stated, wanted)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dpcli.pipeline.diagnostics import Severity
-    from dpcli.pipeline.findings import Path
     from dpcli.pipeline.model import Entry, Pipeline
+    from dpcli.toml.diagnostics import Severity
+    from dpcli.toml.findings import Path
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.lint.catalogue import checked, rule
-from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.document import TOP
-from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.read import examine, parse, toml_document
-from dpcli.pipeline.render import InvalidFile
 from dpcli.pipeline.section import UNREAD
-from dpcli.pipeline.suggest import closest
 from dpcli.registry import POLICY_KEYS, POLICY_READER, load
+from dpcli.toml.diagnostics import Diagnostic
+from dpcli.toml.limits import read_bytes
+from dpcli.toml.render import InvalidFile
+from dpcli.toml.suggest import closest
 
 if TYPE_CHECKING:
     from dpcli.lint.rule import Finding, RuleInfo
@@ -74,9 +74,9 @@ def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, Finding]]:
 
 def _placed(found: tuple[tuple[RuleInfo, Finding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
     """The findings with line, column and source line."""
-    from dpcli.pipeline.positions import locate
-    from dpcli.pipeline.shown import key_text
-    from dpcli.pipeline.syntax import text_of
+    from dpcli.toml.positions import locate
+    from dpcli.toml.shown import key_text
+    from dpcli.toml.syntax import text_of
 
     text = text_of(data)
     lines, names = text.split("\n"), {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}

@@ -10,7 +10,7 @@ from math import ceil
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
 from dpcli.lint.settings import chosen, one_of, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling import FixedSize, OncePerEpoch, Poisson
+from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.resolve import MAX_COUNT
 

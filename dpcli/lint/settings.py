@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dpcli.lint.rule import Finding
-from dpcli.pipeline.findings import Path
 from dpcli.pipeline.model import Pipeline
+from dpcli.toml.findings import Path
 
 RELEASING = ("train", "pate", "pmixed")  # [audit] publishes nothing of its own
 PROSE = frozenset({"description", "note", "notes", "comment", "covers"})

@@ -8,7 +8,7 @@ from typing import Any
 from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, entries
 from dpcli.lint.settings import RELEASING, chosen, on, one_of, section, settings, switched_on, words
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling import BallsInBins, Poisson
+from dpcli.mechanisms.sampling.schemes import BallsInBins, Poisson
 from dpcli.pipeline.model import Pipeline
 
 RESUME = frozenset({"resume", "resume_from", "resume_from_checkpoint"})

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
-from dpcli.mechanisms.poisson import PoissonReplaced, PoissonSampled
+from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.mechanism import Mechanism
 
 
 class Spec:

@@ -10,8 +10,8 @@ from typing import Any
 
 from dpcli.errors import InputError
 from dpcli.pipeline.document import pipeline_of, read_document
-from dpcli.pipeline.findings import Findings, TooMany
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.toml.findings import Findings, TooMany
 
 
 def tables_of(pipeline: Pipeline) -> dict[str, Any]:

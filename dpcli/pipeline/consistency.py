@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from dpcli.mechanisms.sampling import Batched
-from dpcli.pipeline.findings import Findings, Path, Problem
+from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.pipeline.gate_keys import NO_GATE, gate_problems
 from dpcli.pipeline.model import Entry, Privacy
 from dpcli.pipeline.parts import part_problems
 from dpcli.pipeline.section import section_problems
-from dpcli.pipeline.shown import quoted
-from dpcli.pipeline.suggest import closest
+from dpcli.toml.findings import Findings, Path, Problem
+from dpcli.toml.shown import quoted
+from dpcli.toml.suggest import closest
 
 Entries = Mapping[int, Entry]
 

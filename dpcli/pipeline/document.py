@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcli.fields import Rule
-from dpcli.pipeline.annotations import MECHANISMS, kind_of, members_of
-from dpcli.pipeline.findings import Findings
-from dpcli.pipeline.homes import advice
-from dpcli.pipeline.kinds import Kind, Place, Refused
-from dpcli.pipeline.member import Member, Members, read_members
+from dpcli.keys.annotations import MECHANISMS, kind_of, members_of
+from dpcli.keys.kinds import Kind, Place, Refused
+from dpcli.keys.member import Member, Members, read_members
+from dpcli.keys.table_schema import selected_schema
+from dpcli.pipeline.misplaced import advice
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
 from dpcli.pipeline.section import UNREAD, Section
-from dpcli.pipeline.table_schema import selected_schema
 from dpcli.registry import SECTIONS, load
+from dpcli.toml.findings import Findings
 
 FORMAT = Rule("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
 

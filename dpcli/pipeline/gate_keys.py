@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import Annotated, Literal
 
 from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Key, Person, Prose
-from dpcli.pipeline.findings import Path, Problem
-from dpcli.pipeline.shown import quoted
-from dpcli.pipeline.suggest import did_you_mean
+from dpcli.toml.findings import Path, Problem
+from dpcli.toml.shown import quoted
+from dpcli.toml.suggest import did_you_mean
 
 # Runs in a year of 365.25 days.
 PER_YEAR: dict[str, Fraction] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcli.pipeline.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.keys.member import Member, Members
 from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
-from dpcli.pipeline.member import Member, Members
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Privacy
 from dpcli.registry import SECTIONS, load
 

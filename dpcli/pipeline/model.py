@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from dpcli.fields import COUNT, DELTA, POSITIVE, RATE, Key, Note, Prose
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling import Scheme
+from dpcli.mechanisms.sampling.schemes import Scheme
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.gate_keys import NO_GATE
 from dpcli.pipeline.gate_keys import Gate as Gate

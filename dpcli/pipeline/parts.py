@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcli.mechanisms.spec import Spec
-from dpcli.pipeline.findings import Problem
 from dpcli.pipeline.model import Entry
-from dpcli.pipeline.shown import quoted
-from dpcli.pipeline.suggest import did_you_mean
+from dpcli.toml.findings import Problem
+from dpcli.toml.shown import quoted
+from dpcli.toml.suggest import did_you_mean
 
 
 def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:

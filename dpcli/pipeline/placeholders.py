@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcli.pipeline.annotations import MECHANISMS, SAMPLING, members_of
-from dpcli.pipeline.kinds import CALIBRATE, Number, Whole
-from dpcli.pipeline.member import Members
+from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.keys.kinds import CALIBRATE, Number, Whole
+from dpcli.keys.member import Members
 from dpcli.pipeline.model import Entry
 
 

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpcli.pipeline import syntax
 from dpcli.pipeline.consistency import check
-from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.document import pipeline_of, read_document
-from dpcli.pipeline.findings import Finding, Findings, TooMany
-from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.placeholders import find_calibrate, substituted
-from dpcli.pipeline.render import InvalidFile
 from dpcli.pipeline.section import in_section
-from dpcli.pipeline.shown import key_text
+from dpcli.toml import syntax
+from dpcli.toml.diagnostics import Diagnostic
+from dpcli.toml.findings import Finding, Findings, TooMany
+from dpcli.toml.limits import read_bytes
+from dpcli.toml.render import InvalidFile
+from dpcli.toml.shown import key_text
 
 
 def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipeline:
@@ -120,7 +120,7 @@ def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]
 
 def _diagnostics(findings: list[Finding], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
     """The findings with their places in the text, in the order of these."""
-    from dpcli.pipeline.positions import locate
+    from dpcli.toml.positions import locate
 
     places = locate(text, [finding.key for finding in findings])
     names, lines = _names(tables), text.split("\n")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.combined.whole_run import WholeRun
+from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.sampling import Runs, Unsampled
+from dpcli.mechanisms.sampling.schemes import Runs, Unsampled
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.whole_run import WholeRun
 from dpcli.pipeline.model import Entry, PartitionKey, Pipeline
 from dpcli.pipeline.parts import named
 
@@ -122,8 +122,8 @@ def _bound(
 
 
 def _parallel(of: str, branches: dict[str, list[tuple[Mechanism, int, Entry]]]) -> Charge:
-    from dpcli.mechanisms.composed import Composed
-    from dpcli.mechanisms.parallel import Parallel
+    from dpcli.mechanisms.combined.composed import Composed
+    from dpcli.mechanisms.combined.parallel import Parallel
 
     mechanism = Parallel(tuple(Composed(tuple((m, n) for m, n, _ in branch)) for branch in branches.values()))
     entries = tuple(entry for branch in branches.values() for _, _, entry in branch)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dpcli.keys.kinds import CALIBRATE
+from dpcli.keys.table_schema import table_schema
 from dpcli.pipeline.document import TOP
-from dpcli.pipeline.kinds import CALIBRATE
-from dpcli.pipeline.table_schema import table_schema
 from dpcli.registry import POLICY_KEYS, load
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

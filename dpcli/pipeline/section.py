@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.fields import Rule
-from dpcli.pipeline.annotations import kind_of
-from dpcli.pipeline.findings import Path, Problem
+from dpcli.keys.annotations import kind_of
+from dpcli.keys.kinds import Kind, Place
 from dpcli.pipeline.gate_keys import under
-from dpcli.pipeline.kinds import Kind, Place
 from dpcli.registry import SECTIONS, load
+from dpcli.toml.findings import Path, Problem
 
 # Tables that are planned, and that nothing reads yet: whoever writes one believes that it does something.
 UNREAD: Mapping[str, str] = {

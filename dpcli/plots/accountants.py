@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dpcli.accounting import Account, Row
-from dpcli.plots.chart import Axis, Bar, Chart, Tone
-from dpcli.plots.question import Question
+from dpcli.analysis.account import Account, Row
+from dpcli.document.chart import Axis, Bar, Chart, Tone
+from dpcli.plots.epsilons import Question
 from dpcli.plots.words import bound, name_of, not_a_bound, setting
 
 WIDE = 30.0  # ratio of the largest to the smallest from which a linear axis would hide the small ones

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dpcli.audit.binomial import rate_lower, rate_upper
 from dpcli.audit.result import Audit, Measured
+from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Tone
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.plots.chart import Axis, Band, Chart, Line, Marker, Tone
 from dpcli.rounding import down, percent, up
 
 THRESHOLDS = 160  # at most, along the measured curve

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import floor
 
+from dpcli.document.chart import Axis, Chart, Line, Marker, Tone
 from dpcli.ledger.chain import Entry
-from dpcli.ledger.room import share_of
+from dpcli.ledger.remaining import share_of
 from dpcli.ledger.state import State
-from dpcli.plots.chart import Axis, Chart, Line, Marker, Tone
 
 
 def chart(entries: Sequence[Entry]) -> Chart | None:

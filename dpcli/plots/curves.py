@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dpcli.accounting import Account
-from dpcli.calibration import Parameter, parameter_key, substitute
+from dpcli.analysis.account import Account
+from dpcli.analysis.calibrate import Parameter, parameter_key, substitute
+from dpcli.document.chart import SERIES, Band, Line, Points, Tone
 from dpcli.errors import CannotCertify, InputError
 from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.plots.chart import SERIES, Band, Line, Points, Tone
-from dpcli.plots.question import Epsilon, Progress, Question, smallest
+from dpcli.plots.epsilons import Epsilon, Progress, Question, smallest
 from dpcli.plots.words import certificate, line_label
 
 Found = tuple[tuple[float, Epsilon], ...]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dpcli.accounting import Account
+from dpcli.analysis.account import Account
+from dpcli.document.chart import Axis, Chart, Line, Marker
 from dpcli.numerics.arrays import np
-from dpcli.plots.chart import Axis, Chart, Line, Marker
 from dpcli.plots.curves import Curve, certificates, curves
-from dpcli.plots.question import Question
+from dpcli.plots.epsilons import Question
 from dpcli.plots.words import epsilon_at_most, name_of, not_a_bound, setting
 
 POINTS = 49

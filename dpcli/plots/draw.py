@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from dpcli.document.chart import Chart
 from dpcli.errors import InputError
 from dpcli.numerics.work import limited
-from dpcli.pipeline.diagnostics import Diagnostic
-from dpcli.pipeline.suggest import did_you_mean
-from dpcli.plots.chart import Chart
-from dpcli.plots.question import Question
+from dpcli.plots.epsilons import Question
 from dpcli.registry import PLOTS, load
+from dpcli.toml.diagnostics import Diagnostic
+from dpcli.toml.suggest import did_you_mean
 
 VARYING = ("epsilon-steps", "epsilon-sigma")
 

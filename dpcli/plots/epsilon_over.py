@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpcli.accounting import Account
+from dpcli.analysis.account import Account
+from dpcli.document.chart import Axis, Chart, Line, Marker, Tone, log_span
 from dpcli.errors import InputError
 from dpcli.pipeline.model import Entry
-from dpcli.plots.chart import Axis, Chart, Line, Marker, Tone, log_span
 from dpcli.plots.curves import Curve, certificates, curves, replaced
-from dpcli.plots.question import Question
+from dpcli.plots.epsilons import Question
 from dpcli.plots.words import epsilon_at_most, few, name_of, not_a_bound, setting
 
 ROOM = 1.08

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dpcli.document.chart import Chart
 from dpcli.numerics.arrays import np
 from dpcli.plots import epsilon_over
-from dpcli.plots.chart import Chart
 from dpcli.plots.curves import varied
-from dpcli.plots.question import Question
+from dpcli.plots.epsilons import Question
 
 POINTS = 49
 REACH = (0.4, 6.0)  # times the file's own noise

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dpcli.mechanisms.sampling import Runs
+from dpcli.document.chart import Chart
+from dpcli.mechanisms.sampling.schemes import Runs
 from dpcli.numerics.arrays import np
 from dpcli.pipeline.model import Entry
 from dpcli.plots import epsilon_over
-from dpcli.plots.chart import Chart
 from dpcli.plots.curves import varied
-from dpcli.plots.question import Question
+from dpcli.plots.epsilons import Question
 
 POINTS = 41
 REACH = (1e-2, 10.0)  # of the file's own number of steps

@@ -6,12 +6,12 @@ import math
 
 from dpcli.accountants.base import merged
 from dpcli.accountants.renyi_curve import RenyiCurve, renyi_curve
-from dpcli.accounting import account
+from dpcli.analysis.account import account
+from dpcli.document.chart import Axis, Chart, Line, Marker, Points, Tone, log_span
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.conversion import balle
-from dpcli.plots.chart import Axis, Chart, Line, Marker, Points, Tone, log_span
-from dpcli.plots.question import Question
+from dpcli.numerics.closed.conversion import balle
+from dpcli.plots.epsilons import Question
 from dpcli.plots.words import bound, name_of, setting
 
 POINTS = 61

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accounting import Account
-from dpcli.curve import Curve, profile, trade_off
+from dpcli.analysis.account import Account
+from dpcli.analysis.corners import corners
+from dpcli.analysis.curve import Curve, profile, trade_off
+from dpcli.document.chart import SERIES, Axis, Band, Chart, Line, Points, Tone
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.trade_off import false_negatives
-from dpcli.plots.chart import SERIES, Axis, Band, Chart, Line, Points, Tone
-from dpcli.plots.corners import corners
+from dpcli.numerics.closed.trade_off import false_negatives
 from dpcli.plots.curves import curves
-from dpcli.plots.question import Question
+from dpcli.plots.epsilons import Question
 from dpcli.plots.words import epsilon_at_most, loosely, name_of, not_a_bound, percent_up, setting
 
 WHOLE = "trade-off curve"

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, Context, Decimal
 
-from dpcli.accounting import Account
+from dpcli.analysis.account import Account
 from dpcli.pipeline.model import Entry
-from dpcli.plots.question import Epsilon
+from dpcli.plots.epsilons import Epsilon
 from dpcli.rounding import up
 
 

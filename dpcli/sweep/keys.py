@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.pipeline.findings import Findings, Path
+from dpcli.toml.findings import Findings, Path
 
 # What a metric is measured on, what a unit is, and which entries training performs are the same for every run.
 FIXED_IN_TRAIN = frozenset(

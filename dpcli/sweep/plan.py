@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import CannotCertify, InputError
-from dpcli.pipeline.findings import Findings
-from dpcli.pipeline.limits import read_bytes
 from dpcli.pipeline.placeholders import find_calibrate
 from dpcli.pipeline.read import refuse
-from dpcli.sweep.better import Better, better_of
+from dpcli.sweep.direction import Better, better_of
 from dpcli.sweep.keys import changed
 from dpcli.sweep.setting import Setting, settings_of
 from dpcli.sweep.settings import REPEATS, Sweep, read_sweep
-from dpcli.sweep.toml_text import toml_text
-from dpcli.train.plan import Plan, plan_of
-from dpcli.train.settings import read_train
+from dpcli.toml.findings import Findings
+from dpcli.toml.limits import read_bytes
+from dpcli.toml.write import toml_text
+from dpcli.train.plan.plan import Plan, plan_of
+from dpcli.train.plan.settings import read_train
 
 if TYPE_CHECKING:
-    from dpcli.mechanisms.repeat_and_select import Trials
+    from dpcli.mechanisms.choice.repeat_and_select import Trials
 
 KEPT = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")  # of the file, in the file of a run
 CHUNK = 1 << 20

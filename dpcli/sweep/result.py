@@ -6,7 +6,7 @@ import math
 import statistics
 from dataclasses import dataclass
 
-from dpcli.sweep.better import worth
+from dpcli.sweep.direction import worth
 from dpcli.sweep.plan import SweepPlan, Variant
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
-from dpcli.sweep.books import Books
+from dpcli.sweep.charges import Books
 from dpcli.sweep.plan import SweepPlan, Variant
 from dpcli.sweep.pool import Pool
 from dpcli.sweep.result import Cell, Measured
 from dpcli.sweep.worker import Answer, Job, kept
-from dpcli.train.folder import exclusive
+from dpcli.train.run.folder import exclusive
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger

@@ -15,13 +15,13 @@ from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.repeat_and_select import NegativeBinomial, Poisson, RepeatAndSelectSpec
+from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, Poisson, RepeatAndSelectSpec
 from dpcli.pipeline.canonical import tables_of
 
 if TYPE_CHECKING:
-    from dpcli.mechanisms.repeat_and_select import Trials
+    from dpcli.mechanisms.choice.repeat_and_select import Trials
     from dpcli.pipeline.model import Entry
-    from dpcli.train.plan import Plan
+    from dpcli.train.plan.plan import Plan
 
 DIGITS = 60  # of the probabilities: what rounding moves is far below any delta
 BITS = 160  # of the uniform number: it stays farther below 1 than rounding takes the sum of all probabilities

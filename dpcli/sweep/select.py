@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
-from dpcli.sweep.better import Better, worth
-from dpcli.sweep.books import Books
+from dpcli.sweep.charges import Books
+from dpcli.sweep.direction import Better, worth
 from dpcli.sweep.plan import SweepPlan
 from dpcli.sweep.pool import Pool
 from dpcli.sweep.result import Selected
 from dpcli.sweep.search import candidates
 from dpcli.sweep.worker import RUN, Answer, Job, kept
-from dpcli.train.folder import exclusive, replaced
-from dpcli.train.outcome import METRICS
+from dpcli.train.run.folder import exclusive, replaced
+from dpcli.train.run.outcome import METRICS
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger

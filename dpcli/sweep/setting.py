@@ -11,12 +11,12 @@ from typing import Any
 
 from dpcli.pipeline.consistency import check
 from dpcli.pipeline.document import read_document
-from dpcli.pipeline.findings import Finding, Findings, Path, TooMany
 from dpcli.pipeline.placeholders import substituted
-from dpcli.pipeline.shown import shown
 from dpcli.sweep.keys import Change, changed, spelled, target
 from dpcli.sweep.settings import Sweep
-from dpcli.sweep.toml_text import value_text
+from dpcli.toml.findings import Finding, Findings, Path, TooMany
+from dpcli.toml.shown import shown
+from dpcli.toml.write import value_text
 
 UNKNOWN = "DP002"  # the rule about keys, and not their values
 MOST = 1000  # settings, which are judged one by one

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from dpcli.fields import POSITIVE, Key, Open, Rule
-from dpcli.pipeline.findings import Findings, Problem
 from dpcli.pipeline.read import refuse, section, toml_document
-from dpcli.pipeline.shown import shown
+from dpcli.toml.findings import Findings, Problem
+from dpcli.toml.shown import shown
 
 RUNS = Rule("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 REPEATS = 5

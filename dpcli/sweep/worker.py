@@ -11,7 +11,7 @@ from multiprocessing import connection, parent_process
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import DpcliError, InputError, InternalError
-from dpcli.train.folder import replaced
+from dpcli.train.run.folder import replaced
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -75,8 +75,8 @@ def perform(job: Job) -> dict[str, float]:
 
     What an interrupted run has left is removed: nobody has seen it, and its noise is not drawn again.
     """
-    from dpcli.train.plan import plan_of
-    from dpcli.train.run import train
+    from dpcli.train.plan.plan import plan_of
+    from dpcli.train.run.run import train
 
     shutil.rmtree(job.folder, ignore_errors=True)
     plan = plan_of(job.path, job.text.encode())

@@ -10,8 +10,8 @@ from language_model import fit
 from torch import Tensor
 from transformers import GPT2LMHeadModel
 
-from dpcli.train.plan import Plan, plan_of
-from dpcli.train.run import Report, train
+from dpcli.train.plan.plan import Plan, plan_of
+from dpcli.train.run.run import Report, train
 from dpcli.train.tasks.causal_lm import build
 
 FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lm.toml")

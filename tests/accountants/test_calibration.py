@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcli.accounting import account
-from dpcli.calibration import Calibration, Parameter, calibrate, substitute
+from dpcli.analysis.account import account
+from dpcli.analysis.calibrate import Calibration, Parameter, calibrate, substitute
 from dpcli.errors import CannotCertify, InputError
-from dpcli.mechanisms.sampling import Poisson
+from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.report.calibration_report import EARLY, document
+from dpcli.present.calibration import EARLY, document
 from tests.strategies import dp_sgd, entry, log_uniform, pipeline
 
 FAST = ["zcdp", "rdp", "analytic"]
@@ -133,7 +133,7 @@ def test_steps_from_epochs_are_rounded_up() -> None:
 def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where work is short the nearest value that fails need not be the next one."""
     whole = calibrate(dp_sgd(1.0, 0.01, 100), 1.0)
-    monkeypatch.setattr("dpcli.calibration.exhausted", lambda: True)
+    monkeypatch.setattr("dpcli.analysis.calibrate.exhausted", lambda: True)
     found = calibrate(dp_sgd(1.0, 0.01, 100), 1.0)
     assert (whole.adjacent, found.adjacent) == (True, False)
     assert found.upper <= 1.0 < (found.cheaper_upper or 0.0)

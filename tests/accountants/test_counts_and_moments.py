@@ -6,11 +6,11 @@ import pytest
 
 from dpcli.accountants.moments import ACCOUNTANT as MOMENTS
 from dpcli.accountants.optimal import ACCOUNTANT as OPTIMAL
-from dpcli.mechanisms.gaussian import Gaussian
-from dpcli.mechanisms.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.randomized_response import RandomizedResponse
-from dpcli.mechanisms.two_point import Pure
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.stated.two_point import Pure
 
 
 def test_equal_epsilons_of_different_mechanisms_are_all_counted() -> None:

@@ -7,12 +7,12 @@ import math
 import pytest
 
 from dpcli.accountants.exact import ExactProfile
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import PrivacyLoss
-from dpcli.numerics.normal import gaussian_delta
-from dpcli.numerics.single import total_variation
-from dpcli.numerics.survey import survey
+from dpcli.mechanisms.mechanism import PrivacyLoss
+from dpcli.numerics.closed.normal import gaussian_delta
+from dpcli.numerics.closed.one_step import total_variation
+from dpcli.numerics.grid.survey import survey
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from dpcli.pipeline.resolve import resolve

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from dpcli.accountants.base import Steps
 from dpcli.accountants.exact import ExactProfile
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import InternalError, NotRepresentable
-from dpcli.mechanisms.base import Mechanism
-from dpcli.mechanisms.gaussian import Gaussian
-from dpcli.mechanisms.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.laplace import Laplace
+from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
+from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.randomized_response import RandomizedResponse
-from dpcli.mechanisms.sampled_gaussian import SampledGaussian
-from dpcli.mechanisms.two_point import Pure
-from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
+from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from tests import oracles
 from tests.strategies import entry, pipeline
 

@@ -12,9 +12,9 @@ import pytest
 
 from dpcli.accountants.exact import ExactProfile
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import Mechanism
-from dpcli.mechanisms.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 
 BITS = 112  # of a fixed-point number: 33 decimal digits
 MOST_TURNS = 250

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dpcli.accounting import Account, account
+from dpcli.analysis.account import Account, account
 from dpcli.pipeline.model import Entry, PartitionKey, Pipeline
 from dpcli.registry import ACCOUNTANTS, load
 from tests.strategies import counts, deltas, dp_sgd, entries, entry, log_uniform, noisy, pipeline, pipelines, rates

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import InputError
-from dpcli.mechanisms.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.given import PureSpec
-from dpcli.mechanisms.laplace import LaplaceSpec
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import LaplaceSpec
 from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.stated.pure_and_approx import PureSpec
 from dpcli.pipeline.model import Entry, PartitionKey, Pipeline, Privacy
 
 

@@ -16,18 +16,18 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.optimal import ACCOUNTANT as OPTIMAL
 from dpcli.accountants.pld import PldProfile
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import Mechanism
-from dpcli.mechanisms.discrete_gaussian import DiscreteGaussian
-from dpcli.mechanisms.discrete_laplace import DiscreteLaplace
-from dpcli.mechanisms.gaussian import Gaussian
-from dpcli.mechanisms.given import Approx
-from dpcli.mechanisms.laplace import Laplace
-from dpcli.mechanisms.poisson import PoissonSampled
-from dpcli.mechanisms.post_processing import Free
-from dpcli.mechanisms.randomized_response import RandomizedResponse
-from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
-from dpcli.mechanisms.two_point import Pure
-from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
+from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
+from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.sampling.poisson import PoissonSampled
+from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 
 Steps = tuple[tuple[Mechanism, int], ...]
 

@@ -8,8 +8,8 @@ import math
 import mpmath as mp
 import pytest
 
-from dpcli.accounting import account
-from dpcli.mechanisms.exponential import BoundedRange
+from dpcli.analysis.account import account
+from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.pipeline.model import Pipeline
 from dpcli.registry import ACCOUNTANTS, load
 from tests import oracles

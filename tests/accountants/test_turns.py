@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import InputError
-from dpcli.mechanisms.laplace import Laplace
-from dpcli.mechanisms.poisson import PoissonReplaced, PoissonSampled
+from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.numerics import work
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
-from dpcli.pipeline.render import InvalidFile
+from dpcli.toml.render import InvalidFile
 from tests.generated import case
 from tests.strategies import entry, pipeline
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import resolve
 from tests.strategies import entry, pipeline

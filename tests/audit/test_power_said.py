@@ -15,7 +15,7 @@ from dpcli.audit.scores import Guessed, Threshold
 from dpcli.audit.settings import AuditSettings
 from dpcli.audit.two_run import epsilon_lower, error_rates
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.report.audit_report import headline
+from dpcli.present.audit import headline
 from tests.audit.attacks import canaries, claim, one_sum, runs
 
 CURVE = claim()

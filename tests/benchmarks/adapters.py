@@ -37,8 +37,8 @@ class Peer:
 
 def dpcli_steps(setting: Setting) -> Any:
     """The setting as mechanisms of dpcli."""
-    from dpcli.mechanisms.gaussian_spec import GaussianSpec
     from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+    from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 
     neighbours = Neighbours(Adjacency.REPLACE_ONE if setting.replaces else Adjacency.ADD_REMOVE)
     return tuple((GaussianSpec(noise_multiplier=noise).poisson(rate, neighbours), steps) for rate, noise, steps in setting.phases)

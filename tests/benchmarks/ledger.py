@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
-from dpcli.ledger.places import init
+from dpcli.ledger.stores.places import init
 from tests.ledger import cluster as servers
 from tests.ledger.cluster import Cluster
 from tests.ledger.setting import DATASET, terms

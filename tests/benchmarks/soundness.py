@@ -75,7 +75,7 @@ def dpcli_headline(steps: Callable[[], Any], delta: float) -> Callable[[], Inter
 
 def dpcli_pure(epsilon: float, count: int, delta: float) -> Callable[[], Interval]:
     def steps() -> Any:
-        from dpcli.mechanisms.two_point import Pure
+        from dpcli.mechanisms.stated.two_point import Pure
 
         return ((Pure(epsilon), count),)
 
@@ -84,7 +84,7 @@ def dpcli_pure(epsilon: float, count: int, delta: float) -> Callable[[], Interva
 
 def dpcli_responses(epsilon: float, count: int, delta: float) -> Callable[[], Interval]:
     def steps() -> Any:
-        from dpcli.mechanisms.randomized_response import RandomizedResponse
+        from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 
         return ((RandomizedResponse(epsilon, 2), count),)
 

@@ -64,8 +64,8 @@ def releaser(case: Case, place: Place, model: nn.Module, expected: float) -> Cal
     """One step of the loop on a batch."""
     from dpcli.train.engine.clip import Flat
     from dpcli.train.engine.per_example import ClippedGradients
-    from dpcli.train.noise import Independent
-    from dpcli.train.randomness import system_entropy
+    from dpcli.train.noise.randomness import system_entropy
+    from dpcli.train.noise.step import Independent
 
     def losses(model: nn.Module, batch: Any) -> Tensor:
         return example_losses(case.logits(model, batch), batch["targets"])
@@ -130,9 +130,9 @@ def private(model: nn.Module, loader: Any, mode: str, poisson_sampling: bool) ->
 
 def our_epoch(case: Case, place: Place) -> Step:
     """As many Poisson samples as an epoch has batches, each indexed at once."""
-    from dpcli.mechanisms.sampling import Poisson
-    from dpcli.train.randomness import system_entropy
-    from dpcli.train.sampling import sampler
+    from dpcli.mechanisms.sampling.schemes import Poisson
+    from dpcli.train.noise.randomness import system_entropy
+    from dpcli.train.sampling.schemes import sampler
 
     model, data = place.model(case), place.batch(case, RECORDS)
     batches = sampler(Poisson("poisson", rate=case.batch / RECORDS), RECORDS, system_entropy().sampling)

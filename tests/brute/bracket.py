@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dpcli.accountants.base import Bound
-from dpcli.accounting import attained, sound_profiles
+from dpcli.analysis.account import attained, sound_profiles
 from dpcli.errors import InputError, NotRepresentable
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.model import Pipeline

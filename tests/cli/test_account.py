@@ -127,8 +127,8 @@ def test_color_only_where_asked() -> None:
 
 def test_names_cannot_smuggle_escapes_or_formulas() -> None:
     text = GAUSSIAN.replace(b'"once"', b'"=1+1"')
-    from dpcli.report.document import Document, Sheet
-    from dpcli.report.format_csv import render
+    from dpcli.document.document import Document, Sheet
+    from dpcli.formats.csv import render
 
     sheet = Sheet(("a",), (("=1+1",), ("-",), ("-2",), (-2.0,), (-2,)))
     assert render(Document("h", {}, sheet=sheet)).split("\r\n")[1:6] == ["'=1+1", "-", "'-2", "-2.0", "-2"]
@@ -136,12 +136,12 @@ def test_names_cannot_smuggle_escapes_or_formulas() -> None:
 
 
 def test_internal_error_is_70_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    import dpcli.accounting
+    import dpcli.analysis.account
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr(dpcli.accounting, "account", broken)
+    monkeypatch.setattr(dpcli.analysis.account, "account", broken)
     from tests.command import dpcli as run
 
     result = run("account", "examples/mnist.toml")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.cli.budget import SUBCOMMANDS
+from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.registry import FILTERS
 from tests.command import Result, dpcli
 
@@ -148,8 +148,8 @@ def test_an_anchor_of_another_history_is_found(ledger: str, run: str, tmp_path: 
 
 
 def test_a_cost_that_this_version_finds_larger_fails_verify(ledger: str, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.ledger.filter_approx import ApproxFilter
-    from dpcli.ledger.filters import Cost
+    from dpcli.ledger.filters.approx_dp import ApproxFilter
+    from dpcli.ledger.filters.filter import Cost
 
     budget("spend", ledger, run, "--key", "a")
     monkeypatch.setattr(ApproxFilter, "cost", lambda self, pipeline, delta: Cost({"epsilon": "0.11", "delta": "0"}, ""))
@@ -285,7 +285,7 @@ def test_unknown_runs_and_datasets(ledger: str) -> None:
 def test_every_subcommand_has_help(name: str) -> None:
     import click
 
-    from dpcli.cli.budget import command
+    from dpcli.cli.budget.group import command
 
     found = command.get_command(click.Context(command), name)
     assert found is not None
@@ -319,7 +319,7 @@ def test_lint_reads_a_ledger(ledger: str, run: str) -> None:
 
 
 def test_a_cap_that_its_epsilon_does_not_allow_fails_verify(ledger: str, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.ledger.filter_approx import ApproxFilter
+    from dpcli.ledger.filters.approx_dp import ApproxFilter
 
     with monkeypatch.context() as wide:
         wide.setattr(ApproxFilter, "caps", lambda self, epsilon, delta: {"epsilon": "50", "delta": "0.1"})
@@ -346,7 +346,7 @@ def test_nothing_says_an_epsilon_so_far(name: str, tmp_path: Path, run: str) -> 
     """At a moment that is chosen from outputs only the cap is a bound: every output speaks of its share, in every format."""
     from decimal import Decimal
 
-    from dpcli.ledger.places import open_ledger
+    from dpcli.ledger.stores.places import open_ledger
 
     path = str(tmp_path / "other.db")
     init(path, epsilon="3", name=name)

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.report import format_csv
-from dpcli.report.document import Document, Sheet
+from dpcli.document.document import Document, Sheet
+from dpcli.formats import csv as format_csv
 from tests.cli.test_formats import COMMANDS, own_formats, words_of
 from tests.command import dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.glossary import SYMBOLS
+from dpcli.explain.glossary import SYMBOLS
 from dpcli.pipeline.key_places import tables
 from tests.command import ROOT, dpcli
 

@@ -17,8 +17,8 @@ import pytest
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.main import cli
 from dpcli.errors import InputError
+from dpcli.formats.facts import judges, meant_by
 from dpcli.registry import CHART_FORMATS, FORMATS, load
-from dpcli.report.formats import judges, meant_by
 from tests.command import dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER
 
@@ -237,7 +237,7 @@ def test_a_bug_is_no_pass_either(folder: Path, tmp_path: Path, monkeypatch: pyte
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("dpcli.accounting.account", broken)
+    monkeypatch.setattr("dpcli.analysis.account.account", broken)
     path = tmp_path / "x.sarif"
     assert dpcli("account", "pass.toml", "-o", str(path), folder=folder).code == 70
     assert_says_error("sarif", path.read_text())

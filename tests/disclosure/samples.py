@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.disclosure.facts import Facts, gather
 from dpcli.disclosure.statement import Statement, disclosure, registry_entry
 from dpcli.lint.run import judge

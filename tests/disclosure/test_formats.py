@@ -16,12 +16,17 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.disclosure.item import NOT_STATED
 from dpcli.disclosure.pictures import pictures
-from dpcli.report import format_html, format_json, format_jsonl, format_markdown, format_table, format_text
-from dpcli.report.disclosure_report import document
-from dpcli.report.document import Document
+from dpcli.document.document import Document
+from dpcli.formats import html as format_html
+from dpcli.formats import json as format_json
+from dpcli.formats import jsonl as format_jsonl
+from dpcli.formats import markdown as format_markdown
+from dpcli.formats import table as format_table
+from dpcli.formats import text as format_text
+from dpcli.present.disclosure import document
 from tests.command import dpcli
 
 from .samples import FULL, MINIMAL, facts, statements, toml

@@ -6,8 +6,8 @@ import pytest
 
 from dpcli.disclosure import items, registry_form
 from dpcli.disclosure.item import NOT_STATED, Item
+from dpcli.keys.annotations import members_of
 from dpcli.lint.settings import section
-from dpcli.pipeline.annotations import members_of
 from dpcli.pipeline.model import Disclosure
 
 from .samples import FULL, MINIMAL, facts, silent, statements, toml, without

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from dpcli.accounting import account
-from dpcli.curve import profile, trade_off
+from dpcli.analysis.account import account
+from dpcli.analysis.curve import profile, trade_off
 from dpcli.disclosure.facts import Facts
 from dpcli.disclosure.plain import ALARM, Passage
-from dpcli.report.disclosure_report import document
+from dpcli.present.disclosure import document
 from tests.command import ROOT
 
 from .samples import FULL, MINIMAL, facts, statements, toml, without

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dpcli.accounting import account
-from dpcli.mechanisms.sampling import BallsInBins, OncePerEpoch
+from dpcli.analysis.account import account
+from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch
 from dpcli.pipeline.model import Pipeline
 
 ACCOUNTANTS = ("basic", "rdp", "zcdp")  # one currency each: quick, and sums in every one of them

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import Dominated, Mechanism, PrivacyLoss
+from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
-from dpcli.numerics.contour import Tilted
+from dpcli.numerics.contour.integral import Tilted
 from dpcli.numerics.tails import Tails
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import Charge

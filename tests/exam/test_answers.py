@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from dpcli.accountants.base import Accountant, PrivacyProfile, Steps, checked
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import InputError, NotRepresentable
 from dpcli.numerics.work import LEAST
 from dpcli.pipeline.resolve import resolve

@@ -9,7 +9,7 @@ from itertools import islice
 
 import pytest
 
-from dpcli import accounting
+from dpcli.analysis import account as accounting
 from dpcli.errors import InputError
 from dpcli.registry import MECHANISMS
 from tests.brute.bracket import Bracket, Row, rows

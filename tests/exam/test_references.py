@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.registry import MECHANISMS, SAMPLING
 from tests.brute.bracket import Bracket, rows
 from tests.brute.references import REFERENCES

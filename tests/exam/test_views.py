@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpcli.errors import DpcliError, NotRepresentable
-from dpcli.mechanisms.base import Mechanism
+from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import allowance
 from dpcli.pipeline.read import parse
 from dpcli.pipeline.resolve import resolve

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dpcli.accounting import account
-from dpcli.difference import priced_changes
+from dpcli.analysis.account import account
+from dpcli.analysis.difference import priced_changes
 from dpcli.gate.claims import claims
-from dpcli.pipeline.annotations import MECHANISMS
+from dpcli.keys.annotations import MECHANISMS
 from dpcli.pipeline.read import parse
 from dpcli.registry import load
 from tests.command import dpcli

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import InputError
 from dpcli.gate.horizon import horizon_condition, runs_that_fit
 from dpcli.pipeline.gate_keys import Horizon

@@ -253,7 +253,7 @@ class Translated:
 
 
 class RecordingSystem:
-    """`os` as dpcli.ledger.sqlite uses it, with what touches names logged; everything else is the system's own."""
+    """`os` as dpcli.ledger.stores.sqlite uses it, with what touches names logged; everything else is the system's own."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcli.ledger.filters import Cost
+from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.terms import Terms

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dpcli.errors import Denied, LedgerError
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.places import open_ledger
+from dpcli.ledger.stores.places import open_ledger
 from tests.ledger.setting import DATASET, charge
 
 COST = Decimal("0.001")

@@ -16,10 +16,10 @@ import pytest
 
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.chain import GENESIS, canonical, digest
-from dpcli.ledger.filters import opened_filter
+from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.places import init, open_ledger
 from dpcli.ledger.state import State
+from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import Terms
 from tests.command import dpcli
 from tests.ledger.conftest import Place

@@ -16,9 +16,9 @@ import pytest
 apsw = pytest.importorskip("apsw", reason="the crash enumeration records SQLite through apsw")
 
 from dpcli.errors import LedgerError  # noqa: E402
-from dpcli.ledger import sqlite  # noqa: E402
 from dpcli.ledger.ledger import Ledger, open_dataset  # noqa: E402
-from dpcli.ledger.sqlite import SqliteStore, create  # noqa: E402
+from dpcli.ledger.stores import sqlite  # noqa: E402
+from dpcli.ledger.stores.sqlite import SqliteStore, create  # noqa: E402
 from tests.ledger.recording_vfs import Disk, Log, Names, RecordingSystem, RecordingVFS, Translated  # noqa: E402
 from tests.ledger.setting import DATASET, charge, terms  # noqa: E402
 

@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 from dpcli.errors import LedgerError
-from dpcli.ledger import sqlite
 from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.places import init, open_ledger
-from dpcli.ledger.sqlite import SqliteStore
+from dpcli.ledger.stores import sqlite
+from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.ledger.verify import anchor_of, verify
 from tests.command import ROOT, Result, dpcli
 from tests.ledger.setting import DATASET, charge, run_file, terms
@@ -422,7 +422,7 @@ def test_a_full_database(place: Path) -> None:
 def test_a_file_that_may_not_grow(place: Path) -> None:
     """A limit on the size of files stands for a disk that fills up in the middle of a transaction."""
     code = (
-        "import resource, sys; from tests.ledger.setting import *; from dpcli.ledger.places import open_ledger\n"
+        "import resource, sys; from tests.ledger.setting import *; from dpcli.ledger.stores.places import open_ledger\n"
         "ledger = open_ledger(sys.argv[1]); ledger.state()\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))\n"
         "try: charge(ledger, 'long', why='because ' * 2000)\n"
@@ -510,7 +510,7 @@ def test_opening_a_ledger_twice_drops_no_lock(place: Path) -> None:
 KILLED = """
 import os, signal, sys
 from tests.ledger.setting import DATASET
-from dpcli.ledger.places import open_ledger
+from dpcli.ledger.stores.places import open_ledger
 ledger = open_ledger(sys.argv[1])
 with ledger.store.writing(DATASET):
     ledger.store.connection.execute("PRAGMA cache_size = 1")  # so that pages are written before the commit

@@ -17,9 +17,9 @@ import pytest
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.places import init, open_ledger, open_store, upgrade
-from dpcli.ledger.postgres import PostgresStore
-from dpcli.ledger.postgres_install import ROLES, renew
+from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
+from dpcli.ledger.stores.postgres import PostgresStore
+from dpcli.ledger.stores.postgres_install import ROLES, renew
 from dpcli.ledger.verify import verify
 from tests.command import ROOT, dpcli
 from tests.ledger.cluster import programs

@@ -20,11 +20,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from dpcli.errors import Denied, DpcliError, LedgerError
 from dpcli.ledger.chain import Row, digest, sealed
 from dpcli.ledger.expiry import later
-from dpcli.ledger.filters import Cost
+from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, Receipt
-from dpcli.ledger.places import init, open_store
 from dpcli.ledger.requests import Charge
-from dpcli.ledger.store import Store
+from dpcli.ledger.stores.places import init, open_store
+from dpcli.ledger.stores.store import Store
 from dpcli.ledger.verify import anchor_of, verify
 from tests.ledger.conftest import Place
 from tests.ledger.setting import DATASET, TABLES, charge, run, terms

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger import amounts
-from dpcli.ledger.filter_gdp import mu_of
-from dpcli.ledger.filters import filter_named, opened_filter
-from dpcli.mechanisms.randomized_response import RandomizedResponseSpec
-from dpcli.numerics.normal import gaussian_epsilon
+from dpcli.ledger.filters.filter import filter_named, opened_filter
+from dpcli.ledger.filters.gdp import mu_of
+from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
+from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.registry import FILTERS
 from tests.ledger.pipelines import gaussian, pipeline, pure
 

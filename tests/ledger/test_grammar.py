@@ -17,8 +17,8 @@ from dpcli.ledger.chain import GENESIS, canonical, digest, sealed
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.grammar import ENTRIES, PATTERNS, TYPES, WORDS, wrong_entry
 from dpcli.ledger.ledger import Ledger, _rehearsed
-from dpcli.ledger.places import init, open_ledger
 from dpcli.ledger.state import State
+from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster

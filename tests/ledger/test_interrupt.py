@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.ledger.places import init, open_ledger
-from dpcli.ledger.postgres import PostgresStore
-from dpcli.ledger.sqlite import SqliteStore
-from dpcli.ledger.store import UNSURE, Tail
+from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.ledger.stores.postgres import PostgresStore
+from dpcli.ledger.stores.sqlite import SqliteStore
+from dpcli.ledger.stores.store import UNSURE, Tail
 from tests.command import dpcli
 from tests.ledger.conftest import Place
 from tests.ledger.setting import DATASET, run_file, terms

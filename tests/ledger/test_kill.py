@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from dpcli.ledger import sqlite
 from dpcli.ledger.chain import Row
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.places import init, open_ledger, open_store
-from dpcli.ledger.sqlite import SqliteStore
-from dpcli.ledger.store import Store, Tail
+from dpcli.ledger.stores import sqlite
+from dpcli.ledger.stores.places import init, open_ledger, open_store
+from dpcli.ledger.stores.sqlite import SqliteStore
+from dpcli.ledger.stores.store import Store, Tail
 from tests.ledger.conftest import Place
 from tests.ledger.setting import DATASET, charge, terms
 from tests.ledger.spenders import judged, started, struggle

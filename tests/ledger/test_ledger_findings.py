@@ -10,7 +10,7 @@ import pytest
 from dpcli.ledger import findings as rules
 from dpcli.ledger.findings import findings
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.places import init
+from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import Terms
 from tests.ledger.pipelines import HEAD, pipeline, pure
 

@@ -8,7 +8,7 @@ import pytest
 
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.names import looks, mixed, strange
-from dpcli.ledger.places import init, open_store
+from dpcli.ledger.stores.places import init, open_store
 from tests.command import dpcli
 from tests.ledger.conftest import Database, File
 from tests.ledger.setting import terms
@@ -101,7 +101,7 @@ def test_damage_in_one_dataset_is_not_another_s(place: File | Database) -> None:
     """Neither for reading, verifying and charging, nor for opening a third one with a fingerprint."""
     from dataclasses import replace
 
-    from dpcli.ledger.places import open_ledger
+    from dpcli.ledger.stores.places import open_ledger
     from tests.ledger.setting import charge
 
     for name in ("whole", "broken"):
@@ -115,7 +115,7 @@ def test_damage_in_one_dataset_is_not_another_s(place: File | Database) -> None:
 
 
 def test_the_end_of_another_chain_does_not_fail_verify(database: Database) -> None:
-    from dpcli.ledger.places import open_ledger
+    from dpcli.ledger.stores.places import open_ledger
     from dpcli.ledger.verify import verify
     from tests.ledger.setting import charge
 

@@ -17,12 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.errors import Denied, InputError, LedgerError
-from dpcli.ledger import amounts, chain, sqlite, sqlite_file
-from dpcli.ledger.filter_approx import ApproxFilter
+from dpcli.ledger import amounts, chain
+from dpcli.ledger.filters.approx_dp import ApproxFilter
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.places import init, open_ledger
-from dpcli.ledger.sqlite import SqliteStore
 from dpcli.ledger.state import State
+from dpcli.ledger.stores import sqlite, sqlite_file
+from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.ledger.verify import anchor_of, verify
 from tests.ledger.setting import DATASET, charge, run, terms
 

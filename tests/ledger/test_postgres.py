@@ -19,10 +19,10 @@ import pytest
 
 from dpcli.errors import InputError, LedgerError
 from dpcli.gate.ledger import ledger_conditions
-from dpcli.ledger import postgres_errors
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.places import init, open_store
-from dpcli.ledger.postgres import PostgresStore, create
+from dpcli.ledger.stores import postgres_errors
+from dpcli.ledger.stores.places import init, open_store
+from dpcli.ledger.stores.postgres import PostgresStore, create
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
 from tests.ledger.cluster import SUPERUSER, Cluster, missing, programs, running
@@ -141,7 +141,7 @@ def test_a_database_in_another_encoding(cluster: Cluster) -> None:
 def test_without_psycopg(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "psycopg"]:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "dpcli.ledger.postgres_driver", raising=False)
+    monkeypatch.delitem(sys.modules, "dpcli.ledger.stores.postgres_driver", raising=False)
     with pytest.raises(InputError, match=r"pip install 'dpcli\[postgres\]'"):
         open_store("postgresql://localhost/ledger")
 

@@ -14,8 +14,8 @@ from dpcli.errors import LedgerError
 from dpcli.ledger.chain import Head, canonical, digest
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.places import init, open_store, upgrade
-from dpcli.ledger.postgres import PostgresStore
+from dpcli.ledger.stores.places import init, open_store, upgrade
+from dpcli.ledger.stores.postgres import PostgresStore
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import OWNER, Database, made
 from tests.ledger.setting import DATASET, TABLES, charge, run, terms

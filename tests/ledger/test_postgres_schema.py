@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.ledger import postgres
 from dpcli.ledger.chain import canonical
-from dpcli.ledger.places import init
-from dpcli.ledger.postgres import PostgresStore
+from dpcli.ledger.stores import postgres
+from dpcli.ledger.stores.places import init
+from dpcli.ledger.stores.postgres import PostgresStore
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database
 from tests.ledger.setting import DATASET, terms

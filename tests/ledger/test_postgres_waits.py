@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from dpcli.errors import LedgerError
-from dpcli.ledger import postgres_patience
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.places import init, open_store
-from dpcli.ledger.postgres import PostgresStore, create
+from dpcli.ledger.stores import postgres_patience
+from dpcli.ledger.stores.places import init, open_store
+from dpcli.ledger.stores.postgres import PostgresStore, create
 from dpcli.ledger.verify import verify
 from tests.ledger.conftest import OWNER, Database
 from tests.ledger.setting import DATASET, charge, terms

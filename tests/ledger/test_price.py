@@ -12,11 +12,11 @@ import pytest
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical, digest, sealed
 from dpcli.ledger.expiry import clock
-from dpcli.ledger.filters import opened_filter
+from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.places import init, open_ledger, open_store
 from dpcli.ledger.price import understated
 from dpcli.ledger.state import State
+from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.terms import Terms
 from dpcli.ledger.verify import verify
 from dpcli.mechanisms.neighbours import Adjacency

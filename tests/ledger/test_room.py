@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.calibration import substitute
+from dpcli.analysis.calibrate import substitute
 from dpcli.errors import Denied
 from dpcli.ledger import amounts
-from dpcli.ledger.filters import opened_filter
+from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.fit import fitting
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.places import init
 from dpcli.ledger.quote import quote
-from dpcli.ledger.room import room
+from dpcli.ledger.remaining import room
+from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import Terms
 from dpcli.registry import FILTERS
 from tests.ledger.pipelines import gaussian, pure

@@ -9,7 +9,7 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.lint.rule import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
-from dpcli.pipeline.diagnostics import Diagnostic
+from dpcli.toml.diagnostics import Diagnostic
 
 SURVEY = '\n[[mechanism]]\nname = "survey"\ntype = "pure-dp"\nepsilon = 0.5\n'
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import CannotCertify
 from dpcli.lint.claims import APPROXIMATIONS
 from dpcli.lint.run import findings

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import dpcli
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import DpcliError, InputError
-from dpcli.mechanisms.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, _powers, square_root
-from dpcli.mechanisms.gaussian import Gaussian
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.sampling import BallsInBins, OncePerEpoch, Poisson, Scheme, Unsampled
-from dpcli.numerics.participation import toeplitz_sensitivity, tree_sensitivity
+from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, _powers, square_root
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Poisson, Scheme, Unsampled
+from dpcli.numerics.closed.participation import toeplitz_sensitivity, tree_sensitivity
 from dpcli.pipeline.resolve import resolve
 from tests.strategies import entry, pipeline
 

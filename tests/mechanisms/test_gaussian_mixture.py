@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from dpcli.mechanisms.fixed_size import fixed_size
-from dpcli.mechanisms.gaussian import Gaussian
-from dpcli.mechanisms.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced, GaussianMixtureSpec, repeated
-from dpcli.mechanisms.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.no_privacy import NoPrivacy
-from dpcli.mechanisms.normal_mixture import Mixture, MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
-from dpcli.mechanisms.poisson import PoissonReplaced
-from dpcli.mechanisms.post_processing import Free
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced, GaussianMixtureSpec, repeated
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.no_privacy import NoPrivacy
+from dpcli.mechanisms.noise.normal_mixture import Mixture, MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
+from dpcli.mechanisms.sampling.fixed_size import fixed_size
+from dpcli.mechanisms.sampling.poisson import PoissonReplaced
+from dpcli.mechanisms.stated.post_processing import Free
 from tests.mechanisms.test_sampled_losses import AT, worst
 from tests.oracles import Array, hockey_stick
 

@@ -11,27 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Dominated, Mechanism
-from dpcli.mechanisms.composed import BoundGroup, Composed
-from dpcli.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec
-from dpcli.mechanisms.discrete_laplace import DiscreteLaplace, DiscreteLaplaceSpec
-from dpcli.mechanisms.exponential import BoundedRange, ExponentialSpec
-from dpcli.mechanisms.gaussian import Gaussian
-from dpcli.mechanisms.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.given import Approx, ApproxSpec, PureSpec, StatedPure
-from dpcli.mechanisms.given_renyi import RdpSpec, Renyi, Zcdp, ZcdpSpec
-from dpcli.mechanisms.group import Group, grouped
-from dpcli.mechanisms.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialSpec
+from dpcli.mechanisms.choice.noisy_max import ReportNoisyMaxSpec
+from dpcli.mechanisms.choice.permute_and_flip import PermuteAndFlipSpec
+from dpcli.mechanisms.choice.randomized_response import RandomizedResponse, RandomizedResponseSpec
+from dpcli.mechanisms.choice.sparse_vector import SparseVectorSpec
+from dpcli.mechanisms.combined.composed import BoundGroup, Composed
+from dpcli.mechanisms.combined.group import Group, grouped
+from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
-from dpcli.mechanisms.noisy_max import ReportNoisyMaxSpec
-from dpcli.mechanisms.permute_and_flip import PermuteAndFlipSpec
-from dpcli.mechanisms.poisson import PoissonSampled
-from dpcli.mechanisms.post_processing import Free, PostProcessingSpec
-from dpcli.mechanisms.randomized_response import RandomizedResponse, RandomizedResponseSpec
-from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
-from dpcli.mechanisms.sparse_vector import SparseVectorSpec
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec
+from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace, DiscreteLaplaceSpec
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.sampling.poisson import PoissonSampled
+from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.two_point import Pure
+from dpcli.mechanisms.stated.post_processing import Free, PostProcessingSpec
+from dpcli.mechanisms.stated.pure_and_approx import Approx, ApproxSpec, PureSpec, StatedPure
+from dpcli.mechanisms.stated.renyi import RdpSpec, Renyi, Zcdp, ZcdpSpec
+from dpcli.mechanisms.stated.two_point import Pure
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 
 ADD, REPLACE, ZERO = (Neighbours(a) for a in Adjacency)

@@ -12,20 +12,20 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import InputError
-from dpcli.mechanisms.atoms import AtomicLoss
-from dpcli.mechanisms.base import Dominated, Mechanism
-from dpcli.mechanisms.composed import Composed
-from dpcli.mechanisms.gaussian import Gaussian
-from dpcli.mechanisms.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.given import Approx
-from dpcli.mechanisms.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.random_allocation import Outcomes, RandomAllocation, SymmetricAllocation
-from dpcli.mechanisms.sampling import BallsInBins
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.sampling.random_allocation import Outcomes, RandomAllocation, SymmetricAllocation
+from dpcli.mechanisms.sampling.schemes import BallsInBins
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.two_point import Pure
+from dpcli.mechanisms.stated.atoms import AtomicLoss
+from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.pipeline.resolve import resolve
 from tests.strategies import entry, pipeline
 

@@ -14,19 +14,19 @@ from mpmath import mp
 from scipy.special import ndtr
 
 import dpcli
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import DpcliError, NotRepresentable
-from dpcli.mechanisms import repeat_and_select
-from dpcli.mechanisms.base import Mechanism
-from dpcli.mechanisms.composed import Composed
-from dpcli.mechanisms.gaussian import Gaussian
-from dpcli.mechanisms.given import Approx
-from dpcli.mechanisms.given_renyi import Zcdp
-from dpcli.mechanisms.group import Group
-from dpcli.mechanisms.randomized_response import RandomizedResponseSpec
-from dpcli.mechanisms.repeat_and_select import NegativeBinomial, Poisson, RepeatAndSelect, RepeatAndSelectSpec, TrialsTable
-from dpcli.mechanisms.sampling import Poisson as PoissonSampling
-from dpcli.mechanisms.two_point import Pure
+from dpcli.mechanisms.choice import repeat_and_select
+from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
+from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, Poisson, RepeatAndSelect, RepeatAndSelectSpec, TrialsTable
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.combined.group import Group
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.sampling.schemes import Poisson as PoissonSampling
+from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.renyi import Zcdp
+from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.work import CALL, TooMuchWork, allowance
 from dpcli.pipeline.resolve import resolve
 from tests.strategies import entry, pipeline

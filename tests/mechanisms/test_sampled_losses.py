@@ -13,20 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import Mechanism, PrivacyLoss
-from dpcli.mechanisms.composed import Composed
-from dpcli.mechanisms.discrete_gaussian import DiscreteGaussian
-from dpcli.mechanisms.discrete_laplace import DiscreteLaplace
-from dpcli.mechanisms.fixed_size import fixed_size
-from dpcli.mechanisms.gaussian import Gaussian
-from dpcli.mechanisms.given import Approx
-from dpcli.mechanisms.given_renyi import Zcdp
-from dpcli.mechanisms.laplace import Laplace
-from dpcli.mechanisms.normal_mixture import MixtureReplaceLoss, binomial_mixture
-from dpcli.mechanisms.poisson import PoissonReplaced, PoissonSampled
-from dpcli.mechanisms.randomized_response import RandomizedResponse
-from dpcli.mechanisms.sampled_gaussian import ReplaceLoss, SampledGaussian, SampledGaussianReplaced
-from dpcli.mechanisms.two_point import Pure
+from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
+from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.noise.normal_mixture import MixtureReplaceLoss, binomial_mixture
+from dpcli.mechanisms.sampling.fixed_size import fixed_size
+from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
+from dpcli.mechanisms.sampling.sampled_gaussian import ReplaceLoss, SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.renyi import Zcdp
+from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.tails import Tails, atom_tails
 from tests.oracles import Array, hockey_stick
 

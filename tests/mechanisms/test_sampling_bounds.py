@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Mechanism
-from dpcli.mechanisms.fixed_size import fixed_size
-from dpcli.mechanisms.gaussian import Gaussian
-from dpcli.mechanisms.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.given_renyi import Renyi
-from dpcli.mechanisms.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
+from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
-from dpcli.mechanisms.poisson import MAX_ORDER, PoissonReplaced, PoissonSampled
-from dpcli.mechanisms.randomized_response import RandomizedResponseSpec
-from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.sampling.fixed_size import fixed_size
+from dpcli.mechanisms.sampling.poisson import MAX_ORDER, PoissonReplaced, PoissonSampled
+from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.stated.renyi import Renyi
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 
 ORDERS: Array = np.array([1.05, 1.5, 2.0, 2.6, 4.0, 9.5, 40.0, 256.0, 257.5, 300.0, 1000.0])

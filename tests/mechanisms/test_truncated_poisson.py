@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.base import Dominated
-from dpcli.mechanisms.gaussian import Gaussian
-from dpcli.mechanisms.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.given import PureSpec
-from dpcli.mechanisms.labelled import Labelled
-from dpcli.mechanisms.laplace import LaplaceSpec
+from dpcli.mechanisms.combined.labelled import Labelled
+from dpcli.mechanisms.mechanism import Dominated
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
-from dpcli.mechanisms.sampling import Poisson
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import LaplaceSpec
+from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.sampling.schemes import Poisson
+from dpcli.mechanisms.sampling.truncated import truncated
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.truncated import truncated
-from dpcli.numerics.binomial import log_binomial_tail
+from dpcli.mechanisms.stated.pure_and_approx import PureSpec
+from dpcli.numerics.closed.binomial import log_binomial_tail
 from dpcli.pipeline.resolve import resolve
 from tests.mechanisms.test_sampled_losses import AT, worst
 from tests.oracles import Array, hockey_stick

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import Mechanism
-from dpcli.mechanisms.composed import Composed
-from dpcli.mechanisms.discrete_gaussian import DiscreteGaussian
-from dpcli.mechanisms.discrete_laplace import DiscreteLaplace
-from dpcli.mechanisms.exponential import BoundedRange
-from dpcli.mechanisms.gaussian import Gaussian
-from dpcli.mechanisms.given import Approx
-from dpcli.mechanisms.group import Group
-from dpcli.mechanisms.laplace import Laplace
-from dpcli.mechanisms.parallel import Parallel
-from dpcli.mechanisms.poisson import PoissonReplaced, PoissonSampled
-from dpcli.mechanisms.randomized_response import RandomizedResponse
-from dpcli.mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
-from dpcli.mechanisms.two_point import Pure
+from dpcli.mechanisms.choice.exponential import BoundedRange
+from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.combined.group import Group
+from dpcli.mechanisms.combined.parallel import Parallel
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
+from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
+from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.two_point import Pure
 from tests.oracles import Array
 
 Z: Array = np.geomspace(1e-3, 1e5, 300)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.numerics.conversion import balle, classic, zcdp_epsilon
-from dpcli.numerics.joint_range import optimal
+from dpcli.numerics.closed.conversion import balle, classic, zcdp_epsilon
+from dpcli.numerics.closed.joint_range import optimal
 from tests import oracles
 
 

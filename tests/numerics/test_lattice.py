@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.mechanisms.base import PrivacyLoss
-from dpcli.mechanisms.discrete_gaussian import DiscreteGaussianLoss
-from dpcli.mechanisms.gaussian import GaussianLoss
-from dpcli.mechanisms.given import ApproxLoss
-from dpcli.mechanisms.laplace import LaplaceLoss
-from dpcli.mechanisms.sampled_gaussian import AddLoss, RemoveLoss, ReplaceLoss
-from dpcli.mechanisms.two_point_loss import TwoPointLoss
-from dpcli.numerics.convolution import convolved, transform_size
-from dpcli.numerics.grid import Curve
-from dpcli.numerics.lattice import Lattice, coarsened, convex, discretised, edges
+from dpcli.mechanisms.mechanism import PrivacyLoss
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianLoss
+from dpcli.mechanisms.noise.gaussian import GaussianLoss
+from dpcli.mechanisms.noise.laplace import LaplaceLoss
+from dpcli.mechanisms.sampling.sampled_gaussian import AddLoss, RemoveLoss, ReplaceLoss
+from dpcli.mechanisms.stated.pure_and_approx import ApproxLoss
+from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
+from dpcli.numerics.grid.composed import Curve
+from dpcli.numerics.grid.convolution import convolved, transform_size
+from dpcli.numerics.grid.lattice import Lattice, coarsened, convex, discretised, edges
 
 LOSSES: list[PrivacyLoss] = [
     GaussianLoss(0.3),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon, gaussian_epsilon_upper
+from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon, gaussian_epsilon_upper
 from tests import oracles
 
 # (sigma, delta, epsilon to the digits shown), Balle & Wang 2018, Theorem 8

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from dpcli.accountants.base import Accountant
 from dpcli.accountants.rdp import ACCOUNTANT, CLASSIC
 from dpcli.accountants.renyi_curve import renyi_curve
-from dpcli.mechanisms.poisson import PoissonSampled
-from dpcli.mechanisms.two_point import Pure
-from dpcli.numerics.conversion import balle, classic
+from dpcli.mechanisms.sampling.poisson import PoissonSampled
+from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.numerics.orders import least_over_orders
 from tests.oracles import Array
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.read import parse
-from dpcli.pipeline.render import InvalidFile
+from dpcli.toml.diagnostics import Diagnostic
+from dpcli.toml.render import InvalidFile
 
 GOOD = """\
 format = 1

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dpcli.errors import InputError
-from dpcli.pipeline.limits import MAX_BYTES
 from dpcli.pipeline.read import load, parse
-from dpcli.pipeline.render import InvalidFile
+from dpcli.toml.limits import MAX_BYTES
+from dpcli.toml.render import InvalidFile
 
 from .samples import GOOD, changed, in_words, refused, said
 

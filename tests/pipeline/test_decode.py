@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from dpcli.fields import COUNT, POSITIVE, Key, Note
-from dpcli.pipeline.annotations import kind_of, members_of
-from dpcli.pipeline.findings import Findings
-from dpcli.pipeline.kinds import Place, Refused
+from dpcli.keys.annotations import kind_of, members_of
+from dpcli.keys.kinds import Place, Refused
+from dpcli.toml.findings import Findings
 
 
 class Colour(enum.Enum):

@@ -17,22 +17,22 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dpcli.gate.policy_read import KEYS, read_policy_bytes
+from dpcli.keys.annotations import MECHANISMS, SAMPLING
+from dpcli.keys.compound import Either, Listed, Opaque
+from dpcli.keys.kinds import Day, Flag, Kind, Number, Whole
+from dpcli.keys.member import Member, Members
+from dpcli.keys.tables import Selected, Table
+from dpcli.keys.words import Choice
 from dpcli.lint.run import lint_bytes
-from dpcli.pipeline.annotations import MECHANISMS, SAMPLING
-from dpcli.pipeline.compound import Either, Listed, Opaque
-from dpcli.pipeline.diagnostics import Diagnostic
 from dpcli.pipeline.document import TOP, Mechanism
-from dpcli.pipeline.findings import Path
-from dpcli.pipeline.kinds import Day, Flag, Kind, Number, Whole
-from dpcli.pipeline.member import Member, Members
 from dpcli.pipeline.read import parse
-from dpcli.pipeline.render import InvalidFile
 from dpcli.pipeline.schema import json_schema, policy_schema
 from dpcli.pipeline.section import Section
-from dpcli.pipeline.shown import key_text
-from dpcli.pipeline.tables import Selected, Table
-from dpcli.pipeline.words import Choice
 from dpcli.registry import load
+from dpcli.toml.diagnostics import Diagnostic
+from dpcli.toml.findings import Path
+from dpcli.toml.render import InvalidFile
+from dpcli.toml.shown import key_text
 
 NUMBERS = (0.5, 1, 2, 0.75, 0.6, 3)  # of which every rule takes one
 OUTSIDE = (-1.0, -7, 0, 1.5, 10**19, 1e9)  # of which every rule refuses one

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.pipeline.limits import MAX_BYTES
+from dpcli.toml.limits import MAX_BYTES
 
 HEAD = 'format = 1\n[privacy]\nunit = "user"\nadjacency = "add-remove"\nmax_contributions = 5\n'
 RDP = HEAD + '[[mechanism]]\nname = "c"\ntype = "rdp"\nvalues = [1]\norders = ['

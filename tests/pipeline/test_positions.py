@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.pipeline.findings import Path
-from dpcli.pipeline.positions import locate
+from dpcli.toml.findings import Path
+from dpcli.toml.positions import locate
 
 from .samples import GOOD
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.mechanisms.composed import ComposedSpec
-from dpcli.mechanisms.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.given_renyi import RdpSpec
-from dpcli.mechanisms.laplace import LaplaceSpec
+from dpcli.mechanisms.combined.composed import ComposedSpec
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling import Poisson
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import LaplaceSpec
+from dpcli.mechanisms.sampling.schemes import Poisson
+from dpcli.mechanisms.stated.renyi import RdpSpec
 from dpcli.pipeline.model import Budget, Gate, PartitionKey, Privacy
 from dpcli.pipeline.read import calibrate_targets, load, parse, targets
 

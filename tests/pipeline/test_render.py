@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dpcli.pipeline.diagnostics import Diagnostic
-from dpcli.pipeline.render import WIDTH, InvalidFile, render, render_all
+from dpcli.toml.diagnostics import Diagnostic
+from dpcli.toml.render import WIDTH, InvalidFile, render, render_all
 
 
 def diagnostic(source: str, column: int, path: str = "train.toml") -> Diagnostic:

@@ -6,8 +6,8 @@ import pytest
 
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.document import meant as advised
-from dpcli.pipeline.homes import homes
-from dpcli.pipeline.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mean
+from dpcli.pipeline.misplaced import homes
+from dpcli.toml.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mean
 
 MECHANISM = ["name", "type", "steps", "epochs", "sampling", "partition", "description", "noise_multiplier", "sigma", "sensitivity"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.lint.rule import HEAD, TRAIN, edited
 from dpcli.lint.run import lint_bytes
 from dpcli.pipeline.read import parse

@@ -8,13 +8,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
+from dpcli.document.chart import Axis, Chart, Line, log_span
 from dpcli.errors import CannotCertify, InputError, InternalError
-from dpcli.numerics.normal import gaussian_delta, gaussian_epsilon
+from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from dpcli.pipeline.read import load
-from dpcli.plots.chart import Axis, Chart, Line, log_span
 from dpcli.plots.draw import draw
-from dpcli.plots.question import Question
+from dpcli.plots.epsilons import Question
 from dpcli.registry import PLOTS
 from tests.command import ROOT
 from tests.plots.samples import GAUSSIAN, NO_COST, NO_NOISE, PURE, TWO, pipeline, text
@@ -83,7 +83,7 @@ def test_profile_points_are_guarantees_and_the_band_holds_the_headline() -> None
 
 
 def test_trade_off_is_below_the_true_curve_and_above_the_headline_alone() -> None:
-    from dpcli.numerics.normal import gaussian_delta as delta_of
+    from dpcli.numerics.closed.normal import gaussian_delta as delta_of
 
     found = chart("trade-off")
     curve, single, none = found.lines

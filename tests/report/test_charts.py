@@ -13,17 +13,21 @@ from unittest import mock
 
 import pytest
 
+from dpcli.charts import csv as chart_csv
+from dpcli.charts import png as chart_png
+from dpcli.charts import svg as chart_svg
+from dpcli.charts import terminal as chart_terminal
+from dpcli.charts import vega as chart_vega
+from dpcli.charts.colours import DARK, LIGHT, TERMINAL
+from dpcli.charts.labels import Box, inside, spread, text_width, wrap
+from dpcli.charts.scene import scene
+from dpcli.charts.shapes import Words
+from dpcli.charts.ticks import ticks
+from dpcli.document.chart import SERIES, Axis, Band, Bar, Chart, Line, Marker, Tone
 from dpcli.errors import InputError
-from dpcli.plots.chart import SERIES, Axis, Band, Bar, Chart, Line, Marker, Tone
 from dpcli.plots.draw import draw
-from dpcli.plots.question import Question
+from dpcli.plots.epsilons import Question
 from dpcli.registry import CHART_FORMATS, PLOTS, load
-from dpcli.report import chart_csv, chart_png, chart_svg, chart_terminal, chart_vega
-from dpcli.report.chart_colours import DARK, LIGHT, TERMINAL
-from dpcli.report.chart_labels import Box, inside, spread, text_width, wrap
-from dpcli.report.chart_scene import scene
-from dpcli.report.chart_shapes import Words
-from dpcli.report.chart_ticks import ticks
 from tests.plots.samples import GAUSSIAN, pipeline
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from dpcli.report.document import Document, Table
-from dpcli.report.format_table import render
+from dpcli.document.document import Document, Table
+from dpcli.formats.table import render
 
 COLUMNS = ("", "file", "before", "epsilon", "change", "cap", "at delta")
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dpcli.plots.chart import Axis, Band, Chart, Line, Marker, Points, Tone
+from dpcli.charts import terminal as chart_terminal
+from dpcli.charts.labels import Box, text_width
+from dpcli.charts.regions import place_within
+from dpcli.charts.scene import SMALL, scene
+from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Points, Tone
 from dpcli.plots.draw import draw
-from dpcli.plots.question import Question
+from dpcli.plots.epsilons import Question
 from dpcli.registry import PLOTS
-from dpcli.report import chart_terminal
-from dpcli.report.chart_labels import Box, text_width
-from dpcli.report.chart_regions import place_within
-from dpcli.report.chart_scene import SMALL, scene
 from tests.plots.samples import GAUSSIAN, PURE, pipeline
 
 WIDTHS = (40, 60, 70, 80, 132, 200)

@@ -17,21 +17,24 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra train is not installed")
 
+from dpcli.charts import csv as chart_csv
+from dpcli.charts import svg as chart_svg
+from dpcli.charts import terminal as chart_terminal
+from dpcli.charts import vega as chart_vega
+from dpcli.charts.scene import scene
 from dpcli.errors import Denied, InputError
-from dpcli.ledger.places import init
+from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import Terms
-from dpcli.report import chart_csv, chart_svg, chart_terminal, chart_vega
-from dpcli.report.chart_scene import scene
+from dpcli.present.frontier import chart
+from dpcli.present.sweep import measured
 from dpcli.sweep import run
-from dpcli.sweep.better import Better, worth
-from dpcli.sweep.documents import measured
-from dpcli.sweep.frontier import chart
+from dpcli.sweep.direction import Better, worth
 from dpcli.sweep.plan import SweepPlan, plan_sweep
 from dpcli.sweep.pool import Pool
 from dpcli.sweep.result import Cell, Measured
 from dpcli.sweep.run import measure
 from dpcli.sweep.worker import RESULT, Answer, Job, kept
-from dpcli.train.folder import exclusive
+from dpcli.train.run.folder import exclusive
 from tests.command import ROOT, dpcli
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import GRID, PUBLIC

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import CannotCertify, InputError
 from dpcli.pipeline.read import parse
-from dpcli.pipeline.render import InvalidFile
 from dpcli.sweep.plan import SweepPlan, plan_sweep
-from dpcli.sweep.toml_text import toml_text
+from dpcli.toml.render import InvalidFile
+from dpcli.toml.write import toml_text
 from tests.command import ROOT, dpcli
 from tests.sweep.samples import CUSTOM, GRID, HEAD, PRIVATE, PUBLIC, SAMPLED, SEARCH, TRAIN, TUNE
 

@@ -16,11 +16,11 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from torch import nn  # noqa: E402
 
 from dpcli.errors import DpcliError, InputError  # noqa: E402
-from dpcli.train.settings import Clipping, Train  # noqa: E402
+from dpcli.train.plan.settings import Clipping, Train  # noqa: E402
 from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt  # noqa: E402
 from dpcli.train.tasks.learning import evaluating  # noqa: E402
+from dpcli.train.tasks.owners import whose  # noqa: E402
 from dpcli.train.tasks.user_code import user  # noqa: E402
-from dpcli.train.tasks.whose import whose  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 
 HEAD = """

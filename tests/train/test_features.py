@@ -9,13 +9,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.errors import InputError  # noqa: E402
-from dpcli.ledger.places import init  # noqa: E402
+from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import Terms  # noqa: E402
-from dpcli.train.plan import plan_of  # noqa: E402
-from dpcli.train.prepare import prepare  # noqa: E402
-from dpcli.train.randomness import system_entropy  # noqa: E402
-from dpcli.train.ranks import Alone  # noqa: E402
-from dpcli.train.run import train  # noqa: E402
+from dpcli.train.noise.randomness import system_entropy  # noqa: E402
+from dpcli.train.plan.plan import plan_of  # noqa: E402
+from dpcli.train.run.ranks import Alone  # noqa: E402
+from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.step.prepare import prepare  # noqa: E402
 from tests.train.test_run import Stopped, stop_at  # noqa: E402
 from tests.train.test_stages import HEAD, HISTOGRAM, MAIN, TREE, WARM  # noqa: E402
 
@@ -84,7 +84,7 @@ class Recorded:
 
 
 def test_a_schedule_draws_each_entrys_noise_in_each_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    import dpcli.train.prepare as module
+    import dpcli.train.step.prepare as module
 
     seen: list[float] = []
     real = module.noise_of

@@ -18,7 +18,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra train is not installed")
 
-from dpcli.ledger.places import init, open_ledger
+from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import Terms
 from tests.train.test_run import FILE
 
@@ -27,7 +27,7 @@ STEPS, EVERY = 400, 50
 # dpcli train, with a diary of every noise that was drawn: written before it is used, so that no kill can hide one.
 DIARY = """
 import hashlib, os, sys
-from dpcli.train.noise import Independent
+from dpcli.train.noise.step import Independent
 real = Independent.next
 def next(self, shapes):
     noise = real(self, shapes)

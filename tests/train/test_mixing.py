@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.ledger.ledger import Ledger  # noqa: E402
-from dpcli.ledger.places import init  # noqa: E402
+from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import Terms  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402

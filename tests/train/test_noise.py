@@ -11,12 +11,12 @@ from scipy.stats import kstest
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 
 from dpcli.errors import InputError, InternalError  # noqa: E402
-from dpcli.mechanisms.gaussian_spec import GaussianSpec  # noqa: E402
-from dpcli.mechanisms.laplace import LaplaceSpec  # noqa: E402
-from dpcli.train import randomness  # noqa: E402
-from dpcli.train.noise import Independent  # noqa: E402
-from dpcli.train.noise_spec import noise_of  # noqa: E402
-from dpcli.train.randomness import SeededStream, SystemStream, gaussian  # noqa: E402
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec  # noqa: E402
+from dpcli.mechanisms.noise.laplace import LaplaceSpec  # noqa: E402
+from dpcli.train.noise import randomness  # noqa: E402
+from dpcli.train.noise.declared import noise_of  # noqa: E402
+from dpcli.train.noise.randomness import SeededStream, SystemStream, gaussian  # noqa: E402
+from dpcli.train.noise.step import Independent  # noqa: E402
 from tests.train.test_randomness import variance_p  # noqa: E402
 
 SHAPES = {

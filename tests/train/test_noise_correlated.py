@@ -18,12 +18,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 
 from dpcli.errors import InputError, InternalError  # noqa: E402
-from dpcli.mechanisms.correlated import BufferedToeplitzSpec, CorrelatedSpec, ToeplitzSpec, TreeSpec  # noqa: E402
-from dpcli.train.noise import Correlated, Noise  # noqa: E402
-from dpcli.train.noise_spec import noise_of  # noqa: E402
-from dpcli.train.noise_toeplitz import BandedToeplitz, BufferedToeplitz  # noqa: E402
-from dpcli.train.noise_tree import Tree  # noqa: E402
-from dpcli.train.randomness import SeededStream, SystemStream  # noqa: E402
+from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, CorrelatedSpec, ToeplitzSpec, TreeSpec  # noqa: E402
+from dpcli.train.noise.declared import noise_of  # noqa: E402
+from dpcli.train.noise.randomness import SeededStream, SystemStream  # noqa: E402
+from dpcli.train.noise.step import Correlated, Noise  # noqa: E402
+from dpcli.train.noise.toeplitz import BandedToeplitz, BufferedToeplitz  # noqa: E402
+from dpcli.train.noise.tree import Tree  # noqa: E402
 from tests.command import ROOT  # noqa: E402
 from tests.train.test_noise import flat  # noqa: E402
 
@@ -214,8 +214,8 @@ def test_correlated_noise_needs_a_scale_and_says_whether_it_is_private(name: str
 
 FORKED = """
 import os, torch
-from dpcli.train.noise_tree import Tree
-from dpcli.train.randomness import SystemStream
+from dpcli.train.noise.tree import Tree
+from dpcli.train.noise.randomness import SystemStream
 from dpcli.errors import InternalError
 noise, shapes = Tree(1.0, SystemStream(), 8), {"w": torch.Size([3])}
 noise.next(shapes)

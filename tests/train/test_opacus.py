@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import nn  # noqa: E402
 
 from dpcli.errors import InputError  # noqa: E402
-from dpcli.train import opacus_engine  # noqa: E402
+from dpcli.train.engine import opacus as opacus_engine  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
-from dpcli.train.opacus_engine import OpacusGradients  # noqa: E402
+from dpcli.train.engine.opacus import OpacusGradients  # noqa: E402
 from tests.train.engine.models import (  # noqa: E402
     LARGE,
     SMALL,

@@ -15,8 +15,8 @@ import pytest
 from scipy.stats import chi2, kstest, norm
 
 from dpcli.errors import InternalError
-from dpcli.train import randomness
-from dpcli.train.randomness import (
+from dpcli.train.noise import randomness
+from dpcli.train.noise.randomness import (
     SeededStream,
     Stream,
     SystemStream,
@@ -176,7 +176,7 @@ def in_processes(code: str) -> list[str]:
 
 FORKED = """
 import os
-from dpcli.train.randomness import insecure_seed, normals, system_entropy
+from dpcli.train.noise.randomness import insecure_seed, normals, system_entropy
 from dpcli.errors import InternalError
 seeded, system = insecure_seed(1), system_entropy()
 normals(3, system.noise)(3), seeded.noise.words(1)
@@ -201,5 +201,5 @@ def test_a_forked_process_does_not_repeat_its_parent() -> None:
 
 
 def test_two_processes_differ() -> None:
-    code = "from dpcli.train.randomness import system_entropy; s = system_entropy(); print(*s.noise.words(4), *s.sampling.words(4))"
+    code = "from dpcli.train.noise.randomness import system_entropy; s = system_entropy(); print(*s.noise.words(4), *s.sampling.words(4))"
     assert len({*in_processes(code), *in_processes(code)}) == 16

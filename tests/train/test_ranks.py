@@ -13,9 +13,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
-from dpcli.ledger.places import init, open_ledger  # noqa: E402
+from dpcli.ledger.stores.places import init, open_ledger  # noqa: E402
 from dpcli.ledger.terms import Terms  # noqa: E402
-from dpcli.train.plan import plan_of  # noqa: E402
+from dpcli.train.plan.plan import plan_of  # noqa: E402
 from tests.train.test_run import FILE  # noqa: E402
 
 RARE = (
@@ -88,10 +88,10 @@ def test_a_ledger_that_says_no_stops_everybody(tmp_path: Path) -> None:
 
 STEP = """
 import sys, torch
-from dpcli.train.loop import Trainer
+from dpcli.train.step.loop import Trainer
 from dpcli.train.engine.clip import Flat
 from dpcli.train.engine.per_example import ClippedGradients
-from dpcli.train.ranks import ranks_of
+from dpcli.train.run.ranks import ranks_of
 from dpcli.train.tasks.classification import cross_entropy
 
 class Known:

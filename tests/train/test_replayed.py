@@ -13,10 +13,12 @@ import numpy as np  # noqa: E402
 
 from dpcli.audit.replay import Pair, checks  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
-from dpcli.train import loop, prepare, randomness, replayed  # noqa: E402
 from dpcli.train.engine import sums  # noqa: E402
 from dpcli.train.engine.sums import Sums  # noqa: E402
-from dpcli.train.noise import Independent  # noqa: E402
+from dpcli.train.noise import randomness  # noqa: E402
+from dpcli.train.noise.step import Independent  # noqa: E402
+from dpcli.train.replay import program as replayed  # noqa: E402
+from dpcli.train.step import loop, prepare  # noqa: E402
 from tests.audit import noises  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 from tests.train.test_features import (  # noqa: E402

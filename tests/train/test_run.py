@@ -14,13 +14,13 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from safetensors.torch import load_file  # noqa: E402
 
 from dpcli.errors import Denied, InputError, LedgerError  # noqa: E402
-from dpcli.ledger.places import init  # noqa: E402
+from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import Terms  # noqa: E402
-from dpcli.train.average import Average  # noqa: E402
-from dpcli.train.folder import exclusive  # noqa: E402
-from dpcli.train.plan import plan_of  # noqa: E402
-from dpcli.train.run import train  # noqa: E402
-from dpcli.train.stopping import stoppable  # noqa: E402
+from dpcli.train.plan.plan import plan_of  # noqa: E402
+from dpcli.train.run.folder import exclusive  # noqa: E402
+from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.run.stopping import stoppable  # noqa: E402
+from dpcli.train.step.average import Average  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 
 FILE = """

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2, chisquare
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.correlated import TreeSpec
-from dpcli.mechanisms.sampling import BallsInBins, Batched, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
+from dpcli.mechanisms.noise.correlated import TreeSpec
+from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.registry import SAMPLING
-from dpcli.train.randomness import SeededStream, system_entropy
-from dpcli.train.sampling import SAMPLERS, participations, pass_length, sampler
+from dpcli.train.noise.randomness import SeededStream, system_entropy
+from dpcli.train.sampling.schemes import SAMPLERS, participations, pass_length, sampler
 from tests.train.test_sampling_binomial import binomial_fit
 
 P = 1e-6  # the streams are seeded, so a test either always passes or never

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
 
-from dpcli.train.randomness import SeededStream
-from dpcli.train.sampling_binomial import PRECISION, Binomial, table
+from dpcli.train.noise.randomness import SeededStream
+from dpcli.train.sampling.binomial import PRECISION, Binomial, table
 from tests.train.test_sampling_draws import Scripted
 
 CASES = [(1, Fraction(1, 2)), (7, Fraction(1, 3)), (50, Fraction(3, 7)), (200, Fraction("0.01")), (60, Fraction("0.97"))]

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dpcli.train import sampling_draws
-from dpcli.train.randomness import SeededStream
-from dpcli.train.sampling_draws import below, different, order, subset
+from dpcli.train.noise.randomness import SeededStream
+from dpcli.train.sampling import draws as sampling_draws
+from dpcli.train.sampling.draws import below, different, order, subset
 
 P = 1e-6  # the streams are seeded, so a test either always passes or never
 

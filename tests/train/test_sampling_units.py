@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dpcli.accounting import tightest
+from dpcli.analysis.account import tightest
 from dpcli.errors import InputError
-from dpcli.mechanisms.sampled_gaussian import sampled_gaussian
-from dpcli.mechanisms.sampling import Poisson
-from dpcli.train.randomness import SeededStream
-from dpcli.train.sampling_units import grouped, kept, require_bounded
+from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
+from dpcli.mechanisms.sampling.schemes import Poisson
+from dpcli.train.noise.randomness import SeededStream
+from dpcli.train.sampling.unit_samples import grouped, kept, require_bounded
 from tests.train.test_sampling_binomial import binomial_fit
 
 OWNERS = st.lists(st.integers(0, 9), max_size=60).map(lambda owners: np.array(owners, np.int64))

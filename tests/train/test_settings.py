@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.pipeline.render import InvalidFile
-from dpcli.train.settings import Train, read_train
-from dpcli.train.unread import READS, SPECIFIC
+from dpcli.toml.render import InvalidFile
+from dpcli.train.plan.settings import Train, read_train
+from dpcli.train.plan.unread import READS, SPECIFIC
 from tests.command import ROOT
 
 HEAD = """format = 1
@@ -242,7 +242,7 @@ def test_every_example_is_read(path: Path) -> None:
 def test_reading_needs_no_torch(tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text(HEAD + table("custom"))
     code = (
-        "import sys\nfrom dpcli.train.settings import read_train\nread_train(open('t.toml', 'rb').read(), 't.toml')\n"
+        "import sys\nfrom dpcli.train.plan.settings import read_train\nread_train(open('t.toml', 'rb').read(), 't.toml')\n"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.accounting import account
+from dpcli.analysis.account import account
 from dpcli.errors import InputError
-from dpcli.train.plan import Plan, plan_of
+from dpcli.train.plan.plan import Plan, plan_of
 
 HEAD = """
 format = 1

@@ -16,10 +16,10 @@ from dpcli.train.engine.precision import full_precision
 from dpcli.train.engine.refusals import refuse
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.alone import rechecked
 from dpcli.train.isolation.gate import isolated
-from dpcli.train.isolation.made_up import Draw, like
 from dpcli.train.isolation.program import Program
+from dpcli.train.isolation.rehearsal import Draw, like
+from dpcli.train.isolation.single_record import rechecked
 
 __all__ = ["Batch", "ClippedGradients", "Loss", "Sums"]
 

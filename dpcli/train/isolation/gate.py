@@ -14,8 +14,8 @@ from dpcli.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 from dpcli.train.engine.probe import check, shifted
-from dpcli.train.isolation.made_up import Draw, has_numbers, scaled
 from dpcli.train.isolation.program import Program, followed, found_in
+from dpcli.train.isolation.rehearsal import Draw, has_numbers, scaled
 from dpcli.train.isolation.state import state
 
 SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # a threshold on magnitudes lies below one of them

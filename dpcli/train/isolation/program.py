@@ -23,9 +23,9 @@ from torch.utils._pytree import tree_map
 from dpcli.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
-from dpcli.train.isolation.following import TORCH, Counting, Following, Seen, ours
 from dpcli.train.isolation.kinds import Merged, Rows, Unknown
 from dpcli.train.isolation.lengths import STAND_IN
+from dpcli.train.isolation.tracing import TORCH, Counting, Following, Seen, ours
 from dpcli.train.tasks.user_code import raised_at
 
 CALLS = 2

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpcli.errors import InputError
-from dpcli.train.settings import Train
+from dpcli.train.plan.settings import Train
 from dpcli.train.tasks.files import csv_table, parquet_table
 
 

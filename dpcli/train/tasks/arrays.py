@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcli.errors import InputError, Unavailable
-from dpcli.train.settings import Train
+from dpcli.train.plan.settings import Train
 from dpcli.train.tasks.array_files import READERS, Parts
+from dpcli.train.tasks.owners import whose
 from dpcli.train.tasks.user_code import beside, private_result
-from dpcli.train.tasks.whose import whose
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,12 +17,12 @@ from torch.nn import functional
 
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.settings import Train
+from dpcli.train.plan.settings import Train
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model, logits, vocabulary
 from dpcli.train.tasks.lm_records import PADDING, drawn, held_out, records
 from dpcli.train.tasks.lm_tokens import tokens_of
-from dpcli.train.tasks.whose import whose
+from dpcli.train.tasks.owners import whose
 
 
 def build(train: Train, path: str) -> Learning:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from dpcli.audit.user_code import FAILURES, said
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.randomness import Stream
-from dpcli.train.settings import Train
+from dpcli.train.noise.randomness import Stream
+from dpcli.train.plan.settings import Train
 from dpcli.train.tasks.arrays import Arrays, arrays
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.models import model_of

@@ -12,11 +12,11 @@ from dpcli.audit.user_code import called
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
-from dpcli.train.randomness import Stream
-from dpcli.train.settings import Train
+from dpcli.train.noise.randomness import Stream
+from dpcli.train.plan.settings import Train
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating, moved, tensors
+from dpcli.train.tasks.owners import whose
 from dpcli.train.tasks.user_code import called_on_records, private_result, result, user
-from dpcli.train.tasks.whose import whose
 
 if TYPE_CHECKING:
     import numpy as np

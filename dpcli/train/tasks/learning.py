@@ -20,8 +20,8 @@ from dpcli.train.engine.method import Loss
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpcli.train.randomness import Stream
-    from dpcli.train.settings import Train
+    from dpcli.train.noise.randomness import Stream
+    from dpcli.train.plan.settings import Train
 
 Metrics = Mapping[str, float]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.errors import InputError
-from dpcli.train.settings import Lora, Train
+from dpcli.train.plan.settings import Lora, Train
 from dpcli.train.tasks.lm_library import library, pretrained, quiet
 from dpcli.train.tasks.user_code import result
 

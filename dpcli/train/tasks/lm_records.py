@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from dpcli.errors import InputError
-from dpcli.train.settings import Train
+from dpcli.train.plan.settings import Train
 from dpcli.train.tasks.lm_texts import Text, texts_of
 from dpcli.train.tasks.lm_tokens import Tokens, needed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpcli.train.randomness import Stream
+    from dpcli.train.noise.randomness import Stream
 
     Ids = NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpcli.errors import InputError
-from dpcli.train.settings import Train
+from dpcli.train.plan.settings import Train
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
 from dpcli.train.tasks.user_code import beside, private_result
 

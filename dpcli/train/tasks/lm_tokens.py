@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from dpcli.errors import InputError
-from dpcli.train.settings import Train
+from dpcli.train.plan.settings import Train
 from dpcli.train.tasks.lm_library import library, pretrained
 
 UNLIMITED = 10**9  # texts are cut afterwards: no need for a warning

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from dpcli.errors import InputError
-from dpcli.train.settings import Train
+from dpcli.train.plan.settings import Train
 from dpcli.train.tasks.user_code import result
 
 

@@ -16,16 +16,16 @@ from torch.nn import functional
 
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.settings import Train
+from dpcli.train.plan.settings import Train
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model, logits, vocabulary
 from dpcli.train.tasks.lm_records import drawn, encoded, held_out, padded
 from dpcli.train.tasks.lm_texts import Texts, texts_of
 from dpcli.train.tasks.lm_tokens import Tokens, needed, tokens_of
-from dpcli.train.tasks.whose import whose
+from dpcli.train.tasks.owners import whose
 
 if TYPE_CHECKING:
-    from dpcli.train.randomness import Stream
+    from dpcli.train.noise.randomness import Stream
 
 
 def build(train: Train, path: str) -> Learning:

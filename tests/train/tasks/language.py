@@ -11,7 +11,7 @@ transformers = pytest.importorskip("transformers", reason="language models need 
 pytest.importorskip("peft", reason="adapters need the lm extra")
 from torch import nn  # noqa: E402
 
-from dpcli.train.settings import Clipping, Lora, Train  # noqa: E402
+from dpcli.train.plan.settings import Clipping, Lora, Train  # noqa: E402
 
 OWN = """
 import numpy, torch, transformers

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
-from dpcli.train.outcome import MODEL, Outcome  # noqa: E402
-from dpcli.train.plan import plan_of  # noqa: E402
-from dpcli.train.run import train  # noqa: E402
+from dpcli.train.plan.plan import plan_of  # noqa: E402
+from dpcli.train.run.outcome import MODEL, Outcome  # noqa: E402
+from dpcli.train.run.run import train  # noqa: E402
 from dpcli.train.tasks.causal_lm import build  # noqa: E402
 from dpcli.train.tasks.lm_adapter import save_adapter  # noqa: E402
 from dpcli.train.tasks.lm_models import logits  # noqa: E402

@@ -1,0 +1,282 @@
+"""The question turned round: which value of one parameter meets a target epsilon, always on the private side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from dpcli.analysis.account import Account, account
+from dpcli.errors import CannotCertify, InputError
+from dpcli.numerics.work import exhausted, limited
+from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.registry import ACCOUNTANTS
+
+Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale"]
+Scale = tuple[Callable[[int], float], Callable[[float], int]]  # from an index to its value, and back
+DIGITS = 7  # answers are decimal numbers of this many significant digits
+TIGHT = 1e-8  # relative width of an interval, below which others are not asked
+NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The answer and its neighbour.
+
+    value, upper: the cheapest value on a grid of seven significant digits (whole numbers for steps and batch size) whose certified
+    epsilon meets the target, and that epsilon.
+    cheaper, cheaper_upper: the nearest cheaper value that was seen to fail, and its epsilon; None where the grid ends (a rate of 1, say).
+    adjacent: whether that is the very next value on the grid; not so where every attempt takes much work, and the search ended early.
+    """
+
+    parameter: Parameter
+    targets: tuple[tuple[str, str], ...]
+    target: float
+    delta: float
+    value: float
+    upper: float
+    accountant: str
+    cheaper: float | None
+    cheaper_upper: float | None
+    adjacent: bool
+    pipeline: Pipeline
+
+
+@limited
+def calibrate(
+    pipeline: Pipeline,
+    target_epsilon: float,
+    delta: float | None = None,
+    solve: Parameter = "noise",
+    targets: Sequence[tuple[str, str]] | None = None,
+    accountants: Sequence[str] | None = None,
+    group_size: int = 1,
+    runs: int = 1,
+) -> Calibration:
+    """Find the least noise, or the most steps, epochs, batch size or rate, that keeps epsilon at most `target_epsilon`.
+
+    Args:
+        pipeline: every parameter but the one to be solved for stays as it is.
+        target_epsilon: in nats, > 0.
+        delta: at which epsilon is measured; as for `account` where None.
+        solve: the parameter; "noise" and "scale" are lowered, the others raised.
+        runs: of the whole pipeline, as for `account`.
+        targets: (mechanism name, key) pairs that get the value; found in the pipeline where None and there is just one candidate.
+
+    Returns:
+        A value on the private side: its certified epsilon is at most the target, and that of the cheaper one is not.
+
+    Raises:
+        InputError: no or several candidates. CannotCertify: no value meets the target.
+    """
+    if solve not in get_args(Parameter):
+        raise InputError(f"expected a parameter among {', '.join(get_args(Parameter))}, found {solve!r}")
+    if not 0.0 < target_epsilon < math.inf:
+        raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
+    chosen = tuple(targets) if targets is not None else _find_targets(pipeline, solve)
+    best: dict[float, tuple[float, str, float]] = {}
+    certified = ["exact"] if accountants is None else []  # an accountant whose interval leaves nothing for the others to gain
+    refused: set[str] = set()  # for the work they would take, which is no less at the values beside
+
+    def upper(value: float) -> float:
+        if value not in best:
+            candidate = substitute(pipeline, chosen, value)
+            if any(True for entry in candidate.mechanisms for _ in entry.spec.problems()):
+                return math.inf  # the file's own rules refuse this value
+            left = _without(accountants, refused)
+            result = account(candidate, certified or left, delta, group_size=group_size, runs=runs)
+            if certified and not _tight(result):
+                refused.update(row.accountant.name for row in result.rows if row.too_much)
+                certified.clear()
+                left = _without(accountants, refused)
+                result = account(candidate, left, delta, group_size=group_size, runs=runs)
+            refused.update(row.accountant.name for row in result.rows if row.too_much)
+            if result.winner is not None and accountants is None and _tight(result):
+                certified[:] = [result.winner.accountant.name]
+            assert result.delta is not None
+            best[value] = (result.upper, "" if result.winner is None else result.winner.accountant.name, result.delta)
+        return best[value][0]
+
+    value, cheaper, adjacent = _search(upper, target_epsilon, solve, _limit(pipeline, chosen, solve))
+    epsilon, accountant, used = best[value]
+    return Calibration(
+        solve,
+        chosen,
+        target_epsilon,
+        used,
+        value,
+        epsilon,
+        accountant,
+        cheaper,
+        None if cheaper is None else upper(cheaper),
+        adjacent,
+        substitute(pipeline, chosen, value),
+    )
+
+
+def _without(accountants: Sequence[str] | None, refused: set[str]) -> Sequence[str] | None:
+    """The accountants that are left to be asked; all of them where none is."""
+    return [name for name in accountants or ACCOUNTANTS if name not in refused] or accountants if refused else accountants
+
+
+def _tight(result: Account) -> bool:
+    """Whether no sound accountant could say noticeably less."""
+    return result.lower is not None and result.upper - result.lower <= TIGHT * result.upper
+
+
+def _search(upper: Callable[[float], float], target: float, solve: Parameter, limit: float) -> tuple[float, float | None, bool]:
+    """(value, cheaper value or None, whether they are neighbours), on a grid, so that both are exactly what is printed."""
+    lowers = solve in ("noise", "scale")
+    whole = solve in ("steps", "batch-size")
+    place: Callable[[int], float] = _whole if whole else _decimal
+    index: Callable[[float], int] = _whole_index if whole else _decimal_index
+    sign = 1 if lowers else -1  # along the grid, `sign` times the index makes epsilon smaller
+
+    tried: list[tuple[int, float]] = []
+
+    def fits(i: int) -> bool:
+        epsilon = upper(place(i))
+        tried.append((i, epsilon))
+        return epsilon <= target
+
+    last = index(limit) if math.isfinite(limit) else (10**18 if whole else _decimal_index(1e12))
+    first = 1 if whole else _decimal_index(1e-9)
+    start = min(max(1 if whole else _decimal_index(1.0 if lowers else 1e-3), first), last)
+    stride = 1 if whole else 9 * 10 ** (DIGITS - 1) // 4
+    good, bad = _bracket(fits, start, stride, sign, first, last, whole)
+    if good is None:
+        reach = f"between {place(first):g} and {place(last):g}"
+        raise CannotCertify(
+            f"no {solve} {reach} brings epsilon to {target:g}: the rest of the pipeline, or one step alone, costs more"
+        )
+    if bad is None:
+        return place(good), None, True
+    while abs(good - bad) > 1 and not exhausted():  # with fewer digits where each attempt is dear
+        middle = _secant(tried, (place, index), target, good, bad)
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    return place(good), place(bad), abs(good - bad) <= 1
+
+
+def _bracket(
+    fits: Callable[[int], bool], start: int, stride: int, sign: int, first: int, last: int, whole: bool
+) -> tuple[int | None, int | None]:
+    """Indices (good, bad) around the boundary, with growing strides from `start`; None for an end that the grid does not reach."""
+    ok, at, other = fits(start), start, None
+    direction = -sign if ok else sign
+    while (ok and direction == -sign) or (not ok and direction == sign):
+        at_end = at == (last if direction > 0 else first)
+        if at_end:
+            return (at, None) if ok else (None, at)
+        other = at
+        at = min(max(at + direction * stride, first), last)
+        stride = stride * 2 if not whole else max(stride * 4, 1)
+        ok = fits(at)
+    assert other is not None
+    return (at, other) if ok else (other, at)
+
+
+def _secant(tried: list[tuple[int, float]], scale: Scale, target: float, good: int, bad: int) -> int:
+    """An index strictly between: where the secant of log epsilon over log value, through the two nearest points, meets the target.
+
+    Where that lies at an end or beyond, so near the end as late attempts have doubled; the middle on every eighth attempt, so that
+    the bracket closes whatever the function does.
+    """
+    middle, inward = (good + bad) // 2, 1 if bad > good else -1
+    near = sorted((abs(math.log(e / target)), i, math.log(e / target)) for i, e in tried if 0.0 < e < math.inf)[:2]
+    if len(tried) % 8 == 0 or len(near) < 2 or near[0][2] == near[1][2]:
+        return middle
+    (_, i, f), (_, j, g) = near
+    place, index = scale
+    x, y = math.log(place(i)), math.log(place(j))
+    root = min(max(x - f * (y - x) / (g - f), -700.0), 700.0)
+    reach = 1 << max(len(tried) - 12, 0)
+    low, high = sorted((good + inward * min(reach, abs(middle - good) or 1), bad - inward * min(reach, abs(middle - bad) or 1)))
+    return min(max(index(math.exp(root)), low), high)
+
+
+def _whole(i: int) -> float:
+    return i
+
+
+def _whole_index(x: float) -> int:
+    return int(x)
+
+
+def _decimal(i: int) -> float:
+    """The i-th decimal of DIGITS significant digits, counted from 1e-20 upwards."""
+    exponent, mantissa = divmod(i, 9 * 10 ** (DIGITS - 1))
+    return float(f"{mantissa + 10 ** (DIGITS - 1)}e{exponent - 20 - DIGITS + 1}")
+
+
+def _decimal_index(x: float) -> int:
+    """Index of the largest such decimal that is at most x."""
+    digits, exponent = f"{x:.{DIGITS + 10}e}".split("e")
+    mantissa = int(digits.replace(".", "")[:DIGITS])
+    decade: int = 9 * 10 ** (DIGITS - 1)
+    return (int(exponent) + 20) * decade + mantissa - decade // 9
+
+
+def substitute(pipeline: Pipeline, targets: Sequence[tuple[str, str]], value: float) -> Pipeline:
+    """The pipeline with `value` in place of each target's key; several noises share one ratio of noise to sensitivity."""
+    keys = dict(targets)
+    shared = len(keys) > 1
+    return replace(
+        pipeline, mechanisms=tuple(_with(e, keys[e.name], value, shared) if e.name in keys else e for e in pipeline.mechanisms)
+    )
+
+
+def _with(entry: Entry, key: str, value: float, shared: bool) -> Entry:
+    sampling: Any = entry.sampling
+    changes: dict[str, Callable[[], dict[str, Any]]] = {
+        "steps": lambda: {"steps": int(value), "epochs": None},
+        "epochs": lambda: {"epochs": value},
+        "rate": lambda: {"sampling": replace(sampling, rate=value, batch_size=None)},
+        "batch_size": lambda: {"sampling": replace(sampling, rate=None, batch_size=int(value))},
+    }
+    if key in changes:
+        return replace(entry, **changes[key]())
+    spec: Any = entry.spec
+    stated = (getattr(spec, name, None) for name in ("sensitivity", "l2_sensitivity"))
+    times = next((found for found in stated if found is not None), None) if shared and key in ("sigma", "scale") else None
+    return replace(entry, spec=replace(spec, **{key: value * (times or 1.0)}))
+
+
+def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str], ...]:
+    """The one entry whose parameter can be solved for."""
+    found = [(entry.name, key) for entry in pipeline.mechanisms if (key := parameter_key(entry, solve)) is not None]
+    if not found:
+        raise InputError(none_has(pipeline.mechanisms, solve))
+    if len(found) > 1:
+        names = ", ".join(name for name, _ in found)
+        raise InputError(f"expected one mechanism whose {solve} can be solved for, found {names}: name one (--mechanism NAME)")
+    return tuple(found)
+
+
+def none_has(entries: Sequence[Entry], solve: Parameter, name: str | None = None) -> str:
+    """Words for: none of some entries, or the one that was named, has a parameter; and which of the others there are."""
+    article = "a " if solve in ("scale", "rate", "batch-size") else ""
+    who = f"no mechanism has {article}{solve}" if name is None else f'"{name}" has no {solve}'
+    *others, last = [other for other in get_args(Parameter) if any(parameter_key(entry, other) for entry in entries)] or [""]
+    known = f"{', '.join(others)} or {last}" if others else last
+    return f"{who}; use --solve {known}" if known else who
+
+
+def parameter_key(entry: Entry, solve: Parameter) -> str | None:
+    """The key of an entry that `solve` would change, None where it has none."""
+    if solve in ("noise", "scale"):
+        keys = NOISE_KEYS if solve == "noise" else ("scale",)
+        stated = [f.name for f in fields(entry.spec) if f.name in keys and getattr(entry.spec, f.name) is not None]  # type: ignore[arg-type]
+        return stated[0] if stated else None
+    if solve == "steps":
+        return None if entry.spec.free else "steps"
+    batched = entry.sampling is not None and hasattr(entry.sampling, "rate")
+    return {"epochs": "epochs", "rate": "rate", "batch-size": "batch_size"}[solve] if batched else None
+
+
+def _limit(pipeline: Pipeline, targets: Sequence[tuple[str, str]], solve: Parameter) -> float:
+    if solve == "batch-size":
+        if pipeline.privacy.dataset_size is None:
+            raise InputError("expected privacy.dataset_size to solve for the batch size, found none")
+        return pipeline.privacy.dataset_size
+    return 1.0 if solve == "rate" else math.inf

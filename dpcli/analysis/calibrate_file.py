@@ -1,0 +1,100 @@
+"""Calibration of a file, or of DP-SGD stated by four numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from dpcli.analysis.calibrate import NOISE_KEYS, Calibration, Parameter, calibrate, none_has, parameter_key
+from dpcli.errors import InputError
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
+from dpcli.pipeline.model import Entry, Pipeline, Privacy
+from dpcli.pipeline.read import parse, targets
+from dpcli.toml.limits import read_bytes
+
+
+def calibrate_file(
+    path: str,
+    solve: str,
+    target_epsilon: float | None,
+    delta: float | None,
+    mechanisms: Sequence[str],
+    accountants: Sequence[str] | None,
+    group_size: int,
+    data: bytes | None = None,
+) -> Calibration:
+    """Solve for one parameter of the file at `path`; every key that says "calibrate" where there are such.
+
+    Args:
+        data: in place of what the file holds.
+
+    Raises InputError, CannotCertify as `calibrate` does.
+    """
+    text = read_bytes(path) if data is None else data
+    asked = targets(text, path)
+    parameter: Parameter = solve  # type: ignore[assignment]
+    if asked and solve != "noise":
+        raise InputError(f'{path}: expected numbers with --solve {solve}, found {asked[0][1]} = "calibrate" in "{asked[0][0]}"')
+    for name, key in asked:
+        if key not in NOISE_KEYS:
+            known = ", ".join(NOISE_KEYS)
+            raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": state a number')
+    pipeline = parse(text, path, substitute=1.0 if asked else None)
+    if target_epsilon is None:
+        if pipeline.budget is None:
+            raise InputError(f"{path}: expected --target-epsilon or a [budget] in the file, found neither")
+        target_epsilon, delta = pipeline.budget.epsilon, delta if delta is not None else pipeline.budget.delta
+    chosen = tuple(pair for name in mechanisms for pair in _named(pipeline, name, parameter)) or asked or None
+    return calibrate(pipeline, target_epsilon, delta, parameter, chosen, accountants, group_size)
+
+
+def solved(data: bytes, path: str) -> Pipeline:
+    """The pipeline, with the noise that meets its budget in place of every "calibrate". Raises as `calibrate_file` does."""
+    if not targets(data, path):
+        return parse(data, path)
+    return calibrate_file(path, "noise", None, None, (), None, 1, data).pipeline
+
+
+def _named(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[tuple[str, str], ...]:
+    entry = next((entry for entry in pipeline.mechanisms if entry.name == name), None)
+    if entry is None:
+        raise InputError(f"--mechanism: expected one of {', '.join(e.name for e in pipeline.mechanisms)}, found {name!r}")
+    key = parameter_key(entry, solve)
+    if key is None:
+        raise InputError(f"--mechanism: {none_has((entry,), solve, name)}")
+    return ((name, key),)
+
+
+def calibrate_dp_sgd(
+    target_epsilon: float | None,
+    delta: float | None,
+    rate: float | None,
+    steps: int | None,
+    adjacency: str | None,
+    accountants: Sequence[str] | None,
+    group_size: int,
+) -> Calibration:
+    """The noise multiplier of a Poisson-sampled Gaussian: `steps` steps at sampling rate `rate`."""
+    for name, value in (("--target-epsilon", target_epsilon), ("--delta", delta), ("--steps", steps)):
+        if value is None:
+            raise InputError(f"expected FILE, or --target-epsilon, --delta and --steps; found no {name}")
+    assert target_epsilon is not None and steps is not None
+    rate = 1.0 if rate is None else rate
+    if not 0.0 < rate <= 1.0 or math.isnan(rate):
+        raise InputError(f"--sampling-rate: expected a number in (0, 1], found {rate!r}")
+    if not 1 <= steps <= 10**18:
+        raise InputError(f"--steps: expected a whole number from 1 to 10^18, found {steps}")
+    scheme = Poisson("poisson", float(Fraction(rate))) if rate < 1.0 else Unsampled("none")
+    entry = Entry("dp-sgd", "gaussian", GaussianSpec(noise_multiplier=1.0), steps=steps, sampling=scheme)
+    return calibrate(
+        Pipeline(Privacy(Adjacency(adjacency or "add-remove")), (entry,)),
+        target_epsilon,
+        delta,
+        "noise",
+        None,
+        accountants,
+        group_size,
+    )

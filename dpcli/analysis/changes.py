@@ -1,0 +1,169 @@
+"""What differs between two pipeline files, as changes that can be made to the first one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Path = tuple[str, ...]
+Tables = Mapping[str, Any]
+
+# Keys of which a file states one: a new one in place of an old one is one change.
+ALTERNATIVES = (
+    frozenset({"steps", "epochs"}),
+    frozenset({"rate", "batch_size"}),
+    frozenset({"noise_multiplier", "sigma", "scale", "sensitivity", "l2_sensitivity"}),
+    frozenset({"epsilon", "keep", "rho", "orders", "values"}),
+)
+TOGETHER = frozenset({"unit", "max_contributions"})  # a unit that may own several records says how many
+SHARED = frozenset({"steps", "epochs", "sampling", "partition", "description"})  # keys that outlive a change of type
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One key and its value before and after, None where it is absent. path: ("mechanism", name, key, ...) or (table, key, ...)."""
+
+    path: Path
+    old: Any
+    new: Any
+
+    @property
+    def key(self) -> str:
+        """`mechanism["train"].sampling.rate`."""
+        from dpcli.toml.shown import escaped, key_text
+
+        if self.path[0] != "mechanism":
+            return key_text(self.path)
+        rest = key_text(self.path[2:])
+        return f'mechanism["{escaped(self.path[1])}"]' + (f".{rest}" if rest else "")
+
+    @property
+    def label(self) -> str:
+        """The same for a narrow table: `train: sampling.rate`, `mechanism train`."""
+        from dpcli.toml.shown import escaped, key_text
+
+        if self.path[0] != "mechanism":
+            return self.key
+        name, rest = escaped(self.path[1]), key_text(self.path[2:])
+        return f"{name}: {rest}" if rest else f"mechanism {name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Edits that belong together."""
+
+    edits: tuple[Edit, ...]
+
+    def applied(self, tables: Tables) -> Tables:
+        """The tables with this change made to them."""
+        for edit in self.edits:
+            tables = _edited(tables, edit.path, edit.new)
+        return tables
+
+    @property
+    def free(self) -> bool:
+        """Whether no epsilon at a given delta can depend on it."""
+        return all(_free(edit.path) for edit in self.edits)
+
+
+def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
+    """Every change from one file's tables to another's; mechanisms are matched by name, and their order means nothing."""
+    before, after = _named(old), _named(new)
+    renamed = dict(_renamed(before, after))
+    found = list(_between(_without(old), _without(new), ()))
+    for name in (name for name in before if name in after):
+        found += _mechanism(name, before[name], after[name])
+    for name in (name for name in before if name not in after):
+        target = renamed.get(name)
+        edit = Edit(("mechanism", name), before[name], None) if target is None else Edit(("mechanism", name, "name"), name, target)
+        found.append(Change((edit,)))
+    added = [name for name in after if name not in before and name not in renamed.values()]
+    return (*found, *(Change((Edit(("mechanism", name), None, after[name]),)) for name in added))
+
+
+def _named(tables: Tables) -> dict[str, Tables]:
+    return {table["name"]: table for table in tables["mechanism"]}
+
+
+def _without(tables: Tables) -> Tables:
+    return {key: value for key, value in tables.items() if key != "mechanism"}
+
+
+def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[tuple[str, str]]:
+    """(old name, new name) of mechanisms that are equal in everything else."""
+    left = [name for name in after if name not in before]
+    for name in (name for name in before if name not in after):
+        same = next((other for other in left if _same({**before[name], "name": other}, after[other])), None)
+        if same is not None:
+            left.remove(same)
+            yield name, same
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(a == b) or repr(a) == repr(b)  # NaN, which the sections of other commands may hold, equals itself here
+
+
+def _mechanism(name: str, old: Tables, new: Tables) -> Iterator[Change]:
+    """A change of type takes the type's own keys with it."""
+    here = ("mechanism", name)
+    if old.get("type") == new.get("type"):
+        yield from _between(old, new, here)
+        return
+    own = [key for key in {**old, **new} if key not in SHARED and not _same(old.get(key), new.get(key))]
+    yield Change(tuple(Edit((*here, key), old.get(key), new.get(key)) for key in own))
+    yield from _between({k: v for k, v in old.items() if k in SHARED}, {k: v for k, v in new.items() if k in SHARED}, here)
+
+
+def _between(old: Tables, new: Tables, here: Path) -> Iterator[Change]:
+    """Changes key by key; a table on both sides is looked into, unless another scheme makes it another table."""
+    edits: list[Edit] = []
+    for key in {**old, **new}:
+        before, after = old.get(key), new.get(key)
+        if _same(before, after):
+            continue
+        if isinstance(before, dict) and isinstance(after, dict) and before.get("scheme") == after.get("scheme"):
+            yield from _between(before, after, (*here, key))
+        else:
+            edits.append(Edit((*here, key), before, after))
+    yield from map(Change, _joined(edits))
+
+
+def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
+    """Edits that put one alternative in place of another are made together."""
+    left = list(edits)
+    for keys in (*ALTERNATIVES, TOGETHER):
+        members = tuple(edit for edit in left if edit.path[-1] in keys)
+        replaced = any(edit.old is None for edit in members) and any(edit.new is None for edit in members)
+        if replaced or (keys is TOGETHER and len(members) > 1):
+            left = [edit for edit in left if edit not in members]
+            yield members
+    yield from ((edit,) for edit in left)
+
+
+def _edited(tables: Tables, path: Path, value: Any) -> Tables:
+    """A copy with one key set, or taken out where the value is None."""
+    if path[0] == "mechanism" and isinstance(tables.get("mechanism"), list):
+        return {**tables, "mechanism": list(_mechanisms(tables["mechanism"], path[1:], value))}
+    head, *rest = path
+    if rest:
+        value = _edited(tables.get(head) or {}, tuple(rest), value)
+    return {**{k: v for k, v in tables.items() if k != head}, **({} if value is None else {head: value})}
+
+
+def _mechanisms(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[Tables]:
+    name, *rest = path
+    for entry in entries:
+        if entry["name"] != name:
+            yield entry
+        elif rest:
+            yield _edited(entry, tuple(rest), value)
+    if not rest and value is not None:
+        yield value
+
+
+def _free(path: Path) -> bool:
+    """Names, texts, caps, sections of other commands, and delta, which is held still."""
+    if path[0] == "mechanism":
+        return path[2:] == ("description",)
+    return path[0] != "privacy" or path[1:] in (("delta",), ("releases",))

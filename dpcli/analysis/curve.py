@@ -1,0 +1,146 @@
+"""The privacy profile at many epsilons at once: delta(epsilon) from above, and from below where that is certified."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpcli.accountants.base import Accountant, PrivacyProfile, checked
+from dpcli.accountants.many import on_contours, on_grids
+from dpcli.analysis.account import attained, sound_profiles
+from dpcli.errors import InputError, InternalError, NotRepresentable
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives
+from dpcli.numerics.work import KEPT, QUESTION, allowance, limited
+from dpcli.pipeline.model import Pipeline
+
+Asked = tuple[Accountant, PrivacyProfile]
+
+CLOSE = 5e-2  # relative width of a certificate that needs no other accountant
+NEGLIGIBLE = 1e-4  # of the delta of interest: below that, any upper bound will do
+FAR = 1.25  # accountants whose epsilon is this many times the best one's are not asked for a whole curve
+CURVE = 3.0 * QUESTION  # cells for a whole curve
+DELTAS = (6, 1e-3, 12, 0.9)  # how many from the smallest to what, and from there on more closely to where
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """delta at increasing `epsilons` (nats): `upper` bounds, and `lower` bounds, 0 where nothing is certified.
+
+    delta: the one of interest, next to which much smaller ones do not matter.
+    """
+
+    epsilons: Array
+    upper: Array
+    lower: Array
+    delta: float = 0.0
+
+    def at(self, epsilon: float) -> float:
+        """An upper bound on delta at any epsilon >= 0: the pairs of the curve, each with what it implies elsewhere."""
+        return float(delta_from_pairs(self.epsilons, self.upper, np.array([epsilon]))[0])
+
+    @property
+    def close(self) -> bool:
+        """Whether the two bounds nearly meet wherever it matters."""
+        return bool(np.all(self.upper - self.lower <= CLOSE * self.upper + max(NEGLIGIBLE * self.delta, 1e-300)))
+
+
+@limited
+def profile(pipeline: Pipeline, epsilons: Sequence[float] | Array, group_size: int = 1, delta: float = 1e-6) -> Curve:
+    """delta(epsilon) of a pipeline, from the sound accountants.
+
+    Args:
+        epsilons: increasing, finite, >= 0, in nats.
+        group_size: units of privacy that change together.
+        delta: where accountants are compared before the slow ones are asked for more; the one that the file states, say.
+
+    Returns:
+        Upper bounds on delta, and certified lower bounds: those that bound from both sides are asked at each epsilon; where they leave a
+        gap, so are the others, at a few deltas, and what those pairs imply in between is an upper bound too.
+
+    Raises:
+        InputError: epsilons out of range, or a pipeline that makes no sense.
+    """
+    at = np.asarray(epsilons, dtype=float)
+    if at.ndim != 1 or not len(at) or not np.all((at >= 0.0) & (at < math.inf)) or np.any(np.diff(at) < 0.0):
+        raise InputError("expected finite epsilons >= 0 in increasing order, found others")
+    chosen = sound_profiles(pipeline, group_size=group_size)
+    found = {accountant.name: (accountant, profile) for accountant, profile in chosen}
+    curve, certain = Curve(at, np.ones_like(at), np.zeros_like(at), delta), attained(pipeline, group_size)
+    for name, ask in TWO_SIDED.items():
+        if name in found and not curve.close:
+            with allowance(CURVE, 0.0, KEPT):
+                asked = ask(found[name][1], at, delta)
+            curve = _both(curve, asked if certain else replace(asked, lower=np.zeros_like(at)))
+    rest = [one for name, one in found.items() if name not in TWO_SIDED]
+    found_all = curve if curve.close else _both(curve, _from_pairs(rest, at, delta))
+    return replace(found_all, upper=np.minimum(found_all.upper, delta_from_pairs(at, found_all.upper, at)))
+
+
+def trade_off(curve: Curve, alphas: Sequence[float] | Array) -> Array:
+    """The lowest false negative rate of any attack at false positive rates `alphas` in [0, 1]: a lower bound, convex in alpha."""
+    return false_negatives(curve.epsilons, curve.upper, np.asarray(alphas, dtype=float))
+
+
+def _both(a: Curve, b: Curve) -> Curve:
+    """The better of two bounds on each side; two that exclude each other are a bug, and no number."""
+    upper, lower = np.minimum(a.upper, b.upper), np.maximum(a.lower, b.lower)
+    if not np.all(lower <= upper * (1.0 + 1e-9) + 1e-300):
+        raise InternalError("accountants contradict each other on delta(epsilon): this is a bug in dpcli, and no number")
+    return Curve(a.epsilons, upper, np.minimum(lower, upper), a.delta)
+
+
+def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> Curve:
+    """Each epsilon on its own; 1 where the accountant does not apply."""
+    upper, lower = np.ones_like(epsilons), np.zeros_like(epsilons)
+    for i, epsilon in enumerate(epsilons.tolist()):
+        with suppress(NotRepresentable):
+            bound = checked(profile.delta(epsilon))
+            upper[i], lower[i] = min(bound.upper, 1.0), bound.lower or 0.0
+    return Curve(epsilons, upper, lower)
+
+
+def _asked(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], Curve]:
+    """A function for many epsilons as one that returns a curve, which says nothing where the accountant does not apply."""
+
+    def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> Curve:
+        log_floor = math.log(NEGLIGIBLE * delta) if delta > 0.0 else -math.inf
+        with suppress(NotRepresentable):
+            lower, upper = ask(profile, epsilons, log_floor)
+            return Curve(epsilons, upper, lower)
+        return Curve(epsilons, np.ones_like(epsilons), np.zeros_like(epsilons))
+
+    return curve
+
+
+def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float) -> Curve:
+    """What the pairs (epsilon, delta) of one-sided accountants imply; those far behind at `delta` are not asked for the others."""
+    compared = delta or 1e-6  # at delta = 0 only pure mechanisms would be left
+    best = {one: _epsilon(one, compared) for one in profiles}
+    near = [one for one, value in best.items() if value <= FAR * min(best.values(), default=math.inf) and math.isfinite(value)]
+    few, middle, many, last = DELTAS
+    low = np.geomspace(max(min(1e-3 * compared, 1e-9), 1e-300), middle, few, endpoint=False)
+    deltas = [0.0, compared, *low.tolist(), *np.geomspace(middle, last, many).tolist()]
+    pairs = np.array([(_epsilon(one, d), d) for one in near for d in deltas] or [(math.inf, 1.0)])
+    finite = pairs[np.isfinite(pairs[:, 0])]
+    return Curve(epsilons, delta_from_pairs(finite[:, 0], finite[:, 1], epsilons), np.zeros_like(epsilons))
+
+
+def _epsilon(one: Asked, delta: float) -> float:
+    accountant, profile = one
+    try:
+        with accountant.asked():
+            return checked(profile.epsilon(delta)).upper
+    except NotRepresentable:
+        return math.inf
+
+
+# Those that bound from below too, the cheapest first.
+TWO_SIDED: dict[str, Callable[[Any, Array, float], Curve]] = {
+    "analytic": _one_by_one,
+    "exact": _asked(on_contours),
+    "pld": _asked(on_grids),
+}

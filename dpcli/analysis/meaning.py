@@ -1,0 +1,162 @@
+"""What a guarantee means to whoever attacks the release: error rates, advantage, posteriors, groups.
+
+Every number is a bound on what any attack can achieve, from the whole privacy profile and not from one epsilon alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpcli.analysis.account import Account, account
+from dpcli.analysis.curve import Curve, profile, trade_off
+from dpcli.errors import InputError
+from dpcli.numerics.arrays import np
+from dpcli.numerics.closed.trade_off import gaussian_above, pointwise_epsilon, total_variation
+from dpcli.numerics.work import limited
+from dpcli.pipeline.model import Pipeline
+
+ALPHAS = (0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+PRIORS = (0.01, 0.5)
+GROUPS = (1, 2, 4)
+SMALL = 1e-4
+STEEP = 12.0  # slopes of the trade-off curve beyond e^12 matter only to false positive rates below 1e-5
+
+__all__ = ["Belief", "Curve", "Group", "Meaning", "meaning", "profile", "trade_off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """An observer whose belief that a given unit is in the data was `prior`.
+
+    posterior: the highest belief after the release, except with probability `Meaning.exception`.
+    success: how often the best guess is right, on average over releases; blind: without the release.
+    """
+
+    prior: float
+    posterior: float
+    success: float
+    blind: float
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What units that change together cost: epsilon at the same delta, inf where none is certified (`reason`)."""
+
+    size: int
+    epsilon: float
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Meaning:
+    """A finite guarantee in the terms of an attack; all bounds err toward the attacker.
+
+    false_negatives: at each of `alphas`, false positive rates. advantage: the largest true minus false positive rate.
+    pointwise: the privacy loss in nats that is exceeded with probability at most `exception`; inf where none follows.
+    gaussian: mu of the noisiest Gaussian that is no more private at every epsilon of the curve up to `reach`.
+    """
+
+    account: Account
+    curve: Curve
+    alphas: tuple[float, ...]
+    false_negatives: tuple[float, ...]
+    advantage: float
+    pointwise: float
+    exception: float
+    beliefs: tuple[Belief, ...]
+    gaussian: float
+    reach: float
+    groups: tuple[Group, ...]
+
+
+@limited
+def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[float] = PRIORS) -> tuple[Account, Meaning | None]:
+    """The account of a pipeline and what it means; None for the meaning where no finite epsilon is certified.
+
+    Args:
+        delta: at which epsilon is reported; as for `account` where None.
+        priors: beliefs before the release, in (0, 1).
+
+    Raises:
+        InputError: as `account` does, and for priors out of range.
+    """
+    for prior in priors:
+        if not 0.0 < prior < 1.0:
+            raise InputError(f"--prior: expected a probability in (0, 1), found {prior!r}")
+    found = account(pipeline, delta=delta)
+    if found.delta is None or math.isinf(found.upper):
+        return found, None
+    reach = _reach(found, found.delta)
+    curve = _curve(found, found.delta, reach, priors)
+    pointwise, exception = _pointwise(curve, found.delta)
+    within = curve.epsilons <= reach
+    return found, Meaning(
+        account=found,
+        curve=curve,
+        alphas=ALPHAS,
+        false_negatives=tuple(trade_off(curve, ALPHAS).tolist()),
+        advantage=total_variation(curve.epsilons, curve.upper),
+        pointwise=pointwise,
+        exception=exception,
+        beliefs=tuple(_belief(curve, prior, pointwise) for prior in priors),
+        gaussian=gaussian_above(curve.epsilons[within], curve.upper[within]),
+        reach=reach,
+        groups=tuple(_group(found, size) for size in GROUPS),
+    )
+
+
+def _reach(found: Account, delta: float) -> float:
+    """An epsilon whose delta is small next to the false positive rates that matter: the headline's, unless its delta is large."""
+    if delta <= SMALL:
+        return found.upper
+    further = account(found.pipeline, delta=SMALL).upper
+    return max(found.upper, further) if math.isfinite(further) else found.upper
+
+
+def _curve(found: Account, delta: float, reach: float, priors: Sequence[float]) -> Curve:
+    """The profile from epsilon 0 to past `reach`, finely where the slopes that matter are, with the headline in it."""
+    bend = min(reach, STEEP)
+    odds = [abs(_log_odds(prior)) for prior in priors]
+    grid = np.concatenate([np.linspace(0.0, bend, 97), np.linspace(bend, 1.25 * reach, 49), [found.upper, *odds]])
+    curve = profile(found.pipeline, np.unique(grid), found.group_size, min(delta, SMALL))
+    upper = np.where(curve.epsilons >= found.upper, np.minimum(curve.upper, delta), curve.upper)
+    return Curve(curve.epsilons, upper, np.minimum(curve.lower, upper), curve.delta)
+
+
+def _log_odds(prior: float) -> float:
+    """log((1 - p) / p)."""
+    return math.log1p(-prior) - math.log(prior)
+
+
+def _pointwise(curve: Curve, delta: float) -> tuple[float, float]:
+    """(loss, probability of a larger one): at probability delta where the profile allows that, else at twice delta.
+
+    An (epsilon, delta) pair alone says nothing of the loss at probability delta: its delta is an expectation and not a probability.
+    """
+    at_delta = pointwise_epsilon(curve.epsilons, curve.upper, delta)
+    if math.isfinite(at_delta) or 2.0 * delta >= 1.0:
+        return at_delta, delta
+    return pointwise_epsilon(curve.epsilons, curve.upper, 2.0 * delta), 2.0 * delta
+
+
+def _belief(curve: Curve, prior: float, pointwise: float) -> Belief:
+    """Bayes' rule on the largest likelihood ratio, and the average success of the best guess.
+
+    The best guess is right with probability max over tests of (1-p)(1-a) + p(1-f(a)), which for p <= 1/2 is 1 - p + p delta(log((1-p)/p)).
+    """
+    posterior = 1.0 / (1.0 + math.exp(min(_log_odds(prior) - pointwise, 700.0)))
+    blind, rare = max(prior, 1.0 - prior), min(prior, 1.0 - prior)
+    gain = curve.at(abs(_log_odds(prior)))
+    return Belief(prior, min(posterior * (1.0 + 1e-15), 1.0), min(blind + rare * gain, 1.0), blind)
+
+
+def _group(found: Account, size: int) -> Group:
+    if size == found.group_size:
+        return Group(size, found.upper)
+    try:
+        epsilon = account(found.pipeline, delta=found.delta, group_size=size).upper
+    except InputError as error:
+        return Group(size, math.inf, str(error))
+    return Group(size, epsilon, "no finite epsilon can be certified" if math.isinf(epsilon) else None)

@@ -1,0 +1,19 @@
+"""dpcli budget anchor."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.budget.options import opened, reading
+from dpcli.cli.options import emit
+
+
+@click.command(short_help="Print the head of the chain, to be kept elsewhere.")
+@reading("json", "text")
+def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
+    """Print the number and hash of the last entry of LEDGER. Keep it where the ledger is not (the repository of the pipeline, say):
+    no chain can tell by itself that it was restored from a backup, and `verify --anchor` can."""
+    from dpcli.present.ledger_entries import anchor
+
+    with opened(ledger, dataset) as found:
+        return emit(anchor(found), format_, outputs)

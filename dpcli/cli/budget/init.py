@@ -1,0 +1,41 @@
+"""dpcli budget init."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.budget.options import FORMATS, ledger_argument
+from dpcli.cli.options import emit, output_options
+from dpcli.registry import FILTERS
+
+
+@click.command(short_help="Open the ledger of a dataset; its terms are fixed for good.")
+@ledger_argument
+@click.option("--dataset", required=True, metavar="NAME", help="Name of the dataset.")
+@click.option("--unit", required=True, help="What one individual is: user, example, ...; every run must state the same.")
+@click.option("--adjacency", required=True, help="add-remove | replace-one | zero-out; every run must state the same.")
+@click.option("--epsilon", type=float, required=True, help="The cap on epsilon of everything together.")
+@click.option("--delta", type=float, required=True, help="Delta of the cap.")
+@click.option("--filter", "name", metavar="NAME", default="", help=f"What adds the runs up: {', '.join(FILTERS)}.")
+@click.option("--order", type=float, help="Order of the rdp filter; the best for Gaussian-like runs where absent.")
+@click.option("--slack", type=float, help="Share of delta that the advanced filter's conversion takes; half where absent.")
+@click.option("--mode", type=click.Choice(["adaptive", "declared"]), default="adaptive", show_default=True, help="See above.")
+@click.option("--declare", "plans", multiple=True, metavar="FILE[:RUNS]", help="A run of declared mode, and how often; repeatable.")
+@click.option("--dataset-size", type=int, help="Number of records, declared public: delta must be below its inverse.")
+@click.option("--fingerprint", metavar="HASH", help="Of the data: the same data under another name is refused.")
+@click.option("--new", is_flag=True, help="A dataset of its own, although its name looks like that of another one.")
+@click.option("--team", metavar="ROLE", help="PostgreSQL: the role whose members may see and spend.")
+@output_options(*FORMATS)
+def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], **terms: object) -> int:
+    """Open LEDGER for one dataset. Unit, adjacency, delta and filter are fixed for good; only the cap can be amended.
+
+    In adaptive mode (the default) a run may be chosen after looking at earlier outputs, and a privacy filter alone decides: rdp (Renyi DP
+    at one order; for DP-SGD), zcdp (Gaussian and pure mechanisms without sampling), gdp (Gaussian noise without sampling: tightest),
+    approx-dp (epsilons and deltas add up), advanced (squares of epsilon add up; many small runs).
+
+    In declared mode the runs are fixed now, with --declare, and composed by the tightest sound accountant.
+    """
+    from dpcli.ledger.opening import open_with
+    from dpcli.present.ledger_answers import opening
+
+    return emit(opening(open_with(ledger, dataset, terms)), format_, outputs)

@@ -1,0 +1,18 @@
+"""dpcli budget log."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.budget.options import opened, reading
+from dpcli.cli.options import emit
+
+
+@click.command(short_help="Every entry, in order.")
+@reading("table", "text", "json", "jsonl", "markdown", "csv")
+def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
+    """List every entry of LEDGER: what, which run, what it cost, who, when (by the writer's clock) and why."""
+    from dpcli.present.ledger_entries import log
+
+    with opened(ledger, dataset) as found:
+        return emit(log(found), format_, outputs)

@@ -1,0 +1,72 @@
+"""What the subcommands of `dpcli budget` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpcli.cli.options import composed, output_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dpcli.ledger.ledger import Ledger
+
+ledger_argument = click.argument("ledger")
+dataset_option = click.option("--dataset", metavar="NAME", help="The dataset, where LEDGER holds several.")
+key_option = click.option("--key", required=True, metavar="NAME", help="The run's name: a retry under it is not charged again.")
+delta_option = click.option("--delta", type=float, help="Delta at which the run is described, instead of the file's.")
+why_option = click.option("--reason", "why", default="", metavar="TEXT", help="Why, for those who read the log.")
+others_option = click.option(
+    "--reason", "why", default="", metavar="TEXT", help="Why: needed where somebody else made the reservation."
+)
+FORMATS = ("text", "table", "json", "jsonl", "markdown", "csv", "total")
+
+
+def charging(*extra: Callable[..., Any]) -> Callable[..., Any]:
+    """LEDGER FILE --key ... and the output options."""
+    return composed(
+        ledger_argument,
+        click.argument("file"),
+        key_option,
+        dataset_option,
+        delta_option,
+        why_option,
+        click.option("--anchor", metavar="PATH", help="Refuse where the ledger no longer contains this anchor."),
+        *extra,
+        output_options(*FORMATS),
+    )
+
+
+def moving(*extra: Callable[..., Any]) -> Callable[..., Any]:
+    """LEDGER KEY and the output options."""
+    return composed(ledger_argument, click.argument("key"), dataset_option, *extra, output_options(*FORMATS))
+
+
+def reading(*formats: str) -> Callable[..., Any]:
+    """LEDGER and the output options."""
+    return composed(ledger_argument, dataset_option, output_options(*formats))
+
+
+@contextmanager
+def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Iterator[Ledger]:
+    """The ledger of a dataset, closed at the end; refused where it no longer contains the anchor in a file."""
+    from dpcli.ledger.stores.places import open_ledger
+
+    found = open_ledger(ledger, dataset)
+    try:
+        if anchor is not None:
+            from dpcli.ledger.verify import read_anchor, refuse_lost
+
+            refuse_lost(found, found.entries(), read_anchor(anchor))
+        yield found
+    finally:
+        found.store.close()
+
+
+def wants(name: str, format_: str, outputs: tuple[str, ...]) -> bool:
+    """Whether a format is asked for."""
+    return name == format_ or any(output.startswith(f"{name}=") for output in outputs)

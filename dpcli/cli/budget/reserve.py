@@ -1,0 +1,36 @@
+"""dpcli budget reserve."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.budget.options import charging, opened
+from dpcli.cli.options import emit
+
+
+@click.command(short_help="Charge a long run before it starts.")
+@charging(click.option("--expires", metavar="TIME", help="ISO time (UTC) or days (14d) after which it can no longer be voided."))
+def command(
+    ledger: str,
+    file: str,
+    key: str,
+    dataset: str | None,
+    delta: float | None,
+    why: str,
+    anchor: str | None,
+    expires: str | None,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """Charge one run of the pipeline FILE to LEDGER in full, before it starts.
+
+    Then `start` it before the first noise, and `commit` it at its end. It can be voided only before it was started. A reservation that
+    nobody comes back to stays charged: past --expires it cannot even be voided.
+    """
+    from dpcli.ledger.expiry import expiry
+    from dpcli.pipeline.read import load
+    from dpcli.present.ledger_answers import receipt
+
+    with opened(ledger, dataset, anchor) as found:
+        until = expiry(expires, found.now())
+        return emit(receipt(found, lambda: found.reserve(load(file), key, delta, why, until)), format_, outputs)

@@ -1,0 +1,149 @@
+"""What a use case has to say, before any format: tables, sentences, findings and the machine form."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from dpcli.document.chart import Chart
+
+Level = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells are text already rounded in the right direction. numeric: columns set flush right; flagged: rows to be noticed.
+
+    folded: shown closed where a format can do that.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[int] = frozenset()
+    footnotes: tuple[str, ...] = ()
+    flagged: frozenset[int] = frozenset()
+    folded: bool = False
+
+
+Value = str | float | int | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A table of data: unrounded numbers under stable names; None where there is no value."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Sentences under a heading, and points under those."""
+
+    title: str
+    paragraphs: tuple[str, ...]
+    points: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    """Why a finding does not count. external: granted outside the file."""
+
+    justification: str
+    external: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a CI system should show at a place in a file; key: what it is about, wherever that stands."""
+
+    path: str
+    rule: str
+    level: Level
+    message: str
+    line: int = 0
+    column: int = 0
+    title: str = ""
+    key: str = ""
+    suppression: Suppression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that passed or failed, for junit.
+
+    waived: it failed, and somebody answers for that. error: it could not be judged at all.
+    """
+
+    name: str
+    passed: bool
+    message: str = ""
+    waived: bool = False
+    error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Everything about one result.
+
+    headline: the one sentence that answers the question; verdict: a word that colours it.
+    total: the bare number, for scripts. data: the machine form (schema, version, unrounded numbers).
+    title, passages, pictures: of a document that is to be read on its own.
+    marker: a word by which a bot finds its earlier comment. log: lines for a log, beside the findings.
+    details: lines under the headline, where text is all there is.
+    sheet: for csv; the records, or the machine form, are its rows where there is none.
+    why: what the exit code is for, where no finding, check or headline says so.
+    """
+
+    headline: str
+    data: Mapping[str, Any]
+    verdict: Literal["pass", "warn", "fail", "unknown", ""] = ""
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    checks: tuple[Check, ...] = ()
+    total: str | None = None
+    exit_code: int = 0
+    records: Sequence[Mapping[str, Any]] = field(default=())
+    title: str = ""
+    passages: tuple[Passage, ...] = ()
+    pictures: tuple[Chart, ...] = ()
+    marker: str = ""
+    log: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    why: str = ""
+    sheet: Sheet | None = None
+
+
+def jsonable(value: Any) -> Any:
+    """The value with infinities as the strings "inf" and "-inf" and NaN as null, which JSON has no numbers for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, str):  # a path may hold bytes that are no text
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    return value
+
+
+def visible(text: str) -> str:
+    """Text from a file with control characters (ANSI escapes among them) shown as escapes."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """A value as JSON in letters as they are, but for what a terminal acts on or nobody sees: that is escaped."""
+    import json
+
+    return _ACTS.sub(lambda found: json.dumps(found[0])[1:-1], json.dumps(jsonable(value), indent=indent, ensure_ascii=False))
+
+
+# Controls, directions, joiners and tags: in JSON they stand inside strings alone.
+_ACTS = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]")

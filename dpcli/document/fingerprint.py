@@ -1,0 +1,33 @@
+"""What makes a finding the same finding later: file, rule and key, not the line and not the numbers in its message."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from dpcli.document.document import Finding
+from dpcli.git.places import in_repository
+
+
+def fingerprints(findings: Sequence[Finding]) -> list[str]:
+    """One per finding, all different: a second one of the same file, rule and key is counted."""
+    seen: dict[tuple[str, str, str], int] = {}
+    found = []
+    for finding in findings:
+        what = (tidy(finding.path), finding.rule, finding.key)
+        seen[what] = seen.get(what, 0) + 1
+        text = "\0".join((*what, str(seen[what])))
+        found.append(hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest())
+    return found
+
+
+def tidy(path: str) -> str:
+    """A path as CI systems compare it: from the root of the repository, forward slashes, no "./"."""
+    return posixpath.normpath(in_repository(path).replace("\\", "/"))
+
+
+def uri(path: str) -> str:
+    """The path as a URI reference."""
+    return quote(tidy(path), safe="/", errors="surrogateescape")

@@ -1,0 +1,295 @@
+"""What a word means: `dpcli explain NAME` for rules, accountants, mechanism types, sampling schemes and terms."""
+
+from __future__ import annotations
+
+import difflib
+import textwrap
+
+from dpcli.errors import InputError
+from dpcli.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, load
+
+WIDTH = 100
+
+TERMS: dict[str, str] = {
+    "plrv": (
+        "Privacy-loss random variable: ln(P(output) / Q(output)), where the output is drawn from P, the "
+        "mechanism on one of two neighbouring "
+        "datasets, and Q is the mechanism on the other. Independent losses add up under composition (Dwork and Rothblum, arXiv:1603.01887)."
+    ),
+    "ptr": (
+        "Propose-test-release: propose a bound on the local sensitivity, test privately whether it holds "
+        "with room to spare, and release with "
+        "noise for that bound only if it does (Dwork and Lei 2009). dpcli does not run it; state its epsilon and delta with approx-dp."
+    ),
+    "neyman-pearson": (
+        "Among all tests with a given false-positive rate, the one that thresholds the likelihood ratio has "
+        "the highest true-positive rate. "
+        "So a bound on that one test bounds every attack (Neyman and Pearson 1933)."
+    ),
+    "likelihood-ratio": (
+        "How much likelier an output is under one of two neighbouring datasets than under the other. Its "
+        "logarithm is the privacy loss; with "
+        "delta = 0 it is at most e^epsilon for every output."
+    ),
+    "hypothesis-test": (
+        "The attacker's task: decide from the output which of two neighbouring datasets was used. (epsilon, delta)-DP limits its two error "
+        "rates (Wasserman and Zhou, arXiv:0811.2501; Kairouz, Oh and Viswanath, arXiv:1311.0776)."
+    ),
+    "trade-off": (
+        "The smallest false-negative rate at every false-positive rate, over all tests that tell two neighbouring datasets apart "
+        "(f-DP: Dong, Roth and Su, arXiv:1905.02383). `dpcli plot trade-off FILE` draws it."
+    ),
+    "advantage": (
+        "The true-positive rate minus the false-positive rate of an attack, at its best threshold: 0 for blind guessing, 1 for certainty. "
+        "(epsilon, delta)-DP limits it to (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) (Kairouz, Oh and Viswanath, arXiv:1311.0776)."
+    ),
+    "amplification": (
+        "A mechanism on a secret random sample costs less than on all the data, because a record is mostly absent. It holds only for "
+        "samples drawn as stated (Balle, Barthe and Gaboardi, arXiv:1807.01647). dpcli claims none for shuffled or cyclic batches."
+    ),
+    "subsampling": (
+        "Running a mechanism on a random sample of the records: poisson (each record by its own coin), fixed-size, balls-in-bins. See "
+        "`dpcli explain amplification`."
+    ),
+    "mgf": (
+        "Moment-generating function of the privacy loss L: E e^(tL). Its logarithm at t = a - 1 is (a - 1) times the Renyi divergence of "
+        "order a, and logarithms add up under composition (Abadi et al., arXiv:1607.00133; Mironov, arXiv:1702.07476)."
+    ),
+    "swap": (
+        "Replace-one adjacency: one unit's data is exchanged for another's, and the number of units stays. See `dpcli explain adjacency`."
+    ),
+    "adjacency": (
+        "Which datasets count as neighbours, that is, what one change is. add-remove: one unit more or less. "
+        "replace-one: one unit's data "
+        "swapped for another's; the number of units is public. zero-out: one unit's data blanked; its place stays. A replacement is a "
+        "removal and an addition, so replace-one costs more for the same noise: never compare epsilons across adjacencies."
+    ),
+    "delta": (
+        "By how much an event's probability may exceed e^epsilon times its probability on the neighbouring data. It is not the probability "
+        "of a loss above epsilon, which can be larger. Report it well below 1 over the number of units: at delta = 1/n a "
+        "mechanism may publish a random record outright and still comply."
+    ),
+    "epsilon": (
+        "The guarantee: with delta = 0, an observer's odds that a given unit is in the data move by a factor of at most e^epsilon, "
+        "whatever is released; with delta > 0 they may move further, rarely (`dpcli explain FILE` says how far, how often). At epsilon 1 "
+        "odds move by at most 2.7, at 3 by 20, at 10 by 22,026. dpcli prints upper bounds, rounded up."
+    ),
+    "unit": (
+        "What one individual is: an example, a user, a household. A guarantee per example says nothing per user who owns several; "
+        "max_contributions bounds how many, and the cost of all of them together is what is then reported."
+    ),
+    "sigma": (
+        "The standard deviation of Gaussian noise. In a file, sigma with sensitivity states it in the query's own units, and "
+        "noise_multiplier states it over C, the bound on one record's contribution. Papers on DP-SGD mostly mean noise_multiplier."
+    ),
+    "clipping": (
+        "Each record's gradient is scaled down to length C at most, so that one record moves the sum by at most C. C itself changes the "
+        "noise and the sensitivity alike: epsilon depends on their ratio alone, noise_multiplier."
+    ),
+    "budget": (
+        "The most that may be spent. [budget] is the cap of one file, epsilon at delta, and dpcli gate stops a file that is over it; a "
+        "ledger (dpcli budget) has the cap of a dataset, which all of its runs share."
+    ),
+    "restatement": (
+        "A mechanism that was priced by its noise and now states its own cost (pure-dp, zcdp, post-processing, ...). dpcli gate fails it "
+        "against a base, because no accountant can tell whether the stated cost is true; a waiver lets it pass."
+    ),
+    "base": (
+        "What dpcli gate compares a file with: the same file at a git revision (--base-ref), or in the json of an earlier gate "
+        "(--baseline)."
+    ),
+    "noise_multiplier": (
+        "Noise standard deviation (Gaussian) or scale (Laplace) over C, the bound on ONE RECORD'S contribution. The "
+        "adjacency decides the "
+        "sensitivity: C under add-remove and zero-out, 2C under replace-one."
+    ),
+    "sensitivity": (
+        "How far one change, under the file's adjacency and for its unit, can move the query: L1 for laplace and discrete-laplace, "
+        "L2 for gaussian, and for discrete-gaussian how far one integer moves (a vector of integers states l2_sensitivity). Taken as "
+        "stated; dpcli never doubles it. For values in [0, B]: a count moves by 1; a sum by B, under replace-one as well; a mean over "
+        "a public number n of records by B/n under replace-one. Where n is not public, release a noisy sum and a noisy count instead "
+        "of a mean."
+    ),
+    "sampling_rate": (
+        "The probability that a given record is in the sample of one step. Amplification by sampling holds for how the records were "
+        "really drawn: shuffled batches are not Poisson samples. Every entry draws a sample of its own; what is released from one "
+        "and the same sample belongs in a composed entry, which carries the sampling."
+    ),
+    "max_contributions": (
+        "The most records that one unit contributes. Noise stated per contribution (noise_multiplier) is charged for all of them; a "
+        "sensitivity, and an "
+        'epsilon with stated_for = "unit", is taken to cover the whole unit already. With partition = "name" these bound what happens '
+        "in one part only, and are charged max_contributions times: a unit's records may lie in as many parts."
+    ),
+    "stated_for": (
+        "Whom a stated epsilon covers: a record (the group theorem is applied for the unit's records) or the unit. "
+        "Required where a unit may "
+        "own several records: dpcli does not guess."
+    ),
+    "partition": (
+        'Parallel composition. partition = "region": runs once on each disjoint part, at one cost where a unit is one record. Where it may '
+        "own max_contributions records, they may lie in as many parts: a stated sensitivity or guarantee is then charged that many "
+        "times; noise_multiplier once, for all of them in one part. partition = { of, part }: one of several entries on different parts, "
+        "of which the dearest is charged. Parts must be disjoint and assigned record by record."
+    ),
+    "adaptive": (
+        "True where later parameters depend on earlier outputs. Composition theorems for fixed parameters do not hold "
+        "then; dpcli uses only "
+        "sums that are valid privacy filters: basic, zcdp, analytic."
+    ),
+    "releases": "What leaves the private side: the final model, every checkpoint, or outputs. Part of the statement, not of the number.",
+    "waiver": (
+        "An exception to a rule with an end: [[gate.waiver]] names the rule, a reason, who approved it and when it expires. "
+        "Errors that make the number itself untrue cannot be waived; `dpcli explain DP102` says of each rule whether it may "
+        "be. A waived finding stays in the report."
+    ),
+    "user": (
+        "The unit of privacy where one person owns several records: every record of a user changes together. State unit and "
+        "max_contributions; a guarantee per record grows with the number of records to one per user, and dpcli never "
+        "guesses which is meant."
+    ),
+    "group": (
+        "Several units that change together, such as a household: k of them multiply a pure epsilon by k and a Gaussian mu by k, and delta "
+        "grows faster still. --group-size K prices a group; max_contributions is the same arithmetic within one unit."
+    ),
+    "ledger": (
+        "What a dataset has spent: the mechanisms of every run in a hash chain, in one SQLite file or in PostgreSQL (dpcli budget). A run "
+        "is charged before its noise is drawn, and a privacy filter that was fixed when the ledger was opened says whether it still fits."
+    ),
+    "filter": (
+        "What may be added up where a later run is chosen after looking at an earlier one's output. The ledger's filters are approx-dp "
+        "(sums of epsilon and delta), advanced (squares of epsilon), zcdp (rho), rdp (Renyi divergence at ONE order, fixed beforehand) and "
+        "gdp (mu squared of Gaussian noise). Two share a name with an accountant and are something else: the accountant rdp takes the "
+        "best order afterwards, and the accountant gdp is a limit theorem; neither is a filter."
+    ),
+    "anchor": (
+        "The number and hash of a ledger's last entry, kept where the ledger is not: dpcli budget anchor writes it, verify --anchor and "
+        "spend --anchor refuse a ledger that no longer contains it, which is how a restored backup is found."
+    ),
+    "reservation": (
+        "A long run that is charged before it starts: reserve, start (noise is about to be drawn: from here on nothing gives it back), "
+        "commit. void gives back a reservation that was not started, with a reason; its key cannot be used again. One that expires "
+        "stays charged."
+    ),
+    "fingerprint": (
+        "A hash of the data, computed by whoever opens a ledger: dpcli refuses a second dataset with the same one in the same ledger. "
+        "dpcli never sees the data."
+    ),
+    "policy": (
+        "A file of caps, requirements and waivers for many pipelines, which a pull request need not be able to touch: "
+        "dpcli gate --policy FILE or REVISION:PATH. Its keys are in dpcli-policy(5)."
+    ),
+    "horizon": (
+        "A schedule fixed in advance: [gate.horizon] says how often the whole pipeline runs on the same data and what all runs together "
+        "may spend. Runs decided on after looking at earlier results are no schedule and belong in a ledger."
+    ),
+    "group_size": "How many units change together: --group-size 2 prices a couple who both opt out.",
+    "slack": "delta', the part of delta that advanced and optimal composition spend on the composition itself.",
+    "mu": "Sensitivity over noise of a Gaussian; compositions add up mu squared. Also the parameter of Gaussian DP.",
+    "prv": "Another name for pld: privacy random variables, the distribution of the privacy loss composed on a grid.",
+    "rho": "The parameter of zero-concentrated DP: the Renyi divergence of every order a is at most rho times a. Rhos add up.",
+    "order": "The order a > 1 of a Renyi divergence. dpcli searches all real orders, not a grid, and shows the best one.",
+    "privacy_loss": (
+        "L = log P(x)/Q(x) at x drawn from P, P and Q being the output with and without the record. Its cumulant generating function "
+        "K(z) = log E exp(zL) is the one thing dpcli knows of a mechanism; every accountant is a view of it."
+    ),
+}
+
+# Symbols and words of papers, and the words that dpcli uses for them; a capital letter may mean something else than a small one.
+SYMBOLS: dict[str, str] = {
+    "σ": "sigma",
+    "ε": "epsilon",
+    "ϵ": "epsilon",
+    "eps": "epsilon",
+    "dp": "epsilon",
+    "differential privacy": "epsilon",
+    "δ": "delta",
+    "μ": "mu",
+    "µ": "mu",
+    "ρ": "rho",
+    "α": "order",
+    "alpha": "order",
+    "q": "sampling_rate",
+    "p": "sampling_rate",
+    "batch": "batch_size",
+    "lot": "batch_size",
+    "B": "batch_size",
+    "b": "scale",
+    "z": "noise_multiplier",
+    "noise": "noise_multiplier",
+    "C": "clipping",
+    "clip": "clipping",
+    "clipping norm": "clipping",
+    "Δ": "sensitivity",
+    "n": "dataset_size",
+    "N": "dataset_size",
+    "T": "steps",
+    "k": "steps",
+    "cap": "budget",
+    "baseline": "base",
+    "fdp": "trade-off",
+    "f-dp": "trade-off",
+}
+
+
+def explain(name: str) -> str:
+    """The text for one word, from every table that has it. Raises InputError, with the nearest words, where there is none."""
+    key = name.strip()
+    key = SYMBOLS.get(key) or SYMBOLS.get(key.lower()) or key
+    if key.upper().startswith("DP") and key[2:].isdigit():
+        from dpcli.lint.explain import explain as explain_rule
+
+        return explain_rule(key.upper())
+    low = key.lower()
+    spellings = dict.fromkeys((key, low, low.replace(" ", "_"), low.replace("-", "_"), low.replace("_", "-").replace(" ", "-")))
+    tables = ((ACCOUNTANTS, _accountant), (MECHANISMS, _mechanism), (SAMPLING, _scheme), (TERMS, _term))
+    found = [next((text(word) for word in spellings if word in table), None) for table, text in tables]
+    if any(found):
+        return "\n\n".join(text for text in found if text)
+    from dpcli.pipeline.key_places import places_of
+
+    lines = next((lines for word in spellings if (lines := places_of(word))), [])
+    if lines:
+        return "\n".join([f"{low}: a key of the file", "", *map(_hanging, lines)])
+    close = difflib.get_close_matches(low, words(), 3)
+    hint = f"did you mean {' or '.join(close)}" if close else f"known: {', '.join(words())}, and rules such as DP101"
+    raise InputError(f"nothing to explain under '{key}'; {hint}")
+
+
+def words() -> list[str]:
+    """Everything that can be explained, the rules aside."""
+    return list(dict.fromkeys(word for table in (ACCOUNTANTS, MECHANISMS, SAMPLING, TERMS) for word in table))
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), WIDTH)
+
+
+def _hanging(text: str) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _term(name: str) -> str:
+    return f"{name}\n\n{_filled(TERMS[name])}"
+
+
+def _accountant(name: str) -> str:
+    found = load(ACCOUNTANTS[name])
+    module = __import__(ACCOUNTANTS[name].partition(":")[0], fromlist=["__doc__"])
+    facts = [f"source: {found.source}", f"sound upper bound: {'yes' if found.sound else 'NO: never passes a gate'}"]
+    facts.append(f"valid where later parameters depend on earlier outputs: {'yes' if found.adaptive else 'no'}")
+    return "\n".join([f"{name}: {found.title}", "", _filled(module.__doc__ or ""), "", *facts])
+
+
+def _mechanism(name: str) -> str:
+    from dpcli.keys.described import describe_keys
+
+    found = load(MECHANISMS[name])
+    return "\n".join([f'type = "{name}"', "", _filled(found.__doc__ or ""), "", "keys:", *describe_keys(found)])
+
+
+def _scheme(name: str) -> str:
+    from dpcli.keys.described import describe_keys
+
+    found = load(SAMPLING[name])
+    return "\n".join([f'scheme = "{name}"', "", _filled(found.__doc__ or ""), "", "keys:", *describe_keys(found)])

@@ -1,0 +1,45 @@
+"""csv: data for programs and spreadsheets: unrounded numbers, stable column names, one row per thing; no notes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from dpcli.document.document import Document, Sheet, jsonable
+from dpcli.document.spreadsheet import safe
+
+JUDGES = False
+ENDINGS = (".csv",)
+
+
+def render(document: Document) -> str:
+    """RFC 4180 with a header line. A text that a spreadsheet would run as a formula is quoted with an apostrophe; a number never is."""
+    sheet = document.sheet or _of_records(document)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(map(safe, sheet.columns))
+    writer.writerows(map(_cell, row) for row in sheet.rows)
+    return out.getvalue()
+
+
+def _of_records(document: Document) -> Sheet:
+    """A row per record, or one for the machine form."""
+    records = list(document.records) or [document.data]
+    columns = tuple(dict.fromkeys(str(key) for record in records for key in record))
+    return Sheet(columns, tuple(tuple(record.get(column) for column in columns) for record in records))
+
+
+def _cell(value: Any) -> str:
+    """Numbers as Python reads them back, truth as TOML writes it, lists and tables as JSON."""
+    value = jsonable(value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return value if value in ("inf", "-inf") else safe(value)
+    return safe(json.dumps(value, ensure_ascii=False))

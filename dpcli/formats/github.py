@@ -1,0 +1,38 @@
+"""github: workflow commands, which GitHub Actions shows as annotations on the lines of a pull request."""
+
+from __future__ import annotations
+
+from dpcli.document.document import Document, Finding, visible
+from dpcli.document.fingerprint import tidy
+
+JUDGES = True
+ENDINGS = ()
+
+
+def render(document: Document) -> str:
+    """One `::level file=...,line=...::message` per finding, then the headline as a notice."""
+    level = {"fail": "error", "unknown": "error", "warn": "warning"}.get(
+        document.verdict, "error" if document.exit_code else "notice"
+    )
+    return "".join(map(_command, document.findings)) + f"::{level} title=dpcli::{_data(document.headline)}\n"
+
+
+def _command(finding: Finding) -> str:
+    place = f"file={_property(tidy(finding.path))}"
+    if finding.line:
+        place += f",line={finding.line},col={max(finding.column, 1)}"
+    level = "notice" if finding.level == "note" else finding.level
+    return f"::{level} {place},title={_property(_titled(finding))}::{_data(finding.message)}\n"
+
+
+def _titled(finding: Finding) -> str:
+    """The code beside the words, so that dpcli explain can be asked."""
+    return f"{finding.rule}: {finding.title}" if finding.title and finding.title != finding.rule else finding.rule
+
+
+def _data(text: str) -> str:
+    return visible(text).replace("%", "%25")  # a line break would end the command, and start another
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,30 @@
+"""gitlab: a Code Quality report, which GitLab shows on the lines of a merge request."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dpcli.document.document import Document, Finding, visible
+from dpcli.document.fingerprint import fingerprints, tidy
+
+JUDGES = True
+ENDINGS = ()
+
+SEVERITY = {"error": "critical", "warning": "minor", "note": "info"}
+
+
+def render(document: Document) -> str:
+    """A list of issues, empty where there is nothing to say; a waived one is only information."""
+    pairs = zip(document.findings, fingerprints(document.findings), strict=True)
+    return json.dumps([_issue(finding, fingerprint) for finding, fingerprint in pairs], indent=2) + "\n"
+
+
+def _issue(finding: Finding, fingerprint: str) -> dict[str, Any]:
+    return {
+        "description": visible(finding.message),
+        "check_name": finding.rule,
+        "fingerprint": fingerprint,
+        "severity": SEVERITY["note" if finding.suppression else finding.level],
+        "location": {"path": tidy(finding.path), "lines": {"begin": max(finding.line, 1)}},
+    }

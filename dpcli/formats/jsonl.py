@@ -1,0 +1,13 @@
+"""jsonl: one line per record (accountant, file, finding), or the whole machine form on one line."""
+
+from __future__ import annotations
+
+from dpcli.document.document import Document, json_text
+
+JUDGES = False
+ENDINGS = (".jsonl",)
+
+
+def render(document: Document) -> str:
+    """Each line is a JSON object."""
+    return "".join(json_text(record) + "\n" for record in document.records or [document.data])

@@ -1,0 +1,51 @@
+"""sarif: findings in the static-analysis interchange format, version 2.1.0."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dpcli import __version__
+from dpcli.document.document import Document, Finding, Suppression, visible
+from dpcli.document.fingerprint import fingerprints, uri
+
+JUDGES = True
+ENDINGS = (".sarif",)
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+def render(document: Document) -> str:
+    """One run of the tool dpcli, with one result per finding; a waived one is suppressed, with its justification."""
+    rules = sorted({finding.rule: finding.title or finding.rule for finding in document.findings}.items())
+    driver = {
+        "name": "dpcli",
+        "version": __version__,
+        "rules": [{"id": rule, "shortDescription": {"text": visible(title)}} for rule, title in rules],
+    }
+    pairs = zip(document.findings, fingerprints(document.findings), strict=True)
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(finding, fingerprint) for finding, fingerprint in pairs],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _result(finding: Finding, fingerprint: str) -> dict[str, Any]:
+    location: dict[str, Any] = {"artifactLocation": {"uri": uri(finding.path)}}
+    if finding.line:
+        location["region"] = {"startLine": finding.line, "startColumn": max(finding.column, 1)}
+    return {
+        "ruleId": finding.rule,
+        "level": finding.level,
+        "message": {"text": visible(finding.message)},
+        "locations": [{"physicalLocation": location}],
+        "partialFingerprints": {"dpcli/v1": fingerprint},
+        **({"suppressions": [_suppression(finding.suppression)]} if finding.suppression else {}),
+    }
+
+
+def _suppression(suppression: Suppression) -> dict[str, str]:
+    where = "external" if suppression.external else "inSource"
+    return {"kind": where, "status": "accepted", "justification": visible(suppression.justification)}

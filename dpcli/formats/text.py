@@ -1,0 +1,14 @@
+"""text: one line per finding, then the headline; plain, for logs."""
+
+from __future__ import annotations
+
+from dpcli.document.document import Document, visible
+
+JUDGES = False
+ENDINGS = (".txt",)
+
+
+def render(document: Document) -> str:
+    """Findings as `file:line:column: level rule: message`."""
+    lines = [f"{f.path}:{f.line}:{f.column}: {f.level} {f.rule}: {f.message}" for f in document.findings]
+    return "\n".join(map(visible, [*lines, *document.log, document.headline, *document.details])) + "\n"

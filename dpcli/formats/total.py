@@ -1,0 +1,16 @@
+"""total: the bare number, for scripts."""
+
+from __future__ import annotations
+
+from dpcli.document.document import Document
+from dpcli.errors import InputError
+
+JUDGES = False
+ENDINGS = ()
+
+
+def render(document: Document) -> str:
+    """The headline's upper bound, unrounded."""
+    if document.total is None:
+        raise InputError("format total: this command has no single number")
+    return document.total + "\n"

@@ -1,0 +1,82 @@
+"""git, asked from outside: the work tree around a folder, the commit of a name, and why there is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from dpcli.errors import InputError
+from dpcli.git.command import refuse_ambiguous, run_git, work_tree
+from dpcli.git.places import holds
+
+
+def git(folder: str, *arguments: str, asked: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """What git says in a folder. Raises InputError where it cannot be run."""
+    try:
+        return run_git(folder, *arguments, asked=asked)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise InputError(f"--base-ref: git cannot be run: {error}") from None
+
+
+def listed(folder: str, *arguments: str) -> list[bytes]:
+    """The entries, each ended by a NUL, that git lists in a folder. Raises InputError where it cannot list all of them."""
+    found = git(folder, *arguments)
+    if found.returncode != 0:
+        raise InputError(f"--base-ref: git cannot list the files in {folder}: {_words(found)}")
+    return found.stdout.split(b"\0")[:-1]
+
+
+def _words(found: subprocess.CompletedProcess[bytes]) -> str:
+    """What git complains of, in one line."""
+    return os.fsdecode(found.stderr).strip().partition("\n")[0].removeprefix("fatal: ") or "no reason given"
+
+
+def top_of(folder: str) -> str:
+    """The root of the work tree around a folder. Raises InputError where there is none."""
+    found = git(folder, "rev-parse", "--show-toplevel")
+    if found.returncode != 0:
+        missing = b"not a git repository" in found.stderr
+        why = "not a git repository" if missing else f"one that git does not read: {_words(found)}"
+        raise InputError(f"--base-ref: expected a git repository around {folder}, found {why}")
+    return os.fsdecode(found.stdout.removesuffix(b"\n"))
+
+
+def review_of(path: str) -> tuple[str, str | None]:
+    """The root of the repository under review for a file, and of the one inside it (a submodule, a link's end) that the file is in.
+
+    Under review is the work tree around the working directory where it has the file, as spelled or without links; else the file's own.
+    Raises InputError where there is neither.
+    """
+    whole = os.path.abspath(path)
+    folder, here = os.path.dirname(whole), work_tree(os.path.realpath(os.getcwd()))
+    if here is None or not (holds(here, whole) or holds(here, os.path.realpath(whole))):
+        return top_of(folder), None
+    try:
+        own = top_of(folder)
+    except InputError:  # a link to where no repository is
+        return here, None
+    return here, None if own == here else own
+
+
+def link_of(tree: str, top: str, inner: str) -> str | None:
+    """The commit of the repository at `inner` that the commit `tree` links to, None where it has no such link.
+
+    Raises InputError where the repository inside does not have that commit.
+    """
+    if not holds(top, inner):
+        return None
+    found = listed(top, "ls-tree", "-z", "--full-tree", tree, "--", os.path.relpath(inner, top))
+    words = found[0].partition(b"\t")[0].split(b" ") if found else [b""]
+    return commit_of(inner, os.fsdecode(words[2])) if words[0] == b"160000" else None
+
+
+def commit_of(folder: str, ref: str) -> str:
+    """The object of the commit that `ref` names. Raises InputError where there is none, and says so of a shallow clone."""
+    top_of(folder)
+    refuse_ambiguous(folder, ref, "--base-ref")
+    found = git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    if found.returncode == 0:
+        return os.fsdecode(found.stdout).strip()
+    shallow = git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
+    hint = "; this clone is shallow: fetch all of its history (fetch-depth: 0 in CI, or git fetch --unshallow)" if shallow else ""
+    raise InputError(f"--base-ref: expected a commit known to git in {folder}, found {ref!r}{hint}")

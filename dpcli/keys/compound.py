@@ -1,0 +1,79 @@
+"""Values made of values: lists, and alternatives of a scalar and a table or list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.fields import Rule
+from dpcli.keys.kinds import Kind, Place, Refused, expected
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of values of one kind, each under the list's rule; read as a tuple."""
+
+    item: Kind
+
+    @property
+    def text(self) -> str:
+        return f"a list, each {self.item.text}"
+
+    def read(self, value: Any, place: Place) -> tuple[Any, ...]:
+        if type(value) is not list:
+            hint = "write [[...]], with two brackets" if type(value) is dict else ""
+            place.wrong_type(f"a list, each {expected(self.item, place.rule)}", value, hint)
+        before = len(place.findings)
+        read = tuple(self.items(value, place))
+        if len(place.findings) > before:
+            raise Refused
+        return read
+
+    def items(self, values: list[Any], place: Place) -> Iterator[Any]:
+        """The values that could be read."""
+        for index, value in enumerate(values):
+            try:
+                yield self.item.read(value, Place((*place.path, index), place.findings, place.rule))
+            except Refused:
+                continue
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"type": "array", "items": self.item.schema(rule)}
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A scalar, or a table or list: which of the two the value is decides how it is read."""
+
+    scalar: Kind
+    several: Kind
+
+    @property
+    def text(self) -> str:
+        return f"{self.scalar.text}, or {self.several.text}"
+
+    def read(self, value: Any, place: Place) -> Any:
+        if type(value) is (list if isinstance(self.several, Listed) else dict):
+            return self.several.read(value, place)
+        if type(value) is not str:
+            place.wrong_type(self.text, value)
+        return self.scalar.read(value, place)
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"oneOf": [self.scalar.schema(rule), self.several.schema(rule)]}
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A table that another command reads."""
+
+    text: str = "a table"
+
+    def read(self, value: Any, place: Place) -> dict[str, Any]:
+        if type(value) is not dict:
+            place.wrong_type(self.text, value)
+        return value
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"type": "object"}

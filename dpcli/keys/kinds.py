@@ -1,0 +1,144 @@
+"""How a value of each scalar kind is read, described, and written as JSON Schema: one class per kind."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+from dpcli.fields import Rule
+from dpcli.toml.findings import Findings, Path
+from dpcli.toml.shown import shown
+
+CALIBRATE = "calibrate"
+
+
+class Refused(Exception):
+    """A value could not be read; the finding that says why has been added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value stands, by which rule it is judged, and who wants to know."""
+
+    path: Path
+    findings: Findings
+    rule: Rule | None = None
+
+    def wrong_type(self, expected: str, value: Any, hint: str = "") -> NoReturn:
+        self.findings.add("DP003", self.path, expected, shown(value), hint)
+        raise Refused
+
+    def out_of_range(self, expected: str, value: Any, hint: str = "") -> NoReturn:
+        self.findings.add("DP004", self.path, expected, shown(value), hint)
+        raise Refused
+
+
+class Kind(Protocol):
+    """One kind of value. `read` gives the value, or raises Refused once it has added its findings."""
+
+    @property
+    def text(self) -> str:
+        """What completes "expected ..." where no rule says more."""
+        ...
+
+    def read(self, value: Any, place: Place) -> Any: ...
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]: ...
+
+
+def expected(kind: Kind, rule: Rule | None) -> str:
+    """The rule's words where there is a rule, else the kind's."""
+    return rule.text if rule else kind.text
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A finite real number; a whole number will do."""
+
+    text: str = "a number"
+
+    def read(self, value: Any, place: Place) -> float:
+        if type(value) not in (int, float):
+            place.wrong_type(expected(self, place.rule), value, _number_hint(value))
+        number = _as_float(value)
+        if not math.isfinite(number) or (place.rule and not place.rule.holds(number)):
+            place.out_of_range(expected(self, place.rule), value)
+        return number + 0.0  # -0.0 becomes 0.0
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"type": "number", **dict(rule.schema if rule else ())}
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number, written as one: 1e18 is refused with the digits to write instead."""
+
+    text: str = "a whole number"
+
+    def read(self, value: Any, place: Place) -> int:
+        if type(value) is float and not math.isfinite(value):
+            place.out_of_range(expected(self, place.rule), value)
+        if type(value) is not int:
+            place.wrong_type(expected(self, place.rule), value, _whole_hint(value))
+        if place.rule and not place.rule.holds(value):
+            place.out_of_range(expected(self, place.rule), value)
+        return value
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"type": "integer", **dict(rule.schema if rule else ())}
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """true or false."""
+
+    text: str = "true or false"
+
+    def read(self, value: Any, place: Place) -> bool:
+        if type(value) is not bool:
+            word = value.lower() if type(value) is str else ""
+            place.wrong_type(self.text, value, f"write {word} without quotes" if word in ("true", "false") else "")
+        return value
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A date without a time."""
+
+    text: str = "a date (2030-12-31, without quotes)"
+
+    def read(self, value: Any, place: Place) -> datetime.date:
+        if type(value) is not datetime.date:
+            place.wrong_type(self.text, value)
+        return value
+
+    def schema(self, rule: Rule | None) -> dict[str, Any]:
+        return {"type": "string", "format": "date", "pattern": r"^\d{4}-\d{2}-\d{2}$"}
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _number_hint(value: Any) -> str:
+    if value == CALIBRATE:
+        return "run dpcli calibrate-sigma, or state a number"
+    try:
+        float(value if type(value) is str else "")
+    except ValueError:
+        return ""
+    return f"write {value.strip()} without quotes" if len(value) < 40 and value.isascii() else ""
+
+
+def _whole_hint(value: Any) -> str:
+    if type(value) is float:
+        return f"write {int(value):_}" if value.is_integer() and abs(value) < 1e19 else ""
+    return _number_hint(value)

@@ -1,0 +1,60 @@
+"""One key of a table, and the reading of tables key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from dpcli.fields import Rule
+from dpcli.keys.kinds import Kind, Place, Refused, expected
+from dpcli.toml.shown import quoted
+from dpcli.toml.suggest import closest
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One key of a table: its kind, its rule, what it means, and whether it must be stated."""
+
+    name: str
+    kind: Kind
+    rule: Rule | None = None
+    doc: str = ""
+    required: bool = False
+    safer: Literal["smaller"] | None = None
+    claim: bool = False
+
+    @property
+    def text(self) -> str:
+        return expected(self.kind, self.rule)
+
+
+Members = Mapping[str, Member]
+
+
+def read_members(known: Members, table: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """The value of every key that could be read; a finding for every key that is unknown, missing or wrong."""
+    mistaken = {_unknown(key, known, place) for key in table if key not in known}
+    values = {}
+    for name, member in known.items():
+        here = replace(place, path=(*place.path, name), rule=member.rule)
+        if name in table:
+            with suppress(Refused):
+                values[name] = member.kind.read(table[name], here)
+        elif member.required and name not in mistaken:
+            place.findings.add("DP005", here.path, member.text, "nothing")
+    return values
+
+
+def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
+    """The known key that was meant, if one is close, and that advice in words or ""."""
+    meant = closest(key, list(known))
+    return meant, f"did you mean '{meant}'" if meant else ""
+
+
+def _unknown(key: str, known: Members, place: Place) -> str | None:
+    """Add the finding; returns the known key that was meant, whose absence then needs no finding of its own."""
+    meant, hint = (place.findings.advice or nearest)(key, known)
+    place.findings.add("DP002", (*place.path, key), "a known key" if hint else "one of " + ", ".join(known), quoted(key), hint)
+    return meant

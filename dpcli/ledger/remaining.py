@@ -1,0 +1,65 @@
+"""What remains of a cap, in terms that a person can plan with. Closed forms alone: nothing here needs arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from dpcli.ledger import amounts
+from dpcli.ledger.filters.filter import Filter
+from dpcli.ledger.state import Run, State
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What may still be spent.
+
+    spent, reserved, left: shares of the cap (the scarcest amount decides); of the number of declared runs in declared mode. There is no
+    epsilon of what is spent: at a moment that is chosen from outputs only the cap is a bound. planned: in declared mode the epsilon of the
+    whole plan, which was fixed in advance; else None. like_last: further runs like the last one that fit, None where
+    none was made. pure: a pure epsilon that certainly fits in one run.
+    """
+
+    spent: float
+    reserved: float
+    left: float
+    planned: float | None
+    like_last: int | None
+    pure: float
+
+
+def room(state: State) -> Room:
+    """What a state leaves."""
+    terms = state.open_terms()
+    reserved = {name: Decimal(0) for name in state.caps}
+    for run in state.runs.values():
+        if run.status in ("reserved", "started"):
+            reserved = amounts.add(reserved, run.cost)
+    declared = terms.mode == "declared"
+    spent = share_of(state, state.spent)
+    return Room(
+        spent,
+        share_of(state, reserved),
+        max(1.0 - spent, 0.0),
+        float((terms.certified or {})["epsilon"]) if declared else None,
+        None if state.last is None else runs_like(state, state.last),
+        0.0 if declared else _pure(terms.the_filter, state.left()),
+    )
+
+
+def share_of(state: State, part: amounts.Amounts) -> float:
+    """The share of the cap that a part of the spending takes; in declared mode, of the number of runs that were declared."""
+    if state.open_terms().mode == "declared":
+        return float(sum(part.values()) / sum(state.caps.values()))
+    return amounts.share(part, state.caps)
+
+
+def runs_like(state: State, run: Run) -> int:
+    """How many more runs of that cost fit; -1 where it costs nothing, and any number does."""
+    left = state.left()
+    return min((Fraction(left[name]) // Fraction(cost) for name, cost in run.cost.items() if cost > 0), default=-1)
+
+
+def _pure(rule: Filter, left: amounts.Amounts) -> float:
+    return rule.pure_room(float(left[rule.currency[0]]))

@@ -1,0 +1,119 @@
+"""From what a user writes (a path, sqlite:///path, postgresql://...) to a store."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from dataclasses import replace
+
+from dpcli.errors import InputError
+from dpcli.ledger.chain import digest
+from dpcli.ledger.grammar import TYPES, WORDS
+from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.stores.store import Store
+from dpcli.ledger.terms import Terms, checked
+from dpcli.registry import load
+
+POSTGRES = ("postgresql://", "postgres://")
+
+
+def open_store(url: str) -> Store:
+    """The store at a path or URL, which must be there. Raises LedgerError where it is not, InputError for another scheme."""
+    if url.startswith(POSTGRES):
+        store: Store = load("dpcli.ledger.stores.postgres:PostgresStore")(url)
+        return store
+    from dpcli.ledger.stores.sqlite import SqliteStore
+
+    return SqliteStore(path_of(url))
+
+
+def path_of(url: str) -> str:
+    """The path of a ledger in a file."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
+        raise InputError(f"expected a path, sqlite:///path or postgresql://..., found {url[:60]!r}")
+    return rest[1:]  # sqlite:///relative, sqlite:////absolute
+
+
+def open_ledger(url: str, dataset: str | None = None) -> Ledger:
+    """The ledger of a dataset; of the only one where None. Raises LedgerError where it is not there, InputError where it is not named."""
+    if dataset is not None and not TYPES["name"](dataset):
+        raise InputError(f"--dataset: expected a name of {WORDS['name']}, found {dataset[:60]!a}")
+    store = open_store(url)
+    if dataset is None:
+        found = store.datasets()
+        if len(found) != 1:
+            raise InputError(
+                f"--dataset: expected the name of one, found none; {store.place} holds {', '.join(found) or 'no dataset'}"
+            )
+        dataset = found[0]
+    return Ledger(store, dataset)
+
+
+def init(url: str, dataset: str, terms: Terms, new: bool = False) -> Ledger:
+    """Open the ledger of a new dataset, in a new file, in a file that holds other datasets, or in a database.
+
+    new: although its name looks like that of another one there.
+
+    Raises InputError for terms that make no sense, LedgerError where the dataset or something else is there already.
+    """
+    _refuse_name(dataset)
+    _refuse_spelling(dataset)
+    terms = checked(terms)
+    if terms.team is not None and not url.startswith(POSTGRES):
+        raise InputError("--team: expected postgresql://... with it, found a file, which cannot tell one user from another")
+
+    def fill(store: Store) -> None:
+        version = store.version if store.version > 1 else None
+        open_dataset(store, dataset, replace(terms, schema=digest(store.schema()), version=version), new=new)
+
+    _create(url, fill)
+    return Ledger(open_store(url), dataset)
+
+
+def upgrade(url: str) -> tuple[str, ...]:
+    """Make the definitions of a database again, and note it in every dataset that is to be seen; the names of those that needed it.
+
+    Raises LedgerError where the user may not, or the definitions are not those of any version.
+    """
+    if not url.startswith(POSTGRES):
+        open_store(url).close()
+        return ()
+    store: Store = load("dpcli.ledger.stores.postgres:upgraded")(url)
+    try:
+        return tuple(name for name in store.datasets() if not Ledger(store, name).upgrade().repeated)
+    finally:
+        store.close()
+
+
+def _refuse_name(dataset: str) -> None:
+    if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
+        raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
+
+
+def _refuse_spelling(dataset: str) -> None:
+    """A new name has no spaces at its ends and the form in which it is usually typed."""
+    usual = unicodedata.normalize("NFKC", dataset).strip()
+    if dataset != usual:
+        raise InputError(f"--dataset: expected a name without spaces at its ends, in its usual form {usual!r}, found {dataset!a}")
+
+
+def _create(url: str, fill: Callable[[Store], None]) -> None:
+    import os
+
+    if url.startswith(POSTGRES):
+        load("dpcli.ledger.stores.postgres:create")(url, fill)
+        return
+    path = path_of(url)
+    if os.path.lexists(path):
+        store = open_store(url)  # says what is wrong with it, where something is
+        try:
+            fill(store)
+        finally:
+            store.close()
+        return
+    from dpcli.ledger.stores.sqlite import create
+
+    create(path, fill)

@@ -1,0 +1,231 @@
+"""The ledger in a PostgreSQL database, for teams: roles, row-level security, and rules that the server itself enforces.
+
+One writer at a time: the dataset's row is locked before the first look (dpcli.hold), under READ COMMITTED, whose every statement sees what
+was committed before it. Rows come in through dpcli.append alone, which checks them again. Source:
+https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS, https://www.postgresql.org/docs/current/wal-async-commit.html.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpcli.errors import LedgerError
+from dpcli.ledger.chain import Row
+from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
+from dpcli.ledger.stores.postgres_install import ATTEMPTS, VERSION, Raced, found_version, install, renew
+from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, Limits, bounded
+
+BUSY_SECONDS = 30.0
+NOW = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+END = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
+READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq"
+# Each names what is wrong; a sound ledger answers with no row.
+CHECKS = (
+    "SELECT format('dataset \"%%s\": its entries end at %%s, the chain that was written ends at %%s', d.name, max(e.seq), d.seq) "
+    "FROM dpcli.dataset d LEFT JOIN dpcli.entry e ON e.dataset = d.name WHERE d.name = coalesce(%(dataset)s::text, d.name) "
+    "GROUP BY d.name, d.seq, d.head "
+    "HAVING (max(e.seq) = d.seq AND count(*) = d.seq AND bool_or(e.seq = d.seq AND e.hash = d.head)) IS NOT TRUE ORDER BY d.name",
+    "SELECT format('the server runs with %%s off: commits may not survive a power failure', name) FROM pg_catalog.pg_settings "
+    "WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTail:
+    """The end of one chain, under the writer's lock."""
+
+    connection: Any
+    dataset: str
+    place: str
+
+    def after(self, seq: int) -> Sequence[Row]:
+        """Raises LedgerError where the last entries that were written are not there: what is read would understate the spending."""
+        end = self.connection.execute(END, (self.dataset,)).fetchone()  # asked first: what others write meanwhile comes after it
+        rows = [Row(*row) for row in self.connection.execute(READ, (self.dataset, seq)).fetchall()]
+        if end and end[0] > seq and tuple(end) not in ((row.seq, row.hash) for row in rows):
+            raise LedgerError(
+                f'{self.place}: dataset "{self.dataset}": its entries end before entry {end[0]}, which was written: '
+                "the database is damaged, or was changed by hand"
+            )
+        return rows
+
+    def append(self, row: Row) -> None:
+        self.connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
+
+
+class PostgresStore:
+    """A store in the schema dpcli of the database at `url`, which must be there: only `create` makes one.
+
+    A connection that was lost is opened again by the next call.
+    """
+
+    def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False) -> None:
+        settings = settings_of(url)
+        self._place, self._seconds = place_of(settings), seconds
+        self._version = VERSION
+        self._connect = _connector(url, settings, self._place)  # a closure: no attribute holds the password
+        self._open = self._connected()
+        if not installing:
+            self._refuse_other()
+
+    @property
+    def place(self) -> str:
+        return self._place
+
+    @property
+    def who(self) -> str | None:
+        """The login: the database signs, and takes no other signature."""
+        with self._bounded() as connection:
+            name: str = connection.execute("SELECT session_user::text").fetchone()[0]
+        return name
+
+    @property
+    def version(self) -> int:
+        """Of the definitions in the database: an older one can be read and written, and has weaker checks."""
+        return self._version
+
+    @property
+    def outdated(self) -> bool:
+        return self._version < VERSION
+
+    @property
+    def keeps_time(self) -> bool:
+        return True
+
+    def now(self) -> str:
+        """The server's clock."""
+        with self._bounded() as connection:
+            time: str = connection.execute(NOW).fetchone()[0]
+        return time
+
+    @property
+    def connection(self) -> Any:
+        """The connection; a new one where the old one is closed."""
+        if self._open.closed:
+            self._open = self._connected()
+        return self._open
+
+    def datasets(self) -> tuple[str, ...]:
+        with self._bounded() as connection:
+            return tuple(sorted(name for (name,) in connection.execute("SELECT name FROM dpcli.dataset").fetchall()))
+
+    def after(self, dataset: str, seq: int) -> Sequence[Row]:
+        with self._bounded() as connection:
+            return PostgresTail(connection, dataset, self._place).after(seq)
+
+    def opening(self, dataset: str) -> Sequence[Row]:
+        with self._bounded() as connection:
+            return [Row(*row) for row in connection.execute(f"{READ} LIMIT 1", (dataset, 0)).fetchall()]
+
+    @contextmanager
+    def writing(self, dataset: str) -> Iterator[PostgresTail]:
+        with self._bounded() as connection:
+            connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, round(1000 * self._seconds)))
+            yield PostgresTail(connection, dataset, self._place)
+
+    def schema(self) -> str:
+        statement = Path(__file__).with_name("postgres_schema.sql").read_text(encoding="utf-8")
+        with self._bounded() as connection:
+            # The search_path decides which names the server writes in full: that of every transaction here.
+            return "\n".join(line for (line,) in connection.execute(statement).fetchall())
+
+    def check(self, dataset: str | None = None) -> tuple[str, ...]:
+        with self._bounded() as connection:
+            asked = {"dataset": dataset}
+            return tuple(text for check in CHECKS for (text,) in connection.execute(check, asked).fetchall())
+
+    def close(self) -> None:
+        self._open.close()
+
+    @contextmanager
+    def _bounded(self) -> Iterator[Any]:
+        """The connection, in a transaction whose every wait has an end."""
+        connection = self.connection
+        with bounded(connection, self._place, Limits(self._seconds)):
+            yield connection
+
+    def _connected(self) -> Any:
+        connection = self._connect()
+        weakref.finalize(self, connection.close)  # a store that is dropped lets go of its place among the server's connections
+        return connection
+
+    def _refuse_other(self) -> None:
+        try:
+            with self._bounded() as connection:
+                version = found_version(connection)
+            if version is None:
+                raise LedgerError(f"{self._place}: no ledger here (the database has no schema dpcli); dpcli budget init opens one")
+            if version > VERSION:
+                raise LedgerError(f"{self._place}: written by a later version of dpcli: upgrade to read it")
+            self._version = version
+        except LedgerError:
+            self.close()
+            raise
+
+
+def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS) -> None:
+    """The schema where the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither.
+
+    Whoever makes it at the same moment comes first: then the schema is there.
+    """
+    store = PostgresStore(url, seconds, installing=True)
+    try:
+        for last in (False,) * (ATTEMPTS - 1) + (True,):
+            try:
+                with store._bounded() as connection:
+                    store._version = install(connection, store.place)
+                    fill(store)
+                return
+            except Raced:
+                if last:
+                    raise LedgerError(
+                        f"{store.place}: others are making a ledger here again and again; nothing was written"
+                    ) from None
+    finally:
+        store.close()
+
+
+def upgraded(url: str) -> PostgresStore:
+    """The store after its definitions were made again as this version has them. Raises LedgerError where the user may not."""
+    store = PostgresStore(url)
+    try:
+        if store.version < VERSION:
+            with store._bounded() as connection:
+                store._version = renew(connection, store.place)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], Any]:
+    psycopg = driver()
+
+    def connect() -> Any:
+        try:
+            connection = psycopg.connect(
+                url,
+                autocommit=True,
+                prepare_threshold=None,  # a pooler between may hand every transaction to another server process
+                client_encoding="utf8",
+                application_name="dpcli",
+                connect_timeout=_connect_seconds(settings),
+            )
+        except psycopg.Error as error:
+            raise unreachable(place, error, settings) from None
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        return connection
+
+    return connect
+
+
+def _connect_seconds(settings: dict[str, Any]) -> int:
+    """What a URL says, but never for ever (0 and less mean that)."""
+    text = str(settings.get("connect_timeout", CONNECT_SECONDS)).strip()
+    stated = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
+    return min(stated, 600) or CONNECT_SECONDS

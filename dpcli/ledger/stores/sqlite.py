@@ -1,0 +1,297 @@
+"""The ledger in one SQLite file.
+
+Durable: a rollback journal with synchronous = EXTRA, which also syncs the directory after the journal is removed; with FULL alone a power
+failure can bring the journal back and with it the state before an acknowledged commit. (WAL with FULL is as good, but only since SQLite
+3.51.3.) One writer at a time: BEGIN IMMEDIATE takes the lock before the first look. Source: https://www.sqlite.org/pragma.html#pragma_synchronous,
+https://www.sqlite.org/atomiccommit.html.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from dpcli.errors import LedgerError
+from dpcli.ledger.chain import Row, owner_of
+from dpcli.ledger.expiry import clock
+from dpcli.ledger.stores.sqlite_file import APPLICATION, CUT_OFF, VERSION, network_file_system, refuse
+
+BUSY_SECONDS = 30.0
+SETTINGS = (
+    "PRAGMA journal_mode = DELETE",
+    "PRAGMA synchronous = EXTRA",
+    "PRAGMA fullfsync = ON",
+    "PRAGMA trusted_schema = OFF",
+    "PRAGMA cell_size_check = ON",
+)
+SCHEMA = (
+    """CREATE TABLE entry (
+  dataset TEXT NOT NULL, seq INTEGER NOT NULL CHECK (seq >= 1), body TEXT NOT NULL, hash TEXT NOT NULL,
+  PRIMARY KEY (dataset, seq)
+) WITHOUT ROWID""",
+    "CREATE TRIGGER entry_never_changes BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'entries never change'); END",
+    "CREATE TRIGGER entry_never_goes BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'entries are never removed'); END",
+)
+# Its entries, beginning with the first: a last entry that moved to another name would be missed by nobody else.
+STRAYS = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVING min(seq) <> 1"
+NOT_TEXT = "Could not decode"  # how sqlite3 begins where a text is none
+READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq"
+Connect = Callable[[str, float], Any]
+# What SQLite's errors mean to the one who keeps the ledger, by the start of their names.
+MEANINGS = {
+    "SQLITE_BUSY": "locked by another process for too long; nothing was written",
+    "SQLITE_LOCKED": "locked by another process for too long; nothing was written",
+    "SQLITE_FULL": "the disk is full; nothing was written",
+    "SQLITE_READONLY": "read-only: it cannot be written, or its last transaction cannot be rolled back; nothing was written",
+    "SQLITE_CORRUPT": "damaged: restore it from a backup and compare with an anchor (dpcli budget verify --anchor)",
+    "SQLITE_NOTADB": "damaged: its header is no longer that of a database; restore it from a backup",
+    "SQLITE_IOERR": "the disk cannot be read or written; nothing is acknowledged",
+    "SQLITE_CANTOPEN": "cannot be opened",
+    "SQLITE_PERM": "permission denied",
+    "SQLITE_AUTH": "permission denied",
+    "SQLITE_ERROR": "damaged: its tables are no longer those of a ledger; restore it from a backup",
+    "SQLITE_CONSTRAINT": "refused by its own rules; nothing was written",
+}
+
+
+def connect(path: str, seconds: float) -> sqlite3.Connection:
+    """A connection to a file that exists; transactions are begun and ended by hand."""
+    return sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=seconds, isolation_level=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteTail:
+    """The end of one chain, under the writer's lock."""
+
+    connection: Any
+    dataset: str
+
+    def after(self, seq: int) -> Sequence[Row]:
+        return self._rows(READ, seq)
+
+    def opening(self) -> Sequence[Row]:
+        return self._rows(f"{READ} LIMIT 1", 0)
+
+    def _rows(self, statement: str, seq: int) -> Sequence[Row]:
+        rows = self.connection.execute(statement, (self.dataset, seq)).fetchall()
+        if any(tuple(map(type, row)) != (int, str, str) for row in rows):
+            raise sqlite3.DataError(NOT_TEXT)
+        return [Row(*row) for row in rows]
+
+    def append(self, row: Row) -> None:
+        self.connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (self.dataset, row.seq, row.body, row.hash))
+
+
+class SqliteStore:
+    """A store in the file at `path`, which must be there: only `create` makes one."""
+
+    def __init__(self, path: str, connect: Connect = connect, seconds: float = BUSY_SECONDS, trusted: bool = False) -> None:
+        self._path = path
+        self._strays: tuple[tuple[str, int, object], ...] = ()
+        with _OPENING:
+            self._stated_size = 0 if trusted else refuse(path, held=any(store.holds(path) for store in _OPEN))
+            self._file = _identity(path)
+            _OPEN.add(self)
+        with self._explained():
+            self.connection = connect(path, seconds)
+        try:
+            self._prepare(trusted)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, trusted: bool) -> None:
+        with self._explained():
+            for setting in SETTINGS:
+                answer = self.connection.execute(setting).fetchall()
+                if "journal_mode" in setting and answer != [("delete",)]:
+                    raise LedgerError(
+                        f"{self._path}: expected a rollback journal, found {answer}: another program holds it in WAL mode"
+                    )
+            if not trusted:
+                self.connection.execute("BEGIN")
+                self._refuse_damaged()
+                self.connection.execute("COMMIT")
+
+    def _refuse_damaged(self) -> None:
+        """One flipped bit in a page's list of cells can hide the last entries, and the chain before them is whole."""
+        sizes = self.connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchall()
+        if _size(self._path) < sizes[0][0]:
+            raise LedgerError(f"{self._path}: {CUT_OFF}")
+        if self.connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+            raise LedgerError(f"{self._path}: {MEANINGS['SQLITE_CORRUPT']}")
+        self._strays = tuple(self.connection.execute(STRAYS).fetchall())
+
+    def _refuse_strays(self, dataset: str) -> None:
+        """An entry that moved to another name is missing from both, and from no third dataset; one that names none may be anybody's."""
+        for name, seq, body in self._strays:
+            if owner_of(body) in (dataset, None) or name == dataset:
+                raise LedgerError(
+                    f'dataset "{name}", entry 1: missing from the chain (entry {seq} comes next): the ledger was changed by hand'
+                )
+
+    @property
+    def place(self) -> str:
+        return self._path
+
+    @property
+    def who(self) -> str | None:
+        return None
+
+    @property
+    def version(self) -> int:
+        return VERSION
+
+    @property
+    def outdated(self) -> bool:
+        return False
+
+    @property
+    def keeps_time(self) -> bool:
+        return False
+
+    def now(self) -> str:
+        return clock()
+
+    def holds(self, path: str) -> bool:
+        """Whether `path` is the file that this store was opened on."""
+        return self._file is not None and self._file == _identity(path)
+
+    def datasets(self) -> tuple[str, ...]:
+        with self._explained():
+            return tuple(
+                name for (name,) in self.connection.execute("SELECT DISTINCT dataset FROM entry ORDER BY dataset").fetchall()
+            )
+
+    def after(self, dataset: str, seq: int) -> Sequence[Row]:
+        self._refuse_strays(dataset)
+        with self._explained():
+            return SqliteTail(self.connection, dataset).after(seq)
+
+    def opening(self, dataset: str) -> Sequence[Row]:
+        self._refuse_strays(dataset)
+        with self._explained():
+            return SqliteTail(self.connection, dataset).opening()
+
+    @contextmanager
+    def writing(self, dataset: str) -> Iterator[SqliteTail]:
+        self._refuse_strays(dataset)
+        network = network_file_system(self._path)
+        if network is not None:
+            raise LedgerError(
+                f"{self._path}: on a network file system ({network}), whose locks do not keep two machines apart; nothing was written "
+                "(DP409): keep it on a local disk, or use PostgreSQL"
+            )
+        with self._explained():
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield SqliteTail(self.connection, dataset)
+                self.connection.execute("COMMIT")
+            except BaseException:
+                with suppress(Exception):
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    def schema(self) -> str:
+        with self._explained():
+            rows = self.connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
+        return "\n".join(str(sql) for (sql,) in rows)
+
+    def check(self, dataset: str | None = None) -> tuple[str, ...]:
+        with self._explained():
+            found = [text for (text,) in self.connection.execute("PRAGMA integrity_check(20)").fetchall()]
+        return () if found == ["ok"] else tuple(found)
+
+    def close(self) -> None:
+        self.connection.close()
+        _OPEN.discard(self)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            name = getattr(error, "sqlite_errorname", "") or ""
+            if isinstance(error, UnicodeDecodeError) or str(error).startswith(NOT_TEXT):
+                name = "SQLITE_CORRUPT"
+            meaning = next((text for start, text in MEANINGS.items() if name.startswith(start)), f"{name or 'SQLite'}: {error}")
+            if name.startswith("SQLITE_CORRUPT") and _size(self._path) < self._stated_size:
+                meaning = CUT_OFF
+            raise LedgerError(f"{self._path}: {meaning}") from None
+
+
+_OPENING = threading.Lock()
+_OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()  # while one holds a lock, no other descriptor of its file may be closed
+
+
+def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = connect) -> None:
+    """A new ledger at `path`, there with everything that `fill` writes or not at all.
+
+    It is built beside its place, synced, and linked to its name, which fails where something is there already. Mode 0600.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    if os.path.lexists(path):
+        raise LedgerError(f"{path}: expected no file, found one: a ledger is opened once")
+    beside = next((path + end for end in ("-journal", "-wal") if os.path.lexists(path + end)), None)
+    if beside is not None:
+        raise LedgerError(
+            f"{path}: expected no leftover of another ledger next to a new one, found {beside}, which SQLite would play back"
+        )
+    draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")  # not the process id: a container has the same one again
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            _fill(draft, fill, connect)
+            os.link(draft, path)
+        finally:
+            os.unlink(draft)
+        sync_folder(folder)
+    except FileExistsError:
+        raise LedgerError(f"{path}: expected no file, found one: a ledger is opened once") from None
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be created: {error.strerror}") from None
+
+
+def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> None:
+    store = SqliteStore(draft, connect, trusted=True)
+    try:
+        with store._explained():
+            for statement in (
+                "BEGIN",
+                *SCHEMA,
+                f"PRAGMA application_id = {APPLICATION}",
+                f"PRAGMA user_version = {VERSION}",
+                "COMMIT",
+            ):
+                store.connection.execute(statement)
+        fill(store)
+    finally:
+        store.close()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
+
+
+def _size(path: str) -> int:
+    return os.stat(path).st_size if os.path.exists(path) else 0
+
+
+def sync_folder(folder: str) -> None:
+    """Make a new name in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

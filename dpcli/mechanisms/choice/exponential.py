@@ -1,0 +1,65 @@
+"""The exponential mechanism: bounded range, which is sharper than pure epsilon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from dpcli.fields import POSITIVE, Key
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.stated.atoms import atomic_cgf
+from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.numerics.arrays import Array, np
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedRange(Mechanism):
+    """Losses within an interval of length epsilon: the exponential mechanism exp(epsilon u / (2 sensitivity)), and Gumbel noisy max.
+
+    For some t in [0, eps] the loss is t with probability p_t = (e^eps - e^t)/(e^eps - 1), else t - eps, in the worst case (Dong, Durfee,
+    Rogers 2020, arXiv:1909.13830); t may depend on the data, so every bound here is the maximum over t.
+    """
+
+    epsilon: float
+
+    def approx_dp(self, delta: float) -> float:
+        """max_t p_t (1 - e^{eps' - t}) = (e^{eps/2} - e^{eps'/2})^2 / (e^eps - 1), solved for eps'."""
+        if delta == 0.0:
+            return self.epsilon
+        spread = math.sqrt(delta * -math.expm1(-self.epsilon)) * (1.0 - 1e-15)
+        return max(0.0, self.epsilon + 2.0 * math.log1p(-spread)) if spread < 1.0 else 0.0
+
+    def zcdp(self) -> float:
+        """eps^2/8 (Cesar & Rogers 2021, arXiv:2004.07223), or what pure epsilon gives if that is smaller."""
+        return min(self.epsilon * self.epsilon / 8.0, Pure(self.epsilon).zcdp())
+
+    def rdp(self, orders: Array) -> Array:
+        """The moment p_t e^{z t} + (1-p_t) e^{z (t-eps)} is largest at e^t = z (e^eps - e^{-z eps}) / ((z+1) (1 - e^{-z eps}))."""
+        z, e0 = orders - 1.0, self.epsilon
+        t = np.log(z / (z + 1.0)) + e0 + np.log(-np.expm1(-(z + 1.0) * e0)) - np.log(-np.expm1(-z * e0))
+        t = np.clip(t, 0.0, e0)
+        with np.errstate(divide="ignore"):
+            log_high = np.log(-np.expm1(t - e0)) - math.log(-math.expm1(-e0)) - t  # log of p_t e^-t, under Q
+            log_low = np.log(-np.expm1(-t)) - math.log(-math.expm1(-e0))
+        reference, ratio = np.stack((log_high, log_low), axis=1), np.stack((t, t - e0), axis=1)
+        return np.minimum(atomic_cgf(z, reference, ratio) / z, e0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExponentialSpec(StatedSpec):
+    """Chooses one of several candidates with probability proportional to exp(epsilon * score / (2 * sensitivity))."""
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+
+    epsilon: Annotated[float, Key("pure epsilon of one choice, in nats", POSITIVE)]
+
+    def stated(self) -> Mechanism:
+        return BoundedRange(self.epsilon)
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        """Ranges add up over a group."""
+        return BoundedRange(self.epsilon * self.changes(neighbours))

@@ -1,0 +1,37 @@
+"""Report noisy max: the index of the largest noisy score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from dpcli.fields import POSITIVE, Key
+from dpcli.mechanisms.choice.exponential import BoundedRange
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.mechanisms.stated.two_point import Pure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportNoisyMaxSpec(StatedSpec):
+    """Reports which score is the largest after noise. With Gumbel noise it is the exponential mechanism (bounded range).
+
+    With Laplace or exponential noise no bounded-range proof is known, so only pure epsilon is claimed.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+
+    epsilon: Annotated[float, Key("pure epsilon of one report, in nats", POSITIVE)]
+    noise: Annotated[
+        Literal["gumbel", "laplace", "exponential"],
+        Key("noise added to each score; only gumbel has the sharper bounded-range form"),
+    ] = "laplace"
+
+    def stated(self) -> Mechanism:
+        return BoundedRange(self.epsilon) if self.noise == "gumbel" else Pure(self.epsilon)
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        """Both forms scale with the group."""
+        return type(self)(epsilon=self.epsilon * self.changes(neighbours), noise=self.noise).stated()

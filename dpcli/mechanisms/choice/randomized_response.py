@@ -1,0 +1,90 @@
+"""k-ary randomised response: each record's category is kept with some probability, else replaced by another at random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar
+
+from dpcli.errors import InputError
+from dpcli.fields import AT_LEAST_TWO, OPEN_UNIT, POSITIVE, Key
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.stated.atoms import AtomicLoss
+from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.mechanisms.stated.two_point import Pure
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponse(Mechanism):
+    """Keeps the category with probability p = e^eps / (e^eps + k - 1); each other one has (1-p)/(k-1).
+
+    Two versions of a record differ in two outcomes (loss +eps and -eps) and agree in the other k - 2. Its Renyi curve is that of
+    Mironov 2017, arXiv:1702.07476, Proposition 5, for k = 2. rho: that of the two-point pair, which dominates.
+    Attained: by a record that changes its category.
+    """
+
+    epsilon: float
+    categories: int
+
+    def _log_probabilities(self) -> tuple[float, float]:
+        """log of the kept category's probability, and of each other one's."""
+        log_total = self.epsilon + math.log1p((self.categories - 1) * math.exp(-self.epsilon))
+        return self.epsilon - log_total, -log_total
+
+    def approx_dp(self, delta: float) -> float:
+        """Exact: delta(eps) = p - e^eps (1-p)/(k-1)."""
+        if delta == 0.0:
+            return self.epsilon
+        log_kept, log_other = self._log_probabilities()
+        rest = math.exp(log_kept) * (1.0 + 1e-15) - delta
+        return max(0.0, math.log(rest) - log_other) if rest > 0.0 else 0.0
+
+    def zcdp(self) -> float:
+        return Pure(self.epsilon).zcdp()
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[AtomicLoss]:
+        log_kept, log_other = self._log_probabilities()
+        return (AtomicLoss((log_kept, log_other), (-self.epsilon, self.epsilon)),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomizedResponseSpec(StatedSpec):
+    """k-ary randomised response on each record; the local model."""
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+
+    epsilon: Annotated[float | None, Key("pure epsilon of one response, in nats", POSITIVE)] = None
+    keep: Annotated[float | None, Key("probability that the true category is reported; instead of epsilon", OPEN_UNIT)] = None
+    categories: Annotated[int, Key("number of categories", AT_LEAST_TWO)] = 2
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        if (self.epsilon is None) == (self.keep is None):
+            yield "epsilon", "either epsilon or keep", "neither" if self.epsilon is None else "both"
+        elif self.keep is not None and self.keep * self.categories <= 1.0:
+            yield "keep", f"more than 1/categories = {1.0 / self.categories:.6g}", repr(self.keep)
+
+    def stated(self) -> Mechanism:
+        epsilon = self.epsilon
+        if epsilon is None:
+            assert self.keep is not None
+            keep = Fraction(self.keep)  # exactly: where the odds are near 1, their logarithm is their distance from it
+            epsilon = math.log1p(float((keep * self.categories - 1) / (1 - keep)))
+        return RandomizedResponse(epsilon, self.categories)
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        """Several records answer separately: their responses compose."""
+        if neighbours.adjacency.value == "add-remove":
+            raise InputError(
+                "randomized-response hides a record's category, not its presence: it needs adjacency = replace-one or zero-out"
+            )
+        changes = self.changes(neighbours)
+        response = self.stated() if changes == 1 else Composed(((self.stated(), changes),))
+        # What is reported of a record that is zeroed out is not stated: it need not be another category, kept as often.
+        return response if neighbours.replaces else response.unclaimed()

@@ -1,0 +1,35 @@
+"""Above threshold (the sparse vector technique): many queries, few answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from dpcli.fields import COUNT, OPEN_UNIT, POSITIVE, Key
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.mechanisms.stated.two_point import Pure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseVectorSpec(StatedSpec):
+    """Says which of a stream of queries exceed a threshold, and stops after `answers` of them.
+
+    The whole run is epsilon-DP with noise Lap(sensitivity / eps1) on the threshold and Lap(2 answers sensitivity / eps2) on each query,
+    eps1 = threshold_share * epsilon, eps2 = epsilon - eps1 (Lyu, Su, Li 2017, arXiv:1603.01699, standard form). The noisy values
+    themselves are not released.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "answers": 2}
+
+    epsilon: Annotated[float, Key("pure epsilon of one whole run, in nats", POSITIVE)]
+    answers: Annotated[int, Key("how many times above the threshold end the run", COUNT)] = 1
+    threshold_share: Annotated[float, Key("share of epsilon spent on the threshold's noise", OPEN_UNIT)] = 0.5
+
+    def stated(self) -> Mechanism:
+        return Pure(self.epsilon)
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return Pure(self.epsilon * self.changes(neighbours))

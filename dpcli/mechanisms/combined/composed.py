@@ -1,0 +1,177 @@
+"""Several mechanisms on the same records, as one mechanism."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from dpcli.errors import NotRepresentable
+from dpcli.fields import Key
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.spec import Spec
+from dpcli.numerics.arrays import Array
+from dpcli.numerics.work import shared
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.integral import Tilted
+    from dpcli.numerics.grid.whole import Outcomes
+    from dpcli.numerics.tails import Tails
+
+Parts = tuple[tuple[Mechanism, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SumLoss:
+    """The loss of independent releases: CGFs add."""
+
+    parts: tuple[tuple[PrivacyLoss, int], ...]
+
+    def cgf(self, z: Array) -> Array:
+        """Sum of count times the part's bound."""
+        total = 0.0 * z
+        for loss, count in self.parts:
+            total = total + count * loss.cgf(z)
+        return total
+
+    def tilted(self, t: float) -> Tilted:
+        """Not here: the contour accountant takes the parts one by one."""
+        raise NotRepresentable("a group is tilted part by part")
+
+    def tails(self, at: Array) -> Tails:
+        """Of a pair that dominates the group's; for a sample of it, since the grid accountant takes an unsampled group part by part."""
+        return outcomes_of(self).tails(at)
+
+
+@shared(16)
+def outcomes_of(loss: SumLoss) -> Outcomes:
+    """The group's pair on a grid, remembered."""
+    from dpcli.numerics.grid.whole import composition
+
+    return composition(loss.parts)
+
+
+def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]:
+    """Shares of `delta` for one step of each part: its floor, and for steps that need more an equal part of what is left.
+
+    by_step: equal for every step; otherwise every part gets the same in total.
+    Raises NotRepresentable where the floors alone exceed delta.
+    """
+    floors = [mechanism.delta_floor() for mechanism, _ in parts]
+    slack = delta - math.fsum(count * floor for (_, count), floor in zip(parts, floors, strict=True))
+    if slack < -1e-12 * delta:
+        raise NotRepresentable(f"the stated deltas add up to {delta - slack:.6g}, more than delta = {delta:g}")
+    needs = [
+        math.isinf(m.approx_dp(floor)) and not math.isinf(m.approx_dp(0.5)) for (m, _), floor in zip(parts, floors, strict=True)
+    ]
+    shares = sum(needs) if not by_step else sum(count for (_, count), need in zip(parts, needs, strict=True) if need)
+    if any(needs) and slack <= 0.0:
+        raise NotRepresentable("delta leaves nothing for the steps that need some")
+    return [
+        floor + (max(slack, 0.0) * (1 - 1e-13) / shares / (1 if by_step else count) if need else 0.0)
+        for (_, count), floor, need in zip(parts, floors, needs, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Composed(Mechanism):
+    """Adaptive composition of `parts`, each with its count.
+
+    (epsilon, delta): sums (Dwork & Roth 2014, Theorem 3.16), the better of two splits of delta. Renyi, zCDP: sums (Mironov 2017,
+    arXiv:1702.07476, Proposition 1). Gaussians: mu^2 adds up. Dominating pairs: products (Zhu, Dong, Wang 2022, arXiv:2106.08567,
+    Theorem 10).
+    """
+
+    summed: ClassVar[bool] = True
+
+    parts: Parts
+
+    def approx_dp(self, delta: float) -> float:
+        best = math.inf
+        if delta <= 0.0:  # there is nothing to split
+            with suppress(NotRepresentable):
+                best = math.fsum(n * m.approx_dp(0.0) for m, n in self.parts)
+            return best
+        for by_step in (True, False):
+            with suppress(NotRepresentable):  # delta is too small for the parts' own: no finite epsilon
+                deltas = split_delta(self.parts, delta, by_step)
+                best = min(best, math.fsum(n * m.approx_dp(d) for (m, n), d in zip(self.parts, deltas, strict=True)))
+        return best
+
+    def delta_floor(self) -> float:
+        return math.fsum(count * mechanism.delta_floor() for mechanism, count in self.parts)
+
+    def zcdp(self) -> float:
+        return math.fsum(count * mechanism.zcdp() for mechanism, count in self.parts)
+
+    def gdp(self) -> float:
+        return math.sqrt(math.fsum(count * mechanism.gdp() ** 2 for mechanism, count in self.parts))
+
+    def attained(self) -> bool:
+        """Where all parts are: on the same two datasets, as `Mechanism.attained` promises."""
+        return all(mechanism.attained() for mechanism, _ in self.parts)
+
+    def unclaimed(self) -> Mechanism:
+        """Part by part, since accountants take a group apart."""
+        return Composed(tuple((mechanism.unclaimed(), count) for mechanism, count in self.parts))
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        sides = [(mechanism.losses(), count) for mechanism, count in self.parts]
+        directions = max(len(losses) for losses, _ in sides)
+        return tuple(SumLoss(tuple((losses[min(side, len(losses) - 1)], n) for losses, n in sides)) for side in range(directions))
+
+    def rdp(self, orders: Array) -> Array:
+        total = 0.0 * orders
+        for mechanism, count in self.parts:
+            total = total + count * mechanism.rdp(orders)
+        return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComposedSpec(Spec):
+    """Other entries of the file, run together on the same records, and on one sample where it is sampled; charged here and nowhere else.
+
+    Entries that no composed one names each draw a sample of their own, which costs less than two releases from one batch.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"mechanisms": ["part"]}
+    evidence: ClassVar[int] = 2
+
+    mechanisms: Annotated[tuple[str, ...], Key("names of the entries that run together")]
+
+    def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
+        return BoundGroup(tuple(lookup(name) for name in self.mechanisms))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundGroup(Spec):
+    """A composed entry whose members have been looked up."""
+
+    members: tuple[tuple[Spec, int], ...]
+
+    @property
+    def contribution_form(self) -> bool:
+        return all(spec.contribution_form for spec, _ in self.members)
+
+    @property
+    def sampled_inside(self) -> bool:
+        return any(spec.sampled_inside for spec, _ in self.members)
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return Composed(tuple((spec.resolve(neighbours), count) for spec, count in self.members))
+
+    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
+        """Gaussians on one sample are one Gaussian; anything else is known by its pair on a grid, and by a bound on its Renyi curve."""
+        if self.contribution_form:
+            alone = Neighbours(type(neighbours.adjacency).ADD_REMOVE)
+            try:
+                mu = self.resolve(alone).gdp()
+            except NotRepresentable:
+                return Spec.poisson(self, rate, neighbours)
+            if mu > 0.0:
+                return GaussianSpec(noise_multiplier=1.0 / mu).poisson(rate, neighbours)
+        return Spec.poisson(self, rate, neighbours)

@@ -1,0 +1,130 @@
+"""One of several mechanisms, chosen by chance, and which one it was is taken to be known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.contour.rotations import log1p_complex
+from dpcli.numerics.tails import Tails, mixed
+from dpcli.numerics.work import spend
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.integral import Tilted
+
+HALVINGS = 40
+
+
+class TiltedLabelled:
+    """A mixture of tilted losses."""
+
+    def __init__(self, log_weights: Array, parts: tuple[Tilted, ...]) -> None:
+        self._weights, self._parts = np.exp(log_weights - np.logaddexp.reduce(log_weights)), parts
+        means = np.array([part.mean for part in parts])
+        self.mean = float(self._weights @ means)
+        self._shifts = means - self.mean
+        self.variance = float(self._weights @ (np.array([part.variance for part in parts]) + self._shifts**2))
+
+    def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
+        """log1p of the weighted sum of the parts' own expm1."""
+        y = step * np.arange(count)
+        total = np.zeros(count, dtype=complex)
+        for weight, shift, part in zip(self._weights, self._shifts, self._parts, strict=True):
+            total += weight * np.expm1(part.centred(step, count, log_error) + 1j * y * shift)
+        return log1p_complex(total)
+
+    def decay(self, y: Array) -> Array:
+        """The weighted sum of the parts' bounds."""
+        found = [math.log(weight) + part.decay(y) for weight, part in zip(self._weights, self._parts, strict=True) if weight > 0.0]
+        return np.asarray(np.minimum(np.logaddexp.reduce(np.array(found), axis=0), 0.0))
+
+    def split(self, level: float) -> None:
+        """Taken whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledLoss:
+    """The loss of parts[i] with probability e^{log_weights[i]}."""
+
+    log_weights: tuple[float, ...]
+    parts: tuple[PrivacyLoss, ...]
+
+    def cgf(self, z: Array) -> Array:
+        """log(1 + sum_i w_i (e^{K_i} - 1)), so that a small K keeps its digits."""
+        terms = np.array([part.cgf(z) for part in self.parts])
+        weights = np.array(self.log_weights)[:, None]
+        with np.errstate(over="ignore"):
+            small = np.log1p((np.exp(weights) * np.expm1(terms)).sum(axis=0))
+        return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + weights, axis=0)))
+
+    def tilted(self, t: float) -> TiltedLabelled:
+        """A mixture, with the weights w_i e^{K_i(t)}."""
+        cumulants = [float(part.cgf(np.array([t]))[0]) for part in self.parts]
+        return TiltedLabelled(np.array(self.log_weights) + np.array(cumulants), tuple(part.tilted(t) for part in self.parts))
+
+    def tails(self, at: Array) -> Tails:
+        """The parts' tails, mixed."""
+        found = [part.tails(at) for part in self.parts]
+        return Tails(*(mixed(list(self.log_weights), list(column)) for column in zip(*found, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled(Mechanism):
+    """`often` with probability 1 - e^log_rare, else `rare`, and it is seen which.
+
+    Hockey-stick divergences, and moments e^{(a-1) D_a}, are jointly convex: a mixture whose label is hidden is covered too. An upper
+    bound on the probability of `rare` serves where `rare` costs at least as much.
+    """
+
+    often: Mechanism
+    rare: Mechanism
+    log_rare: float
+
+    @property
+    def _log_often(self) -> float:
+        return math.log(-math.expm1(self.log_rare)) if self.log_rare > -0.7 else math.log1p(-math.exp(self.log_rare))
+
+    def approx_dp(self, delta: float) -> float:
+        """The larger epsilon of the two at deltas whose mean is `delta`; any such deltas are sound, and the best are searched."""
+        share, best = math.exp(self.log_rare), math.inf
+        low, high = math.log(max(delta, 1e-320)), min(0.0, math.log(max(delta, 1e-320)) - self.log_rare)
+        if delta <= 0.0 or share == 0.0:
+            return max(self.often.approx_dp(delta), self.rare.approx_dp(delta))
+        spend(50.0 * HALVINGS)
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            kept = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)
+            one = self.often.approx_dp(max(kept, 0.0))
+            two = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))
+            best = min(best, max(one, two))
+            low, high = (low, middle) if one > two else (middle, high)
+        return best
+
+    def delta_floor(self) -> float:
+        share = math.exp(self.log_rare)
+        return (1.0 - share) * self.often.delta_floor() + share * self.rare.delta_floor()
+
+    def zcdp(self) -> float:
+        return max(self.often.zcdp(), self.rare.zcdp())
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        weights, sides = (self._log_often, self.log_rare), (self.often.losses(), self.rare.losses())
+        number = max(map(len, sides))
+        return tuple(LabelledLoss(weights, tuple(side[min(k, len(side) - 1)] for side in sides)) for k in range(number))
+
+    def attained(self) -> bool:
+        """Not claimed: the label may be hidden, and the weights are bounds."""
+        return False
+
+    def rdp(self, orders: Array) -> Array:
+        z = orders - 1.0
+        curves = np.array([z * mechanism.rdp(orders) for mechanism in (self.often, self.rare)])
+        weights = np.array([[self._log_often], [self.log_rare]])
+        with np.errstate(over="ignore"):
+            small = np.log1p((np.exp(weights) * np.expm1(curves)).sum(axis=0))
+        return np.asarray(
+            np.where(curves.max(axis=0) < 30.0, small, np.logaddexp.reduce(curves + weights, axis=0)) / z * (1.0 + 1e-14)
+        )

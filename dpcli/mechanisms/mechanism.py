@@ -1,0 +1,123 @@
+"""What a mechanism is to the rest of the house: a handful of views of its privacy loss.
+
+A *spec* holds the keys of the pipeline file. `Spec.resolve(neighbours)` settles, once, what "neighbouring" means and returns a
+*mechanism*, which no accountant ever asks about adjacency again. A mechanism answers with as many representations as it has and
+raises `NotRepresentable` for the others: never inf, 0 or a guess.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
+from dpcli.numerics.arrays import Array
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.integral import Tilted
+    from dpcli.numerics.tails import Tails
+
+
+class PrivacyLoss(Protocol):
+    """One direction of a dominating pair (P, Q), by the CGF of its privacy loss L = log dP/dQ under P."""
+
+    def cgf(self, z: Array) -> Array:
+        """K(z) = log E_P[exp(z L)] in nats at real z > 0; an upper bound, inf where it diverges."""
+        ...
+
+    def tilted(self, t: float) -> Tilted:
+        """The loss under e^{t L - K(t)} dP, t > 0, with its characteristic function. Raises NotRepresentable where it has none."""
+        ...
+
+    def tails(self, at: Array) -> Tails:
+        """Logarithms of P(L > at), P(L <= at), Q(L > at), Q(L <= at) at increasing `at`. Raises NotRepresentable where unknown."""
+        ...
+
+
+class Mechanism:
+    """A randomised release, resolved to its neighbouring relation; subclasses override what they can represent."""
+
+    __slots__ = ()
+
+    summed: ClassVar[bool] = False  # whether the pair of the whole is a sum of its parts' losses, held on a grid from above
+
+    def approx_dp(self, delta: float) -> float:
+        """The smallest epsilon (nats) known to hold at `delta` in [0, 1): an upper bound; inf below `delta_floor`."""
+        raise NotRepresentable("it has no (epsilon, delta) form")
+
+    def delta_floor(self) -> float:
+        """The largest delta at and below which epsilon may be infinite for want of delta (0 for pure and smooth mechanisms)."""
+        return 0.0
+
+    def zcdp(self) -> float:
+        """The smallest rho known such that the mechanism is rho-zCDP: an upper bound."""
+        raise NotRepresentable("it has no rho-zCDP form")
+
+    def gdp(self) -> float:
+        """mu such that the mechanism is exactly a Gaussian of sensitivity / noise = mu."""
+        raise NotRepresentable("it is not a Gaussian mechanism")
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        """The privacy losses of its dominating pairs, one per direction, "remove" first; equal ones are given once.
+
+        Where no more than a pure epsilon is known: randomised response, which dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
+        """
+        pure = self.approx_dp(0.0)
+        if not 0.0 < pure < math.inf:
+            raise NotRepresentable("it has no dominating pair")
+        return (TwoPointLoss(pure),)
+
+    def attained(self) -> bool:
+        """Whether lower bounds on its dominating pairs are lower bounds on the mechanism itself; not claimed unless a class proves it.
+
+        The claim: let D and D' differ as much as neighbours may, so that every record of the unit or group comes or goes, or all change
+        from one version to one other. Some mechanism that the keys allow has exactly losses()[0] between D and D' and exactly losses()[-1]
+        between D' and D. A class that claims says in its docstring which mechanism that is.
+
+        Claims compose. Every entry may ask a query of its own, so all that claim attain their pairs on the same D and D', each direction
+        together; their noise is independent, so there the losses add up, which is the composition that the accountants bound.
+        """
+        return False
+
+    def unclaimed(self) -> Mechanism:
+        """The same upper bounds without the claim: for a use in which the pair bounds more than can happen."""
+
+        return Dominated(self) if self.attained() else self
+
+    def rdp(self, orders: Array) -> Array:
+        """Renyi divergence (nats) at real orders > 1, the larger of the two directions: an upper bound, inf where it diverges.
+
+        D_a = K(a - 1) / (a - 1): Mironov 2017, arXiv:1702.07476, with K the CGF of the privacy loss.
+        """
+        z = orders - 1.0
+        bound = self.losses()[0].cgf(z)
+        for loss in self.losses()[1:]:
+            bound = bound.clip(min=loss.cgf(z))
+        return bound / z
+
+
+@dataclass(frozen=True, slots=True)
+class Dominated(Mechanism):
+    """Every view is that of `by`, which need not be attained: a sensitivity that is only bounded, a group in one piece."""
+
+    by: Mechanism
+
+    def approx_dp(self, delta: float) -> float:
+        return self.by.approx_dp(delta)
+
+    def delta_floor(self) -> float:
+        return self.by.delta_floor()
+
+    def zcdp(self) -> float:
+        return self.by.zcdp()
+
+    def gdp(self) -> float:
+        return self.by.gdp()
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        return self.by.losses()
+
+    def rdp(self, orders: Array) -> Array:
+        return self.by.rdp(orders)

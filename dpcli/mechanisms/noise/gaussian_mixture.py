@@ -1,0 +1,234 @@
+"""Gaussian noise on a sum to which one record contributes a random amount."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from dpcli.fields import NON_NEGATIVE, POSITIVE, RATE_OR_ZERO, Key
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.neighbours import Neighbours, any_sampled
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
+from dpcli.mechanisms.spec import Spec
+from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.numerics.arrays import np
+from dpcli.numerics.logspace import log_sub
+from dpcli.numerics.roots import bracket_root
+
+if TYPE_CHECKING:
+    from dpcli.mechanisms.noise.normal_mixture import Mixture
+
+Weights = dict[float, float]  # of the positive shifts; what is left is at 0
+
+MAX_SHIFTS = 256  # different amounts that are told apart; beyond, amounts are rounded up
+SMALLEST_WEIGHT = 1e-300  # of an outcome of the draw that can happen at all
+MAX_RECORDS = 64  # larger groups are bounded by one record of their total size
+
+
+def epsilon_of(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) -> float:
+    """Where the larger delta(eps) = P(L > eps) - e^eps Q(L > eps) of the pairs falls to `delta`, rounding on the private side.
+
+    bound: an epsilon known to hold. The tails' rounding, magnified by the subtraction, is added to delta.
+    """
+
+    def excess(epsilon: float) -> float:
+        return max(_log_delta(loss, epsilon) for loss in losses) - math.log(delta)
+
+    return 0.0 if excess(0.0) <= 0.0 else bracket_root(excess, 0.0, bound)[1] if excess(bound) <= 0.0 else bound
+
+
+def _log_delta(loss: PrivacyLoss, epsilon: float) -> float:
+    """log delta(eps), from above."""
+    tails = loss.tails(np.array([epsilon]))
+    one, two = float(tails.p_above[0]), epsilon + float(tails.q_above[0])
+    value = log_sub(one, two)
+    if value == -math.inf:
+        return one
+    return value + 1e-15 * (8.0 + abs(one) + abs(two) + epsilon) * math.exp(min(one - value, 700.0))
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianMixture(Mechanism):
+    """(sum_i p_i N(s_i, 1), N(0, 1)) and its reverse, add-remove or zero-out (theorem in normal_mixture.py).
+
+    Attained: by contributions of full norm in one direction.
+    """
+
+    mixture: Mixture
+
+    def approx_dp(self, delta: float) -> float:
+        """Exact up to rounding, from above."""
+        return epsilon_of(self.losses(), delta, Gaussian(self.mixture.reach).approx_dp(delta)) if delta > 0.0 else math.inf
+
+    def zcdp(self) -> float:
+        """That of the largest contribution: moments are convex, so no mixture of contributions costs more."""
+        return Gaussian(self.mixture.reach).zcdp()
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
+
+        return MixtureRemoveLoss(self.mixture), MixtureAddLoss(self.mixture)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianMixtureReplaced(Mechanism):
+    """(sum_i p_i N(s_i, 1), sum_i p_i N(-s_i, 1)): the two versions of a record push in opposite directions, which attains it."""
+
+    mixture: Mixture
+
+    def approx_dp(self, delta: float) -> float:
+        """Exact up to rounding, from above."""
+        return epsilon_of(self.losses(), delta, Gaussian(2.0 * self.mixture.reach).approx_dp(delta)) if delta > 0.0 else math.inf
+
+    def zcdp(self) -> float:
+        """That of the largest contribution, replaced."""
+        return Gaussian(2.0 * self.mixture.reach).zcdp()
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        from dpcli.mechanisms.noise.normal_mixture import MixtureReplaceLoss
+
+        return (MixtureReplaceLoss(self.mixture),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaussianMixtureSpec(Spec):
+    """Adds Gaussian noise to a sum in which one record moves by a random amount, drawn afresh and in the same way for every record.
+
+    The draw is not released, does not depend on what the record says, and each record has its own.
+    Source: Choquette-Choo et al. 2023, arXiv:2310.15526.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivities": [0.0, 1.0], "probabilities": [0.5, 0.5]}
+    evidence: ClassVar[int] = 2
+    needs_delta: ClassVar[bool] = True
+
+    sensitivities: Annotated[
+        tuple[float, ...],
+        Key("bounds on one record's contribution (L2), one for each outcome of its draw", NON_NEGATIVE, claim=True),
+    ]
+    probabilities: Annotated[tuple[float, ...], Key("probability of each outcome; they add up to 1", RATE_OR_ZERO, claim=True)]
+    sigma: Annotated[float, Key("noise standard deviation, in units of the sensitivities", POSITIVE)]
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        if len(self.probabilities) != len(self.sensitivities) or not self.sensitivities:
+            yield (
+                "probabilities",
+                f"one probability for each of {len(self.sensitivities)} sensitivities",
+                str(len(self.probabilities)),
+            )
+        elif abs(math.fsum(self.probabilities) - 1.0) > 1e-9:
+            yield "probabilities", "numbers that add up to 1", f"{math.fsum(self.probabilities):.12g}"
+
+    @property
+    def contribution_form(self) -> bool:
+        return True
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return self.poisson(1.0, neighbours)
+
+    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
+        """A record that is not in the sample contributes 0: one more outcome of its draw."""
+        one = {shift: _product(rate, weight) for shift, weight in self._weights().items()}
+        total = repeated(one, neighbours.records)
+        if not total:
+            return Free()
+        if max(total) > LARGEST_RATIO:
+            return NoPrivacy(max(total))
+        if len(total) == 1 and math.fsum(total.values()) == 1.0:
+            found: Mechanism = Gaussian(max(total) * (2.0 if neighbours.replaces else 1.0))
+        else:
+            mixture = mixture_of(total)
+            found = GaussianMixtureReplaced(mixture) if neighbours.replaces else GaussianMixture(mixture)
+        return found.unclaimed() if self._rounds_up(one, neighbours.records) else found
+
+    def _rounds_up(self, one: Weights, records: int) -> bool:
+        """Whether the mixture may be more than what is stated: a missing probability counted for the largest contribution, a small
+        contribution or its probability raised, many sums coarsened, a large group in one piece."""
+        least = min((s for s, p in zip(self.sensitivities, self.probabilities, strict=True) if s > 0.0 < p), default=math.inf)
+        return (
+            abs(math.fsum(self.probabilities) - 1.0) > 4e-16
+            or least / self.sigma < self._least_shift()
+            or records > MAX_RECORDS
+            or math.comb(len(one) + records, records) > MAX_SHIFTS
+            or records * math.log(min(one.values())) <= math.log(SMALLEST_WEIGHT)
+        )
+
+    def _least_shift(self) -> float:
+        return max(SMALLEST_RATIO, 1e-6 * max(self.sensitivities) / self.sigma)
+
+    def _weights(self) -> Weights:
+        """Shifts in noise standard deviations with their probabilities; what these lack of 1 counts for the largest.
+
+        A shift far below the largest one is raised to a millionth of it, which is an upper bound and keeps the inverse of m in range.
+        """
+        least = self._least_shift()
+        found: Weights = {}
+        for sensitivity, probability in zip(self.sensitivities, self.probabilities, strict=True):
+            if sensitivity > 0.0 and probability > 0.0:
+                shift = max(sensitivity / self.sigma, least)
+                found[shift] = found.get(shift, 0.0) + probability
+        if found:
+            found[max(found)] += max(1.0 - math.fsum(self.probabilities), 0.0)
+            total = math.fsum(found.values())
+            found = {shift: weight / max(total, 1.0) for shift, weight in found.items()}
+        return found
+
+
+def _product(first: float, second: float) -> float:
+    """Of two probabilities; one that would vanish is raised to what floating point holds."""
+    return max(first * second, SMALLEST_WEIGHT) if first > 0.0 < second else 0.0
+
+
+def repeated(one: Weights, records: int) -> Weights:
+    """The sum of `records` independent draws; a large group by one draw of its total size, which the theorem allows."""
+    if not one:
+        return one
+    if records > MAX_RECORDS:
+        return {max(one) * records: any_sampled(min(math.fsum(one.values()), 1.0), records)}
+    total = _coarse(one)
+    for _ in range(records - 1):
+        total = _coarse(_added(total, one))
+    return total
+
+
+def _added(first: Weights, second: Weights) -> Weights:
+    """The sum of two independent draws."""
+    rest = [max(1.0 - math.fsum(weights.values()), 0.0) for weights in (first, second)]
+    found: Weights = {}
+    for shift, weight in first.items():
+        found[shift] = found.get(shift, 0.0) + _product(weight, rest[1])
+        for other, share in second.items():
+            found[shift + other] = found.get(shift + other, 0.0) + _product(weight, share)
+    for other, share in second.items():
+        found[other] = found.get(other, 0.0) + _product(share, rest[0])
+    return {shift: weight for shift, weight in found.items() if weight > 0.0}
+
+
+def _coarse(weights: Weights) -> Weights:
+    """At most MAX_SHIFTS shifts, rounded up."""
+    if len(weights) <= MAX_SHIFTS:
+        return weights
+    unit, found = max(weights) / MAX_SHIFTS, dict[float, float]()
+    for shift, weight in weights.items():
+        rounded = math.ceil(shift / unit) * unit * (1.0 + 1e-15)
+        found[rounded] = found.get(rounded, 0.0) + weight
+    return found
+
+
+def mixture_of(weights: Weights) -> Mixture:
+    """The weights as a mixture, shifts increasing; what is left of 1 is at 0."""
+    from dpcli.mechanisms.noise.normal_mixture import Mixture
+
+    ordered = sorted(weights.items())
+    rest = 1.0 - math.fsum(weights.values())
+    log_rest = math.log1p(-math.fsum(weights.values())) if rest > 1e-15 else -math.inf
+    return Mixture(log_rest, tuple(math.log(weight) for _, weight in ordered), tuple(shift for shift, _ in ordered))

@@ -1,0 +1,203 @@
+"""Poisson sampling of any mechanism, from what is known of the mechanism itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.sampling.sampled_loss import SampledAddLoss, SampledRemoveLoss, SampledReplaceLoss
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.logspace import log_add, log_expm1_array
+from dpcli.numerics.work import shared, spend
+
+MAX_ORDER = 256  # largest integer order of the expansions; beyond it, the unsampled bound
+TABLE = 0.25 * MAX_ORDER**2  # cells of an expansion at all integer orders: its elements go through three functions
+NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
+
+
+def amplify(inner: Mechanism, rate: float, delta: float) -> float:
+    """Epsilon at `delta` of `inner` on a sample: log(1 + q (e^eps - 1)) at q times the delta of eps.
+
+    Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorems 8 (Poisson, add-remove) and 9 (without replacement, replace-one).
+    """
+    if delta >= rate:
+        return 0.0
+    epsilon = inner.approx_dp(min(delta / rate * (1.0 - 1e-15), 1.0))
+    if epsilon > 600.0:
+        return log_add(math.log1p(-rate) if rate < 1.0 else -math.inf, epsilon + math.log(rate)) + 4e-16 * epsilon
+    return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15)
+
+
+def finite_loss(inner: Mechanism) -> float:
+    """The mechanism's pure epsilon, inf where it has none."""
+    try:
+        return inner.approx_dp(0.0)
+    except NotRepresentable:
+        return math.inf
+
+
+def log_binomials(orders: Array, rate: float) -> Array:
+    """log C(a, k) + k log q + (a-k) log(1-q), row a of `orders`, column k = 0 .. max order; -inf for k > a."""
+    top = int(orders[-1])
+    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, top + 1)))))
+    a, k = orders.astype(int)[:, None], np.arange(top + 1)[None, :]
+    rest = np.maximum(a - k, 0)
+    value = log_factorial[a] - log_factorial[k] - log_factorial[rest] + k * math.log(rate) + rest * math.log1p(-rate)
+    return np.where(k <= a, value, -np.inf)
+
+
+def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
+    """Upper bound of a convex function through (0, 0) from its values at increasing knots: its chords; `beyond` past the last knot."""
+    finite = int(np.searchsorted(np.isinf(values), True))  # a curve that is stated up to some order
+    if finite == 0:
+        return beyond
+    inside = np.interp(z, np.concatenate(([0.0], knots[:finite])), np.concatenate(([0.0], values[:finite])))
+    return np.where(z <= knots[finite - 1], np.minimum(inside, beyond), beyond)
+
+
+def held(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
+    """`beyond`; past the last knot at most the value there continued at `slope`, the largest loss: log E[e^{z L}] rises no faster."""
+    if math.isinf(slope):
+        return beyond
+    line = values[-1] + np.maximum(z - knots[-1], 0.0) * slope
+    return np.where(z > knots[-1], np.minimum(line, beyond), beyond)
+
+
+@shared(4096)
+def _expanded(inner: Mechanism, rate: float) -> tuple[float, Array]:
+    """(log chi^2, log moments of the remove direction at the integer orders from 2 on): the same whatever order is asked for."""
+    integers = np.arange(2.0, MAX_ORDER + 1)
+    spend(TABLE)
+    log_moments = log_expm1_array((integers - 1.0) * inner.rdp(integers))
+    terms = _times(log_binomials(integers, rate), np.concatenate(([-np.inf, -np.inf], log_moments)))
+    return float(log_moments[0]), _log_one_and(terms)
+
+
+@shared(4096)
+def _ternary(inner: Mechanism, rate: float) -> Array:
+    """The ternary bound on the log moments at the integer orders from 2 on."""
+    k = np.arange(2.0, MAX_ORDER + 1)
+    spend(TABLE)
+    moments, pure = (k - 1.0) * inner.rdp(k), finite_loss(inner)
+    log_range = float(log_expm1_array(np.array([min(pure, 700.0)]))[0]) if pure < math.inf else math.inf
+    cap = np.minimum(math.log(2.0), k * log_range)
+    log_terms = k * math.log(rate) + moments + cap
+    second = min(math.log(4.0) + float(log_expm1_array(moments[:1])[0]), float(moments[0] + cap[0]))
+    log_terms[0] = 2.0 * math.log(rate) + second
+    counts = log_binomials(k, 0.5)[:, 2:] + k[:, None] * math.log(2.0)  # log C(a, k)
+    return _log_one_and(_times(counts, log_terms))
+
+
+def _times(log_counts: Array, log_terms: Array) -> Array:
+    """Log counts (a row for each order) times terms, where a term that is counted no time may be infinite."""
+    return np.where(log_counts == -np.inf, -np.inf, log_counts + np.where(log_counts == -np.inf, 0.0, log_terms[None, :]))
+
+
+def _log_one_and(terms: Array) -> Array:
+    """log(1 + sum of e^terms) of each row."""
+    top = terms.max(axis=1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)  # no term at all, or an infinite one
+    with np.errstate(over="ignore", divide="ignore"):
+        return np.asarray(np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1))))
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonSampled(Mechanism):
+    """`inner` on a Poisson sample of rate q in (0, 1], add-remove or zero-out: the tails of its pairs, and a bound on its Renyi curve.
+
+    Remove direction, integer order a: with r = dP/dQ, E_Q[((1-q) + q r)^a] = sum_k C(a,k) (1-q)^{a-k} q^k E_Q[r^k], exactly, and
+    E_Q[r^k] = e^{K(k-1)}. Add direction, any real order: Taylor's theorem at r = 1 with E_Q[r] = 1 gives
+    E_Q[(1-q+q r)^{1-a}] <= 1 + q^2 a (a-1)/2 chi^2 (1 - q + q r_min)^{-(a+1)}, chi^2 = e^{K(1)} - 1, and convexity gives
+    <= 1 - q + q e^{K(a-1)}; the smaller is taken. K is convex, so chords bound the orders between integers.
+    """
+
+    inner: Mechanism
+    rate: float
+
+    def approx_dp(self, delta: float) -> float:
+        return amplify(self.inner, self.rate, delta)
+
+    def delta_floor(self) -> float:
+        return self.rate * self.inner.delta_floor()
+
+    def zcdp(self) -> float:
+        if self.rate == 1.0:
+            return self.inner.zcdp()
+        raise NotRepresentable(NO_RHO)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        inner = self.inner.losses()
+        if self.rate == 1.0:
+            return inner
+        return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
+
+    def attained(self) -> bool:
+        """Where the inner pairs are, on one record that is or is not there: with it in the sample the release is as without sampling,
+        else as without it. Not those of a group of mechanisms, which are put on a grid from above."""
+        return self.inner.attained() and (self.rate == 1.0 or not self.inner.summed)
+
+    def rdp(self, orders: Array) -> Array:
+        if self.rate == 1.0:
+            return self.inner.rdp(orders)
+        z, q = orders - 1.0, self.rate
+        integers = np.arange(2.0, MAX_ORDER + 1)
+        log_first, remove = _expanded(self.inner, q)
+        inner = z * self.inner.rdp(orders)
+        convex = np.logaddexp(0.0, math.log(q) + log_expm1_array(inner))
+        base = 1.0 - q + q * math.exp(-finite_loss(self.inner))
+        log_taylor = np.log(0.5 * q * q * orders * z) - (orders + 1.0) * math.log(base) if base > 0.0 else np.full_like(z, np.inf)
+        add = np.minimum(np.logaddexp(0.0, log_taylor + log_first), convex)
+        pure = finite_loss(self)
+        beyond = held(z, integers - 1.0, remove, pure, convex)
+        bound = np.maximum(chord(z, integers - 1.0, remove, beyond), add) / z * (1.0 + 1e-12)
+        return np.asarray(np.minimum(bound, pure))
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonReplaced(Mechanism):
+    """`inner` (resolved under replace-one) on a Poisson sample, replace-one: both versions of the record are sampled together.
+
+    Its pair is that of sampled_loss.py. Its Renyi curve is the ternary bound of Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087.
+    Both need the divergence between the record's two versions and between each and its absence, which is at most the replace-one
+    one where noise is stated per contribution.
+    """
+
+    inner: Mechanism
+    rate: float
+
+    def approx_dp(self, delta: float) -> float:
+        return amplify(self.inner, self.rate, delta)
+
+    def delta_floor(self) -> float:
+        return self.rate * self.inner.delta_floor()
+
+    def zcdp(self) -> float:
+        if self.rate == 1.0:
+            return self.inner.zcdp()
+        raise NotRepresentable(NO_RHO)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        inner = self.inner.losses()
+        if self.rate == 1.0:
+            return inner
+        if len(inner) > 1:
+            raise NotRepresentable("its replace-one pair is not known to be symmetric")
+        return (SampledReplaceLoss(SampledRemoveLoss(inner[0], self.rate)),)
+
+    def attained(self) -> bool:
+        """Not on a sample: the pair is a curve above all that can happen."""
+        return self.rate == 1.0 and self.inner.attained()
+
+    def rdp(self, orders: Array) -> Array:
+        if self.rate == 1.0:
+            return self.inner.rdp(orders)
+        z, integers = orders - 1.0, np.arange(2.0, MAX_ORDER + 1)
+        bound = _ternary(self.inner, self.rate)
+        # e^{(a-1) D_a} is jointly convex: where the record is not drawn the two are the same, else inner's divergence bounds them.
+        convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
+        whole = finite_loss(self)
+        beyond = held(z, integers - 1.0, bound, whole, convex)
+        divergence = np.minimum(chord(z, integers - 1.0, bound, beyond), convex) / z * (1.0 + 1e-12)
+        return np.asarray(np.minimum(divergence, whole))

@@ -1,0 +1,246 @@
+"""How the records of one step are chosen: the `sampling = { scheme = ... }` table, one class per treatment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, isfinite
+from typing import Annotated
+
+from dpcli.errors import InputError
+from dpcli.fields import COUNT, RATE, RATE_OR_ZERO, Key
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.spec import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """How often an entry runs: `steps`, or `epochs` passes (exactly one is set), over `dataset_size` records where known."""
+
+    steps: int | None
+    epochs: float | None
+    dataset_size: int | None
+
+    def steps_at(self, rate: Fraction | None) -> int:
+        """Whole steps, rounded up: an epoch is 1/rate of them."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        count = ceil(Fraction(repr(self.epochs)) / (rate or 1))
+        if count > 10**18:
+            raise InputError(f"expected at most 10^18 steps, found {self.epochs:g} epochs, which are more")
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Base of the sampling schemes."""
+
+    scheme: Annotated[str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted", claim=True)]
+
+    def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
+        """What is inconsistent, as (key, expected, found)."""
+        return iter(())
+
+    def exact_rate(self, dataset_size: int | None) -> Fraction | None:
+        """The sampling rate without rounding, where the scheme states one."""
+        return None
+
+    def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        """The mechanism of one step as the accountant sees it, and how often it counts."""
+        return spec.resolve(neighbours), runs.steps_at(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsampled(Scheme):
+    """scheme = "none": every step sees every record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batched(Scheme):
+    """Schemes that state a rate, or a batch size over the declared dataset size."""
+
+    rate: Annotated[float | None, Key("probability that a record is in the sample of one step", RATE_OR_ZERO)] = None
+    batch_size: Annotated[int | None, Key("records per step (expected, under Poisson); needs privacy.dataset_size", COUNT)] = None
+
+    def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
+        if self.batch_size is None:
+            if self.rate is None:
+                yield "rate", "rate, or batch_size with privacy.dataset_size", "neither"
+            return
+        if dataset_size is None:
+            yield "batch_size", "privacy.dataset_size with batch_size", "none"
+        elif self.batch_size > dataset_size:
+            yield "batch_size", f"at most privacy.dataset_size = {dataset_size}", str(self.batch_size)
+        elif self.rate is not None and abs(self.rate * dataset_size - self.batch_size) > 0.5:
+            yield "rate", f"batch_size / dataset_size = {self.batch_size / dataset_size:.7g}, or no rate", repr(self.rate)
+
+    def exact_rate(self, dataset_size: int | None) -> Fraction | None:
+        if self.batch_size is not None and dataset_size is not None:
+            stated = Fraction(self.batch_size, dataset_size)
+            return max(stated, Fraction(self.rate)) if self.rate is not None else stated
+        return Fraction(repr(self.rate)) if self.rate is not None and isfinite(self.rate) else None
+
+    def lower_rate(self, dataset_size: int | None) -> Fraction | None:
+        """The smaller of two stated rates, at which an epoch takes the most steps; `exact_rate` where there is one."""
+        rate = self.exact_rate(dataset_size)
+        if rate is None or self.rate is None or self.batch_size is None or dataset_size is None:
+            return rate
+        return min(Fraction(self.rate), Fraction(self.batch_size, dataset_size))
+
+    def rounded(self, dataset_size: int | None) -> bool:
+        """Whether two rates are stated that differ, so that the larger one is an upper bound."""
+        larger, smaller = self.exact_rate(dataset_size), self.lower_rate(dataset_size)
+        return larger is not None and smaller is not None and float(larger) != float(smaller)
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson(Batched):
+    """scheme = "poisson": each record is in each sample independently with probability `rate`."""
+
+    max_batch_size: Annotated[
+        int | None, Key("a larger sample is cut down to this many records, at random; needs privacy.dataset_size", COUNT)
+    ] = None
+
+    def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
+        yield from Batched.problems(self, dataset_size)
+        if self.max_batch_size is not None and dataset_size is None:
+            yield "max_batch_size", "privacy.dataset_size with max_batch_size", "none"
+
+    def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        rate = self.exact_rate(runs.dataset_size)
+        if rate == 0:
+            from dpcli.mechanisms.stated.post_processing import Free
+
+            return Free(), 1
+        assert rate is not None
+        steps = runs.steps_at(self.lower_rate(runs.dataset_size))
+        if self.max_batch_size is None or runs.dataset_size is None:
+            sampled = spec.poisson(float(rate), neighbours)
+        else:
+            from dpcli.mechanisms.sampling.truncated import truncated
+
+            sampled = truncated(spec, rate, neighbours, runs.dataset_size, self.max_batch_size)
+        return sampled.unclaimed() if self.rounded(runs.dataset_size) else sampled, steps
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSize(Batched):
+    """scheme = "fixed-size": each step draws a sample of one size without replacement, afresh."""
+
+    def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        from dpcli.mechanisms.sampling.fixed_size import fixed_size
+
+        rate = self.exact_rate(runs.dataset_size)
+        if not neighbours.replaces:
+            raise InputError(
+                f"fixed-size sampling needs adjacency = replace-one: under {neighbours.adjacency.value} a record's absence changes "
+                "which others are drawn, and Poisson formulas do not cover that"
+            )
+        if rate == 0:
+            raise InputError("fixed-size sampling needs a rate > 0")
+        if neighbours.contributions > 1 and not spec.contribution_form and getattr(spec, "stated_for", None) != "record":
+            raise InputError(
+                'fixed-size sampling of units that own several records needs noise_multiplier or stated_for = "record": records of '
+                "other units take the place of those not drawn, and a bound per unit does not cover several units at once"
+            )
+        assert rate is not None
+        return fixed_size(spec.resolve(neighbours), float(rate), neighbours.records), runs.steps_at(
+            self.lower_rate(runs.dataset_size)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OncePerEpoch(Batched):
+    """Schemes in which a record takes part once per pass, in an order that is not its own (shuffle, cyclic): no amplification.
+
+    Each pass is counted as one unsampled run, on the assumption that an absent record leaves its place in the order empty. For a
+    shuffle that is an upper bound: where in a pass a record takes part is hidden, in a way of which no amplification is proven.
+    """
+
+    rate: Annotated[float | None, Key("share of the records in one batch", RATE)] = None
+
+    @property
+    def amplified(self) -> bool:
+        """Whether less is charged than one unsampled run per pass."""
+        return False
+
+    def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
+        if self.rate is not None or self.batch_size is not None:
+            yield from Batched.problems(self, dataset_size)
+
+    def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        count = self._passes(runs)
+        if not spec.contribution_form:
+            # A bare sensitivity bounds one release; a unit's records may fall into as many batches of a pass.
+            count *= neighbours.contributions
+        mechanism = spec.resolve(neighbours)
+        return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count
+
+    def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
+        """Whether some record takes part as often as is charged, and it is known when; claimed by those schemes that prove it."""
+        return False
+
+    def _passes(self, runs: Runs) -> int:
+        """How often one record takes part, at most."""
+        rate = self.exact_rate(runs.dataset_size)
+        if runs.epochs is not None:
+            return runs.steps_at(None)
+        assert runs.steps is not None
+        if rate is None:
+            return runs.steps
+        # Where a short last batch is dropped, a pass takes floor(1/rate) steps: the shortest pass makes the most participations.
+        return min(runs.steps, ceil(Fraction(runs.steps) / (1 / rate // 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Cyclic(OncePerEpoch):
+    """scheme = "cyclic": in every pass a record takes part once, always at the same place: no amplification.
+
+    Each pass is counted as one unsampled run, on the assumption that an absent record leaves its place in the order empty.
+    """
+
+    def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
+        """By a record of the first batch, in every pass that begins, where passes are of whole batches; several records need not share
+        a batch."""
+        rate = self.exact_rate(runs.dataset_size)
+        whole = runs.epochs is not None or (rate is not None and (1 / rate).denominator == 1)
+        return whole and neighbours.records == 1 and not self.rounded(runs.dataset_size)
+
+
+@dataclass(frozen=True, slots=True)
+class BallsInBins(OncePerEpoch):
+    """scheme = "balls-in-bins": in each pass every record takes part in `participations` steps, drawn uniformly and independently.
+
+    A pass takes floor(participations / rate) steps; `epochs` counts passes, and one that ends early counts as a whole one. Amplified
+    for Gaussian noise with noise_multiplier, and for any mechanism with one record per unit under add-remove; refused elsewhere,
+    where nothing is proven. The draws must be fresh in every pass and stay secret.
+    """
+
+    participations: Annotated[int, Key("steps of one pass in which each record takes part", COUNT)] = 1
+
+    @property
+    def amplified(self) -> bool:
+        return True
+
+    def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
+        yield from Batched.problems(self, dataset_size)
+
+    def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        from dpcli.mechanisms.sampling.allocated import allocated
+
+        rate = self.exact_rate(runs.dataset_size)
+        assert rate is not None
+        steps = int(self.participations / rate)  # rounded down: the fewer steps there are to hide in, the more a pass costs
+        passes = runs.steps_at(None) if runs.steps is None else ceil(Fraction(runs.steps, steps))
+        mechanism, count = allocated(spec, steps, self.participations, neighbours)
+        return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count * passes
+
+    def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
+        """Where passes are run to their end, and have no more steps to hide in than are counted."""
+        rate = self.exact_rate(runs.dataset_size)
+        assert rate is not None
+        whole = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(self.participations / rate))
+        return (self.participations / rate).denominator == whole.denominator == 1 and not self.rounded(runs.dataset_size)

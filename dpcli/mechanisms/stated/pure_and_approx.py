@@ -1,0 +1,126 @@
+"""Guarantees as stated by somebody else: pure epsilon, and (epsilon, delta)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from dpcli.errors import NotRepresentable
+from dpcli.fields import NON_NEGATIVE, OPEN_UNIT, Key
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.mechanisms.stated.stated import GivenSpec
+from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.tails import Tails
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.integral import Tilted
+
+_REVEALS = "a stated delta > 0 may reveal everything with that probability, so its Renyi divergence is infinite"
+
+
+@dataclass(frozen=True, slots=True)
+class ApproxLoss:
+    """With probability delta an outcome that only one of the two distributions has, else the two-point pair."""
+
+    epsilon: float
+    delta: float
+
+    def cgf(self, z: Array) -> Array:
+        """Infinite, and refused."""
+        raise NotRepresentable(_REVEALS)
+
+    def tilted(self, t: float) -> Tilted:
+        """Refused, as the CGF."""
+        raise NotRepresentable(_REVEALS)
+
+    def tails(self, at: Array) -> Tails:
+        """The two-point pair's with weight 1 - delta; mass delta at +inf under P and at -inf under Q."""
+        log_kept, log_lost = math.log1p(-self.delta), np.full_like(at, math.log(self.delta))
+        p_above, p_below, q_above, q_below = TwoPointLoss(self.epsilon).tails(at)
+        with np.errstate(divide="ignore"):
+            return Tails(
+                np.logaddexp(p_above + log_kept, log_lost),
+                p_below + log_kept,
+                q_above + log_kept,
+                np.logaddexp(q_below + log_kept, log_lost),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class StatedPure(Pure):
+    """epsilon-DP by statement. Attained: the statement allows randomised response of one bit, whether the data are D or D'.
+
+    So a lower bound says what can be proven from the statement, for whoever knows no more; not for several changes at once, since
+    no mechanism that is epsilon-DP for each has the two-point pair of k epsilon for k.
+    """
+
+    def attained(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Approx(Mechanism):
+    """(epsilon, delta)-DP and nothing more is known: with probability delta everything is revealed, else randomised response.
+
+    Source: Kairouz, Oh, Viswanath 2015, arXiv:1311.0776. No Renyi or zCDP form exists: the divergence is infinite.
+    Attained, in the sense of `StatedPure`: the statement allows just that.
+    """
+
+    epsilon: float
+    delta: float
+
+    def approx_dp(self, delta: float) -> float:
+        """Exact for the dominating pair; inf below the stated delta."""
+        if delta < self.delta * (1.0 - 1e-12):
+            return math.inf
+        return Pure(self.epsilon).approx_dp(max(0.0, (delta - self.delta) / (1.0 - self.delta) * (1.0 - 1e-12)))
+
+    def delta_floor(self) -> float:
+        return self.delta
+
+    def zcdp(self) -> float:
+        raise NotRepresentable(_REVEALS)
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[ApproxLoss]:
+        return (ApproxLoss(self.epsilon, self.delta),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureSpec(GivenSpec):
+    """Any mechanism known to be epsilon-DP."""
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+
+    epsilon: Annotated[float, Key("stated pure epsilon, in nats", NON_NEGATIVE)]
+
+    def stated(self) -> Mechanism:
+        return StatedPure(self.epsilon) if self.epsilon > 0.0 else Free()
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        if self.epsilon == 0.0:
+            return Free()
+        changes = self.changes(neighbours)
+        return self.stated() if changes == 1 else Pure(self.epsilon * changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApproxSpec(GivenSpec):
+    """Any mechanism known to be (epsilon, delta)-DP."""
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "delta": 1e-10}
+    needs_delta: ClassVar[bool] = True
+
+    epsilon: Annotated[float, Key("stated epsilon, in nats", NON_NEGATIVE)]
+    delta: Annotated[float, Key("stated delta", OPEN_UNIT)]
+
+    def stated(self) -> Mechanism:
+        return Approx(self.epsilon, self.delta)

@@ -1,0 +1,86 @@
+"""Guarantees as stated by somebody else: rho-zCDP, and a Renyi curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from dpcli.fields import NON_NEGATIVE, Key
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.stated.stated import GivenSpec
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.closed.conversion import balle, zcdp_epsilon
+from dpcli.numerics.work import spend
+
+
+@dataclass(frozen=True, slots=True)
+class Zcdp(Mechanism):
+    """rho-zCDP and nothing more is known: D_a <= rho a. Source: Bun & Steinke 2016, arXiv:1605.02065, Definition 1.1."""
+
+    rho: float
+
+    def approx_dp(self, delta: float) -> float:
+        return zcdp_epsilon(self.rho, delta) if delta > 0.0 else math.inf
+
+    def zcdp(self) -> float:
+        return self.rho
+
+    def rdp(self, orders: Array) -> Array:
+        return self.rho * orders
+
+
+@dataclass(frozen=True, slots=True)
+class Renyi(Mechanism):
+    """A Renyi curve known at some orders. (a-1) D_a is convex and 0 at a = 1, so its chords bound the orders between; inf beyond."""
+
+    orders: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def approx_dp(self, delta: float) -> float:
+        if delta <= 0.0:
+            return math.inf
+        spend(len(self.orders))
+        orders = np.array(self.orders)
+        return float(np.min(balle(orders, np.array(self.values), math.log(delta))))
+
+    def rdp(self, orders: Array) -> Array:
+        z = np.array(self.orders) - 1.0
+        with np.errstate(over="ignore"):
+            moments = np.append(0.0, z * np.array(self.values))
+        chords = np.interp(orders - 1.0, np.append(0.0, z), moments, right=np.inf)
+        return np.asarray(chords / (orders - 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZcdpSpec(GivenSpec):
+    """Any mechanism known to be rho-zCDP."""
+
+    example: ClassVar[Mapping[str, Any]] = {"rho": 0.0001}
+    needs_delta: ClassVar[bool] = True
+
+    rho: Annotated[float, Key("stated rho, in nats", NON_NEGATIVE)]
+
+    def stated(self) -> Mechanism:
+        return Zcdp(self.rho)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdpSpec(GivenSpec):
+    """Any mechanism whose Renyi divergence is known at some orders."""
+
+    example: ClassVar[Mapping[str, Any]] = {"orders": [2.0, 64.0], "values": [0.001, 0.01]}
+    needs_delta: ClassVar[bool] = True
+
+    orders: Annotated[tuple[float, ...], Key("Renyi orders, increasing, each > 1")]
+    values: Annotated[tuple[float, ...], Key("stated Renyi divergence at each order, in nats", NON_NEGATIVE)]
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        if not self.orders or min(self.orders) <= 1.0 or list(self.orders) != sorted(set(self.orders)):
+            yield "orders", "increasing numbers > 1", str(list(self.orders))
+        if len(self.orders) != len(self.values):
+            yield "values", f"one value for each of {len(self.orders)} orders", str(len(self.values))
+
+    def stated(self) -> Mechanism:
+        return Renyi(self.orders, self.values)

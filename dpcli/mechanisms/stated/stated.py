@@ -1,0 +1,66 @@
+"""Keys shared by the types whose guarantee is stated as an epsilon (or a curve) rather than as noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from dpcli.errors import InputError
+from dpcli.fields import Key
+from dpcli.mechanisms.combined.group import grouped
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.spec import Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedSpec(Spec):
+    """A guarantee that somebody states, for a record or for the file's unit of privacy."""
+
+    evidence: ClassVar[int] = 1
+
+    stated_for: Annotated[
+        Literal["record", "unit"] | None, Key("whom the statement covers; required where a unit contributes several records")
+    ] = None
+
+    def stated(self) -> Mechanism:
+        """The mechanism as stated, for one change of whatever `stated_for` names."""
+        raise InputError(f"{type(self).__name__} states nothing")
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return grouped(self.stated(), self.changes(neighbours))
+
+    def changes(self, neighbours: Neighbours) -> int:
+        """How many changes of the stated kind make up one change of the file's kind."""
+        if self.stated_for is None and neighbours.contributions > 1:
+            raise InputError(
+                f'a unit contributes at most {neighbours.contributions} records: say whom the guarantee covers, stated_for = "record" '
+                '(the group theorem is then applied) or "unit"'
+            )
+        return neighbours.group if self.stated_for == "unit" else neighbours.records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenSpec(StatedSpec):
+    """A guarantee that carries its own adjacency."""
+
+    adjacency: Annotated[Adjacency | None, Key("adjacency of the statement, where it is not the file's; converted explicitly")] = (
+        None
+    )
+
+    def changes(self, neighbours: Neighbours) -> int:
+        return StatedSpec.changes(self, neighbours) * conversion(self.adjacency, neighbours.adjacency)
+
+
+def conversion(stated: Adjacency | None, wanted: Adjacency) -> int:
+    """How many changes of the stated kind make up one of the wanted kind.
+
+    A replacement is a removal and an addition, and at most two zeroings; nothing else converts.
+    """
+    if stated is None or stated is wanted:
+        return 1
+    if wanted is Adjacency.REPLACE_ONE:
+        return 2
+    raise InputError(
+        f"a guarantee stated under {stated.value} says nothing under {wanted.value}: state it under the file's adjacency"
+    )

@@ -1,0 +1,38 @@
+"""The privacy loss of binary randomised response."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.contour.tilted_closed import TiltedAtoms
+from dpcli.numerics.tails import Tails, atom_tails
+
+
+@dataclass(frozen=True, slots=True)
+class TwoPointLoss:
+    """L = +e0 with probability e^e0 / (1 + e^e0), else -e0: K(z) = log cosh((z+1/2) e0) - log cosh(e0/2)."""
+
+    epsilon: float
+
+    def cgf(self, z: Array) -> Array:
+        """Product form of the difference of two cosh, so that small z and small e0 keep their digits."""
+        e0 = self.epsilon
+        # cosh(a) - cosh(b) = 2 sinh((a+b)/2) sinh((a-b)/2), a = (z+1/2) e0, b = e0/2
+        up, down = 0.5 * (z + 1.0) * e0, 0.5 * z * e0
+        with np.errstate(over="ignore", invalid="ignore"):
+            small = np.log1p(2.0 * np.sinh(up) * np.sinh(down) / np.cosh(0.5 * e0)) if e0 < 1000.0 else np.full_like(z, np.inf)
+            large = z * e0 + (np.log1p(np.exp(-(2.0 * z + 1.0) * e0)) - math.log1p(math.exp(-e0)))
+        return np.where(up < 20.0, small, large) * (1.0 + 1e-14)
+
+    def tilted(self, t: float) -> TiltedAtoms:
+        """Two atoms, at +e0 and -e0 with odds e^{(2t+1) e0}."""
+        e0 = self.epsilon
+        return TiltedAtoms(np.array([(t + 0.5) * e0, -(t + 0.5) * e0]), np.array([e0, -e0]))
+
+    def tails(self, at: Array) -> Tails:
+        """Two atoms."""
+        kept = -math.log1p(math.exp(-self.epsilon))
+        log_p = np.array([kept - self.epsilon, kept])
+        return atom_tails(at, np.array([-self.epsilon, self.epsilon]), log_p, log_p[::-1])

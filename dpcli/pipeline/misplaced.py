@@ -1,0 +1,67 @@
+"""Where every key of the format belongs, to help with one that stands elsewhere."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+
+from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
+from dpcli.pipeline.model import Budget, Disclosure, Entry, Privacy
+from dpcli.pipeline.section import UNREAD
+from dpcli.registry import SECTIONS, load
+from dpcli.toml.suggest import SYNONYMS, closest
+
+ANY_TYPE = "a mechanism"
+RHO_CAP = "a budget caps epsilon: in place of rho state epsilon = rho + 2 sqrt(rho ln(1/delta)), and delta"
+
+
+def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:
+    """What to do about an unknown key: the known key that was meant, if that is the advice, and the advice in words or "".
+
+    top: the keys at the top of a file.
+    """
+    here = list(known)
+    if key in UNREAD and "privacy" in here:
+        return None, UNREAD[key]
+    if key == "rho" and "warn_at" in here:
+        return None, RHO_CAP
+    meant = closest(key, here, cutoff=0.9)
+    if not meant and (places := _places(key, top)):
+        return None, f"it belongs in {places}"
+    meant = meant or closest(key, here)
+    for synonym in SYNONYMS.get(key, ()):
+        if synonym not in here:
+            return None, f"did you mean '{synonym}' in {_places(synonym, top)}"
+    if meant:
+        return meant, f"did you mean '{meant}'"
+    far = closest(key, [name for names in homes(top).values() for name in names])
+    return None, f"did you mean '{far}' in {_places(far, top)}" if far else ""
+
+
+def _places(key: str, top: frozenset[str]) -> str:
+    """The tables that have the key, and the mechanism types: `[budget] or a mechanism of type zcdp`."""
+    types = [name for name in MECHANISMS.registry if key in MECHANISMS.own(name)]
+    tables = [home for home, keys in homes(top).items() if key in keys and home != ANY_TYPE]
+    if not tables and not types:
+        tables = [f"[{name}]" for name, target in SECTIONS.items() if key in members_of(load(target))]
+    some = ", ".join(types[:3]) + (", ..." if len(types) > 3 else "")
+    return " or ".join(tables + [f"a mechanism of type {some}"] * bool(types))
+
+
+@functools.cache
+def homes(top: frozenset[str]) -> Mapping[str, frozenset[str]]:
+    """The keys of every table of the format, by how the table is called."""
+    tables = {
+        "[privacy]": members_of(Privacy),
+        "[budget]": members_of(Budget),
+        "[gate]": members_of(Gate),
+        "[[gate.waiver]]": members_of(Waiver).keys() - {"epsilon"},  # which has a home that is likelier meant
+        "horizon = { ... }": members_of(Horizon).keys() - {"epsilon"},
+        "[disclosure]": members_of(Disclosure),
+        "sampling = { ... }": SAMPLING.any(),
+        "[[mechanism]]": members_of(Entry),
+        ANY_TYPE: MECHANISMS.any(),
+        "the top of the file": top,
+    }
+    return {home: frozenset(keys) for home, keys in tables.items()}

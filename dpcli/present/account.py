@@ -1,0 +1,227 @@
+"""An account as a document: the headline sentence, the table of accountants, each mechanism's share, the budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from dpcli.analysis.account import Account, Row
+from dpcli.document.document import Check, Document, Sheet, Table, jsonable
+from dpcli.mechanisms.sampling.schemes import OncePerEpoch
+from dpcli.pipeline.model import Entry
+from dpcli.pipeline.resolve import Charge
+from dpcli.plots.words import sampling
+from dpcli.present.diagnostics import diagnostic_data, finding
+from dpcli.rounding import down, percent, up
+from dpcli.toml.diagnostics import Diagnostic
+
+
+def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4, sources: bool = False) -> Document:
+    """Everything that `dpcli account` says about one pipeline; `sources` adds where each bound comes from."""
+    budget = account.budget
+    verdict = "unknown" if account.exit_code == 3 else budget.verdict if budget else ""
+    return Document(
+        headline=headline(account, decimals),
+        data=data(account, diagnostics),
+        verdict=verdict,
+        tables=(_accountants(account, decimals), _mechanisms(account)),
+        notes=(*_notes(diagnostics), *(_sources(account) if sources else ())),
+        findings=tuple(finding(d) for d in diagnostics),
+        checks=_checks(account, diagnostics, decimals),
+        total=repr(account.upper) if math.isfinite(account.upper) else "inf",
+        exit_code=exit_code(account, diagnostics),
+        records=[_row_data(row) for row in account.rows],
+        sheet=_sheet(account),
+    )
+
+
+def headline(account: Account, decimals: int = 4) -> str:
+    """The guarantee in one sentence, with everything that it depends on, and the budget's verdict."""
+    privacy = account.pipeline.privacy
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {sampling(account)}"
+    if account.group_size > 1:
+        setting = f"groups of {account.group_size:,}, " + setting
+    verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
+    if account.winner is None:
+        return f"no finite guarantee can be certified ({setting})"
+    name = account.winner.accountant.name
+    if account.quantity == "delta":
+        assert account.epsilon is not None
+        return f"delta <= {up(account.upper, decimals)} at epsilon = {account.epsilon!r} ({setting}; accountant: {name}){verdict}"
+    return f"epsilon <= {up(account.upper, decimals)} at delta = {account.delta!r} ({setting}; accountant: {name}){verdict}"
+
+
+def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str, Any]:
+    """The machine form dpcli/account/v1; numbers unrounded."""
+    privacy, budget, q = account.pipeline.privacy, account.budget, account.quantity
+    found: dict[str, Any] = {
+        "schema": "dpcli/account/v1",
+        "pipeline": {"name": account.pipeline.name, "path": account.pipeline.path, "sha256": account.pipeline.sha256},
+        "statement": {
+            "unit": privacy.unit,
+            "adjacency": privacy.adjacency.value,
+            "releases": privacy.releases,
+            "adaptive": privacy.adaptive,
+            "max_contributions": privacy.max_contributions,
+            "group_size": account.group_size,
+        },
+        "delta" if q == "epsilon" else "epsilon": account.delta if q == "epsilon" else account.epsilon,
+        "result": {
+            f"{q}_upper": account.upper,
+            f"{q}_lower": account.lower,
+            "accountant": account.winner.accountant.name if account.winner else None,
+        },
+        "accountants": [_row_data(row, q) for row in account.rows],
+        "mechanisms": [
+            {"name": charge.name, "type": charge.entries[0].type, "count": charge.count, "share": share}
+            for charge, share in zip(account.charges, account.shares, strict=True)
+        ],
+        "budget": None,
+        "diagnostics": [diagnostic_data(d) for d in diagnostics],
+        "exit_code": exit_code(account, diagnostics),
+    }
+    if budget:
+        found["budget"] = {"epsilon": budget.epsilon, "delta": budget.delta, "spent": budget.spent, "verdict": budget.verdict}
+    return found
+
+
+def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
+    """The account's own, and 1 where a rule calls the file unsound."""
+    return account.exit_code or int(any(d.severity == "error" for d in diagnostics))
+
+
+def _row_data(row: Row, quantity: str = "epsilon") -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": row.accountant.name,
+        "sound": row.accountant.sound,
+        f"{quantity}_upper": None,
+        f"{quantity}_lower": None,
+    }
+    if row.bound is None:
+        return {**found, "reason": row.reason}
+    return {**found, f"{quantity}_upper": row.bound.upper, f"{quantity}_lower": row.bound.lower, "detail": row.bound.detail}
+
+
+SHEET = (
+    *("file", "unit", "adjacency", "sampling", "group_size", "accountant", "sound", "headline"),
+    *("epsilon", "epsilon_upper", "epsilon_lower", "delta", "delta_upper", "delta_lower", "detail", "reason"),
+)
+
+
+def _sheet(account: Account) -> Sheet:
+    """A row per accountant; epsilon or delta is what was asked at, the bounds are those of the other."""
+    privacy = account.pipeline.privacy
+    place, unit, adjacency = account.pipeline.path or account.pipeline.name, privacy.unit or "record", privacy.adjacency.value
+    rows = []
+    for row in account.rows:
+        found = {
+            **_row_data(row, account.quantity),
+            "epsilon": account.epsilon if account.quantity == "delta" else None,
+            "delta": account.delta if account.quantity == "epsilon" else None,
+        }
+        found["detail"] = json.dumps(jsonable(found["detail"])) if found.get("detail") else None
+        setting = (place, unit, adjacency, sampling(account), account.group_size, row.accountant.name, row.accountant.sound)
+        rows.append((*setting, row is account.winner, *(found.get(column) for column in SHEET[8:])))
+    return Sheet(SHEET, tuple(rows))
+
+
+def _accountants(account: Account, decimals: int) -> Table:
+    notes: dict[str, int] = {}
+    rows = []
+    for row in account.rows:
+        if row.bound is None:
+            mark = notes.setdefault(row.reason or "", len(notes) + 1)
+            rows.append(("", row.accountant.name, "-", f"[{mark}]", row.accountant.title))
+        else:
+            star = ">" if row is account.winner else "" if row.accountant.sound else "~"
+            rows.append((star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, decimals), row.accountant.title))
+    approximate = "; ~ marks an approximation" if any(row.bound and not row.accountant.sound for row in account.rows) else ""
+    at = f"at delta = {account.delta!r}" if account.quantity == "epsilon" else f"at epsilon = {account.epsilon!r}"
+    return Table(
+        f"{account.quantity} {at}, by accountant (upper bounds, rounded up{approximate})",
+        ("", "accountant", account.quantity, "detail", "theorem"),
+        tuple(rows),
+        frozenset({2}),
+        tuple(f"[{number}] {reason}" for reason, number in notes.items()),
+    )
+
+
+def _detail(row: Row, decimals: int) -> str:
+    assert row.bound is not None
+    parts = [f"{key} {value:.4g}" for key, value in row.bound.detail.items()]
+    if row.bound.lower is not None:
+        parts.append(f"at least {down(row.bound.lower, decimals)}")
+    if not row.accountant.sound:
+        parts.append("no bound: may be too small")
+    return ", ".join(parts)
+
+
+def _mechanisms(account: Account) -> Table:
+    rows = tuple(
+        (
+            charge.name,
+            " | ".join(dict.fromkeys(e.type for e in charge.entries)),
+            _runs(charge),
+            describe(charge.entries[0], account),
+            percent(share),
+        )
+        for charge, share in zip(account.charges, account.shares, strict=True)
+    )
+    title = f"mechanisms (share of the total, as {account.winner.accountant.name} adds it up)" if account.winner else "mechanisms"
+    return Table(title, ("mechanism", "type", "runs", "sampling", "share"), rows, frozenset({2, 4}))
+
+
+def _runs(charge: Charge) -> str:
+    """How often it counts; where a pass counts once, that is said."""
+    passes = isinstance(charge.entries[0].sampling, OncePerEpoch)
+    return f"{charge.count:,} passes" if passes else f"{charge.count:,}"
+
+
+def describe(entry: Entry, account: Account) -> str:
+    """How an entry samples, as it is accounted."""
+    if entry.sampling is None:
+        return "none"
+    rate = entry.sampling.exact_rate(account.pipeline.privacy.dataset_size)
+    scheme = entry.sampling.scheme
+    return (
+        f"{scheme}, no amplification"
+        if isinstance(entry.sampling, OncePerEpoch) and not entry.sampling.amplified
+        else f"{scheme}, rate {float(rate):.6g}"
+        if rate
+        else scheme
+    )
+
+
+def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
+    budget = account.budget
+    if budget is None:
+        return ()
+    words = {
+        "pass": "within budget",
+        "warn": "within budget, but above its warning level",
+        "fail": "OVER BUDGET",
+        "unknown": "budget: not certified",
+    }
+    return (f"{words[budget.verdict]}: epsilon {up(budget.spent, decimals)} of {budget.epsilon!r} at delta = {budget.delta!r}",)
+
+
+def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
+    return tuple(f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics)
+
+
+def _sources(account: Account) -> tuple[str, ...]:
+    return tuple(f"{row.accountant.name}: {row.accountant.source}" for row in account.rows)
+
+
+def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int) -> tuple[Check, ...]:
+    """The budget, where the file has one; the rules that call the file unsound; and the guarantee itself, where there is none."""
+    place, budget = account.pipeline.path or account.pipeline.name, account.budget
+    found = [Check(f"{place}: {d.rule}", False, d.message) for d in diagnostics if d.severity == "error"]
+    if account.winner is None:
+        found.append(Check(f"{place}: guarantee", False, headline(account, decimals), error=True))
+    if budget is not None:
+        note = _budget_notes(account, decimals)[0]
+        passed = budget.verdict in ("pass", "warn")
+        found.append(Check(f"{place}: budget", passed, note, error=budget.verdict == "unknown"))
+    return tuple(found)

@@ -1,0 +1,85 @@
+"""What a ledger answers to a request: granted, granted before, denied; and its opening."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from textwrap import wrap
+
+from dpcli.document.document import Document
+from dpcli.errors import Denied
+from dpcli.ledger.denial import costs
+from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.remaining import room
+from dpcli.present.ledger_balance import guaranteed, how, left_percent, scarce
+from dpcli.present.ledger_data import balance, entry_data, terms, total
+
+DONE = {
+    "spend": "charged",
+    "reserve": "reserved",
+    "start": "started",
+    "commit": "committed",
+    "void": "voided",
+    "amend": "amended",
+}
+
+
+def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
+    """What came of a request: granted, granted before, or denied (exit code 1, nothing written)."""
+    try:
+        found = ask()
+    except Denied as no:
+        data = {
+            "schema": "dpcli/budget/v2",
+            "granted": False,
+            "reason": str(no),
+            **balance(ledger.state()),
+            "exit_code": no.exit_code,
+        }
+        said, *why = str(no).split("\n  ")
+        return Document(
+            said,
+            data,
+            "fail",
+            notes=tuple(why),
+            total=total(ledger.state()),
+            exit_code=no.exit_code,
+            why="denied: the run does not fit in what is left",
+            details=tuple(line for text in why for line in wrap(text, 110, initial_indent="  ", subsequent_indent="    ")),
+        )
+    state = found.state
+    data = {
+        "schema": "dpcli/budget/v2",
+        "granted": True,
+        "repeated": found.repeated,
+        "entry": entry_data(found.entry),
+        **balance(state),
+    }
+    return Document(_granted(found), {**data, "exit_code": 0}, "pass", total=total(state))
+
+
+def _granted(found: Receipt) -> str:
+    state, run = found.state, found.run
+    of = "declared runs" if state.open_terms().mode == "declared" else "cap"
+    left = f"{left_percent(room(state))} of the {of} {'are' if of == 'declared runs' else 'is'} left{scarce(state)}"
+    if run is None:
+        if found.entry is not None and found.entry.kind == "upgrade":
+            return f"upgraded: version {state.version} guards the entries from here on; {left}"
+        return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guaranteed(state)}; {left}"
+    what = f'"{run.key}": {costs(run.cost)}'
+    if found.entry is None:
+        again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
+        return f"{what} (charged by entry {run.seq}) is {run.status} already: nothing was written; {left}{again}"
+    return f"{DONE[found.entry.kind]} {what}, entry {found.entry.row.seq}; {left}"
+
+
+def opening(ledger: Ledger) -> Document:
+    """What a new ledger was opened for."""
+    state = ledger.state()
+    stated = state.open_terms()
+    headline = (
+        f'opened the ledger of "{ledger.dataset}" in {ledger.store.place}: at most epsilon {stated.epsilon!r} at delta = {stated.delta!r} '
+        f"per {stated.unit}, {stated.adjacency}; {how(state)}; fixed for good"
+    )
+    return Document(
+        headline, {"schema": "dpcli/budget/v2", **terms(state), **balance(state), "exit_code": 0}, "pass", total=total(state)
+    )

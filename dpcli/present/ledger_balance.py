@@ -1,0 +1,171 @@
+"""The balance of a ledger as a document: the bar, the runs, what still fits."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from dpcli.document.document import Document, Table
+from dpcli.ledger import amounts
+from dpcli.ledger.declared import numbered
+from dpcli.ledger.denial import costs
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.remaining import Room, room, share_of
+from dpcli.ledger.state import State, named
+from dpcli.present.ledger_data import balance, runs, terms, total
+from dpcli.rounding import down as rounded_down
+from dpcli.rounding import up as rounded
+
+if TYPE_CHECKING:
+    from dpcli.document.chart import Chart
+
+WIDTH = 50  # of the bar, in characters
+SHOWN = 20  # runs in the table; the log has them all
+
+
+def shown(ledger: Ledger, pictured: bool = False) -> Document:
+    """The balance of a dataset and its runs; `pictured` with the way down to it."""
+    state = ledger.state()
+    found = room(state)
+    return Document(
+        headline=headline(state, found),
+        data={"schema": "dpcli/budget/v2", **terms(state), **balance(state), "runs": runs(state), "exit_code": 0},
+        verdict="fail" if found.spent > 1.0 else "warn" if found.left <= 0.2 else "pass",
+        tables=(_run_table(state),) if state.runs else (),
+        notes=_outlook(state, found),
+        total=total(state),
+        records=runs(state),
+        title=f"budget of {ledger.dataset}",
+        pictures=_pictures(ledger) if pictured else (),
+        details=_details(state, found),
+    )
+
+
+def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
+    from dpcli.plots.burn_down import chart
+
+    picture = chart(ledger.entries())
+    return (picture,) if picture else ()
+
+
+def headline(state: State, found: Room) -> str:
+    """The balance in one sentence, with everything that it depends on."""
+    stated = state.open_terms()
+    cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", f"{rounded(100.0 * found.spent, 1)} %"
+    spent = f"{share} of the cap is used: {cap}"
+    if found.planned is not None:
+        spent = f"{share} of the declared runs are made; the whole plan costs epsilon {rounded(found.planned)}, cap {cap}"
+    per = f"(per {stated.unit}, {stated.adjacency}; {how(state)})"
+    return f"{state.dataset}: {spent} {per}{guaranteed(state)}{_left_words(state, found)}"
+
+
+def guaranteed(state: State) -> str:
+    """What the outputs so far are covered by, where the cap was once higher."""
+    if state.largest <= state.epsilon:
+        return ""
+    return f"; what was released before is guaranteed the largest cap there was, epsilon {state.largest!r}"
+
+
+def _left_words(state: State, found: Room) -> str:
+    if state.open_terms().mode == "declared":
+        return ""
+    if found.spent > 1.0:
+        return "; more was spent than the cap allows since it was amended: nothing fits"
+    return f"; {left_percent(found)} of the {state.open_terms().filter} cap is left{scarce(state)}"
+
+
+def scarce(state: State) -> str:
+    """Which amount is the scarcest, where that is delta and not the one that everybody looks at."""
+    tightest = max(state.caps, key=lambda name: amounts.share({name: state.spent[name]}, state.caps))
+    return " (delta is what runs out: describe runs at a smaller --delta)" if tightest == "delta" and state.spent["delta"] else ""
+
+
+def how(state: State) -> str:
+    """What adds the runs up."""
+    stated = state.open_terms()
+    if stated.mode == "declared":
+        return f"declared set, composed by {(stated.certified or {})['accountant']}"
+    own = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
+    return f"adaptive, filter: {stated.filter}{own}"
+
+
+def left_percent(found: Room) -> str:
+    """What is left of the cap; never rounded up, and never below 0."""
+    return f"{rounded_down(100.0 * found.left, 1)} %"
+
+
+def _outlook(state: State, found: Room) -> tuple[str, ...]:
+    """What still fits."""
+    lines = []
+    if state.last is not None and found.like_last is not None and state.open_terms().mode == "adaptive":
+        many = "any number of" if found.like_last < 0 else f"{found.like_last:,}"
+        lines.append(f'still fits: {many} more like the last run, "{state.last.key}" ({costs(state.last.cost)} each)')
+    if state.open_terms().mode == "declared":
+        lines += [
+            f"{name} ({named(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made"
+            for name, item in numbered(state.open_terms().declared)
+        ]
+    else:
+        lines.append(f"largest pure epsilon that fits in one run: {rounded_down(found.pure)}")
+    floor = _conversion(state)
+    if floor > 0.05 * state.epsilon:
+        taken = f"epsilon {rounded(floor)} is what the conversion to delta = {state.open_terms().delta!r} takes, however little is spent"
+        lines.append(f"{taken}: the shares are of the filter's own cap")
+    if found.reserved:
+        lines.append(f"{100.0 * found.reserved:.1f} % of the cap is reserved or under way: it counts in full until it is voided")
+    return tuple(lines)
+
+
+def _conversion(state: State) -> float:
+    """The epsilon of next to nothing: what a filter's conversion takes before the first run."""
+    stated = state.open_terms()
+    if stated.mode == "declared":
+        return 0.0
+    return stated.the_filter.epsilon(dict.fromkeys(state.caps, Decimal("1e-30")), stated.delta)
+
+
+def _details(state: State, found: Room) -> tuple[str, ...]:
+    """The balance for a terminal, without any library: a bar, a line per run, the outlook."""
+    lines = [_bar(found, "declared runs" if state.open_terms().mode == "declared" else "cap")]
+    table = _run_table(state)
+    widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
+    rows = (table.columns, *table.rows) if table.rows else ()
+    lines += [
+        "",
+        *(
+            "  ".join(
+                _set(cell, width, i in table.numeric) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ),
+    ]
+    return (*lines, "", *_outlook(state, found))
+
+
+def _bar(found: Room, of: str) -> str:
+    reserved = round(WIDTH * min(found.reserved, 1.0))  # the shares of a cap that was amended to next to nothing have no end
+    spent = max(round(WIDTH * min(found.spent, 1.0)), int(found.spent > 0))
+    bar = "#" * (spent - min(reserved, spent)) + "+" * min(reserved, spent)
+    return f"[{bar:.<{WIDTH}}] {rounded(100.0 * found.spent, 1)} % of the {of}" + (" (+: reserved)" if reserved else "")
+
+
+def _set(cell: str, width: int, right: bool) -> str:
+    return cell.rjust(width) if right else cell.ljust(width)
+
+
+def _run_table(state: State) -> Table:
+    runs = list(state.runs.values())
+    rows = [
+        (
+            run.key,
+            run.status + (f" until {run.content['expires']}" if run.status == "reserved" and "expires" in run.content else ""),
+            "-" if run.status == "void" else f"{100.0 * share_of(state, run.cost):.1f} %",
+            costs(run.cost),
+            str(run.content.get("who", "")),
+            str(run.content.get("when", "")),
+            run.name,
+        )
+        for run in runs[-SHOWN:]
+    ]
+    title = "runs" if len(runs) <= SHOWN else f"the last {SHOWN} of {len(runs):,} runs (dpcli budget log lists all)"
+    return Table(title, ("run", "status", "share", "cost", "who", "when", "mechanisms"), tuple(rows), frozenset({2}))

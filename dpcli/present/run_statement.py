@@ -1,0 +1,58 @@
+"""What a run leaves for those who will use its model: the disclosure of this run, with what was really done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dpcli.rounding import up
+from dpcli.train.run.facts import stated
+
+if TYPE_CHECKING:
+    from dpcli.train.run.outcome import Outcome
+
+
+def statement(outcome: Outcome) -> str:
+    """Markdown: the verdict on the run, then the disclosure statement of the pipeline as it was run."""
+    from dpcli.disclosure.facts import gather
+    from dpcli.disclosure.statement import disclosure
+    from dpcli.formats import markdown as format_markdown
+    from dpcli.present import disclosure as disclosure_report
+
+    plan = outcome.plan
+    heading = "" if outcome.private else "**NOT PRIVATE: the noise was drawn from a seed that somebody knows.**\n\n"
+    done = f"{heading}{_done(outcome)}\n\n"
+    pipeline = plan.costs([(0, plan.steps), *outcome.repeated]) if outcome.repeated else plan.pipeline
+    facts = gather(replace(pipeline, path=plan.path, disclosure=stated(outcome)), None, ())
+    return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
+
+
+def _done(outcome: Outcome) -> str:
+    plan = outcome.plan
+    noises = ", then ".join(f"{noise:.7g}" for noise in dict.fromkeys(stage.noise_multiplier for stage in plan.stages))
+    lines = [
+        f"This run took {plan.steps:,} steps with noise multiplier {noises} and clipping norm {plan.train.clipping.norm:g} "
+        f"({plan.train.clipping.style}): epsilon <= {up(outcome.epsilon)} at delta = {plan.account.delta!r}.",
+        f"Clipped sums: {outcome.method}. Noise: from {outcome.noise}.",
+    ]
+    if plan.train.records_per_unit is not None:
+        lines.append(
+            f"At most {plan.train.records_per_unit} records of each {plan.pipeline.privacy.unit} were used; they are drawn together and "
+            "clipped as one, and are one record in what follows."
+        )
+    if outcome.repeated:
+        lines.append(f"{outcome.repeated_steps:,} steps may have been done twice after a crash, and are counted twice.")
+    if plan.train.task == "custom":
+        lines.append(
+            "The model and the loss are the user's own code: that they keep records apart was checked on made-up records and on one record "
+            "of a step, which does not prove it; what data and metric do was not checked."
+        )
+    if outcome.metrics:
+        lines.append(f"On the data that the file declares public (not checked): {words(outcome.metrics)}.")
+    return " ".join(lines)
+
+
+def words(metrics: Mapping[str, float]) -> str:
+    """Metrics in a sentence."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())

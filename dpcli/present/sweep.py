@@ -1,0 +1,213 @@
+"""A sweep as a document: what it would do, what it has measured, or what a private search has released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from dpcli.document.chart import Chart
+from dpcli.document.document import Document, Sheet, Table, Value
+from dpcli.plots.words import sampling
+from dpcli.rounding import up
+from dpcli.sweep.plan import SweepPlan, Variant
+from dpcli.sweep.result import Cell, Measured, Selected
+from dpcli.sweep.search import mean
+
+PUBLIC = (
+    "tuned on public data: the epsilon of each point is that of one run, and does not cover the search; if the data of these runs are "
+    "private, whoever publishes the best of them publishes more than that epsilon says"
+)
+CHOSEN = "the best setting is chosen by the same runs whose median is shown, which flatters it"
+FRESH = "the random numbers of each run are its own, from the operating system: nobody knows a seed"
+SECRET = "the number of trials, how long they took and the other trials are secrets that the guarantee rests on; they are not kept"
+FAILED = 2
+
+
+def planned(plan: SweepPlan) -> Document:
+    """What `dpcli sweep` would do."""
+    rows = tuple(
+        (
+            f"{v.epsilon:g}",
+            v.setting.label,
+            _noise(v),
+            f"{v.plan.steps:,}",
+            up(v.plan.account.upper),
+            "" if plan.trials else f"{plan.repeats}",
+        )
+        for v in plan.variants
+    )
+    columns = ("epsilon", "setting", "noise multiplier", "steps", "certified epsilon", "runs")
+    table = Table("points", columns, rows, frozenset({0, 2, 3, 4, 5}))
+    sheet = Sheet(
+        ("epsilon", "setting", "noise_multipliers", "steps", "epsilon_upper", "delta"), tuple(map(_sheet_row, plan.variants))
+    )
+    return Document(
+        f"{_head(plan)}: {_amount(plan)}", _plan_data(plan), "", (table,), _notes(plan), details=_notes(plan), sheet=sheet
+    )
+
+
+def measured(found: Measured, pictures: Sequence[Chart]) -> Document:
+    """What the runs of a sweep have come to; exit code 2 where one failed."""
+    plan, best, failures = found.plan, found.best, found.failures
+    said = ", ".join(f"{cell.median:.4g} at epsilon {cell.variant.epsilon:g}" for cell in best)
+    headline = f"{_head(plan)}: " + (f"median {found.metric} of the best setting: {said}" if best else "no run has ended")
+    lost = (f"; {len(failures):,} of {sum(cell.runs for cell in found.cells):,} runs failed",) if failures else ()
+    rows = tuple(_row(cell, cell in best) for cell in found.cells)
+    metric = found.metric or "metric"
+    columns = ("epsilon", "setting", f"median {metric}", "min", "max", "runs", "best", "noise")
+    flagged = frozenset(i for i, cell in enumerate(found.cells) if cell.failures)
+    table = Table("runs", columns, rows, frozenset({0, 2, 3, 4, 5, 7}), flagged=flagged)
+    return Document(
+        headline + "".join(lost),
+        _measured_data(found),
+        "fail" if failures else "pass",
+        (table,),
+        (*_failure_notes(failures), *_notes(plan), CHOSEN),
+        exit_code=FAILED if failures else 0,
+        details=(*_failure_notes(failures), *_notes(plan), CHOSEN),
+        pictures=tuple(pictures),
+        sheet=Sheet(SHEET, tuple(_measured_row(cell, metric, cell in best) for cell in found.cells)),
+    )
+
+
+def selected(found: Selected) -> Document:
+    """What a private search has released."""
+    plan, notes = found.plan, (*_search_notes(found), SECRET)
+    data = {**_head_data(plan), "schema": "dpcli/sweep-search/v1", "exit_code": FAILED if found.failures else 0}
+    if found.failures:
+        reasons = tuple(f"failed: {words}" for words in found.failures)
+        headline = (
+            f"{_head(plan)}: a trial failed: nothing is released; where that was the machine's fault, the same command goes on"
+        )
+        return Document(headline, data, "fail", notes=(*reasons, SECRET), details=(*reasons, SECRET), exit_code=FAILED)
+    guarantee = _guarantee(plan.variants[0])
+    data |= {
+        "metric": found.metric or None,
+        "value": found.value,
+        "setting": None,
+        "folder": found.folder,
+        "result": _result(plan.variants[0]),
+    }
+    if found.variant is None or found.value is None:
+        words = "the number of trials came out as 0: nothing is released, and that has the same cost"
+        return Document(f"{words}: {guarantee}", data, "pass", notes=notes, details=notes)
+    data["setting"] = _setting_data(found.variant)
+    row = (f"{found.variant.epsilon:g}", found.variant.setting.label, f"{found.value:.4f}")
+    table = Table("the best trial", ("epsilon", "setting", found.metric), (row,), frozenset({0, 2}))
+    headline = f"the best of a private search: {found.metric} {found.value:.4f}; the whole search: {guarantee}"
+    return Document(headline, data, "pass", (table,), notes, details=notes)
+
+
+def _search_notes(found: Selected) -> tuple[str, ...]:
+    kept = () if found.variant is None else (f"model, statement and file of the best trial are in {found.folder}",)
+    return (*kept, "the search is over: more trials, or a search from the beginning, would be another release")
+
+
+def _head(plan: SweepPlan) -> str:
+    privacy = plan.variants[0].plan.pipeline.privacy
+    account = plan.variants[0].plan.account
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {sampling(account)}"
+    return f"{plan.name} at delta = {account.delta!r} ({setting})"
+
+
+def _guarantee(variant: Variant) -> str:
+    return f"epsilon <= {up(variant.plan.account.upper)} at delta = {variant.plan.account.delta!r}"
+
+
+def _amount(plan: SweepPlan) -> str:
+    points = len(plan.variants)
+    if plan.trials is not None:
+        return f"a private search among {points:,} settings, a secret random number of trials"
+    return f"{points:,} points, {plan.repeats:,} runs each, {points * plan.repeats:,} in all"
+
+
+def _notes(plan: SweepPlan) -> tuple[str, ...]:
+    if plan.trials is not None:
+        return f"the epsilon is that of the whole search, of {mean(plan.trials):g} trials on average", SECRET
+    return PUBLIC, FRESH, f"runs are kept in {plan.folder}"
+
+
+def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:
+    """Each message once."""
+    said = {f"failed: epsilon {cell.variant.epsilon:g}, {cell.variant.setting.label}: {words}" for cell, words in failures}
+    return tuple(sorted(said))
+
+
+def _row(cell: Cell, best: bool) -> tuple[str, ...]:
+    variant = cell.variant
+    values = (cell.median, min(cell.values, default=math.nan), max(cell.values, default=math.nan))
+    runs = f"{len(cell.values)}" + (f" of {cell.runs}" if cell.failures else "")
+    shown = ("-" if math.isnan(value) else f"{value:.6g}" for value in values)
+    return (f"{variant.epsilon:g}", variant.setting.label, *shown, runs, "best" if best else "", _noise(variant))
+
+
+SHEET = (
+    *("epsilon", "setting", "noise_multipliers", "steps", "epsilon_upper", "delta"),
+    *("metric", "median", "min", "max", "runs", "failures", "best"),
+)
+
+
+def _sheet_row(variant: Variant) -> tuple[Value, ...]:
+    account = variant.plan.account
+    noises = " ".join(map(repr, variant.noise_multipliers))
+    return (variant.epsilon, variant.setting.label, noises, variant.plan.steps, account.upper, account.delta)
+
+
+def _measured_row(cell: Cell, metric: str, best: bool) -> tuple[Value, ...]:
+    values = (cell.median, min(cell.values), max(cell.values)) if cell.values else (None, None, None)
+    return (*_sheet_row(cell.variant), metric, *values, cell.runs, len(cell.failures), best)
+
+
+def _noise(variant: Variant) -> str:
+    return ", ".join(f"{value:.7g}" for value in variant.noise_multipliers)
+
+
+def _head_data(plan: SweepPlan) -> dict[str, Any]:
+    privacy = plan.variants[0].plan.pipeline.privacy
+    return {
+        "tuning": plan.sweep.tuning,
+        "covers_search": plan.trials is not None,
+        "statement": {"unit": privacy.unit, "adjacency": privacy.adjacency.value, "releases": privacy.releases},
+        "folder": plan.folder,
+    }
+
+
+def _result(variant: Variant) -> dict[str, Any]:
+    return {"epsilon_upper": variant.plan.account.upper, "delta": variant.plan.account.delta}
+
+
+def _setting_data(variant: Variant) -> dict[str, Any]:
+    return {change.dotted: change.value for change in variant.setting.changes}
+
+
+def _point(variant: Variant) -> dict[str, Any]:
+    return {
+        "epsilon": variant.epsilon,
+        "setting": _setting_data(variant),
+        "noise_multipliers": list(variant.noise_multipliers),
+        "steps": variant.plan.steps,
+        "result": _result(variant),
+        "fingerprint": variant.fingerprint,
+    }
+
+
+def _plan_data(plan: SweepPlan) -> dict[str, Any]:
+    points = [_point(variant) for variant in plan.variants]
+    repeats = None if plan.trials is not None else plan.repeats
+    return {"schema": "dpcli/sweep-plan/v1", **_head_data(plan), "repeats": repeats, "points": points, "exit_code": 0}
+
+
+def _measured_data(found: Measured) -> dict[str, Any]:
+    points = [
+        {
+            **_point(cell.variant),
+            "values": list(cell.values),
+            "median": cell.median if cell.values else None,
+            "failures": list(cell.failures),
+            "best": cell in found.best,
+        }
+        for cell in found.cells
+    ]
+    code = FAILED if found.failures else 0
+    return {"schema": "dpcli/sweep/v1", **_head_data(found.plan), "metric": found.metric, "points": points, "exit_code": code}

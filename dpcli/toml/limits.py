@@ -1,0 +1,82 @@
+"""Reading the bytes of a file without trusting it to be one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+from dpcli.errors import InputError
+from dpcli.toml.shown import escaped
+
+# tomli needs up to 500 bytes of memory per byte of hostile text; a thousand mechanisms take 150 KiB.
+MAX_BYTES = 512 * 1024
+MAX_DEPTH = 32
+
+_NOT_A_FILE = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe; use - to read standard input",
+    stat.S_IFCHR: "a device; use - to read standard input",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def read_bytes(path: str | os.PathLike[str], what: str = "a pipeline file") -> bytes:
+    """At most `MAX_BYTES` + 1 bytes of the regular file at `path`, or of standard input for "-"; `what` is what a message expects.
+
+    Raises:
+        InputError: there is no such file, it is not a regular file, or it cannot be read. Nothing else is opened or waited for.
+    """
+    name = os.fspath(path)
+    try:
+        return _standard_input() if name == "-" else _regular_file(name)
+    except _Unreadable as unreadable:
+        raise InputError(f"{unreadable.name}: expected {what}, found {unreadable}") from None
+
+
+class _Unreadable(Exception):
+    """What was found in place of a file, and what to call the place."""
+
+    def __init__(self, name: str, found: str) -> None:
+        super().__init__(found)
+        self.name = escaped_path(name)
+
+
+def _regular_file(name: str) -> bytes:
+    try:
+        _check_regular(name, os.stat(name).st_mode)
+        # Non-blocking, and looked at again once open: the name may have become a pipe in between.
+        descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as file:
+            _check_regular(name, os.fstat(descriptor).st_mode)
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise _Unreadable(name, "no such file") from None
+    except PermissionError:
+        raise _Unreadable(name, "no permission to read it") from None
+    except OSError as error:
+        raise _Unreadable(name, (error.strerror or "an unreadable file").lower()) from None
+    except ValueError:
+        raise _Unreadable(name, "a path that cannot exist") from None
+
+
+def _check_regular(name: str, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise _Unreadable(name, _NOT_A_FILE.get(stat.S_IFMT(mode), "something else"))
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        raise _Unreadable("<stdin>", "standard input closed")
+    try:
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    except ValueError:
+        raise _Unreadable("<stdin>", "standard input closed") from None
+    except OSError as error:
+        raise _Unreadable("<stdin>", (error.strerror or "unreadable standard input").lower()) from None
+
+
+def escaped_path(name: str) -> str:
+    """A path as a message may show it: control characters and undecodable bytes escaped."""
+    return name if name.isprintable() and len(name) < 400 else escaped(name)

@@ -1,0 +1,205 @@
+"""engine = "opacus": per-example gradients by Opacus' hooks, clipped by us, and believed only after a comparison.
+
+Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes them layer by layer; where a layer does not run once per example (position
+ids, soft prompts) or a module is unknown to it they may be another's, and nothing says so. So a few made-up examples are also
+taken one at a time, and what differs is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from dpcli.errors import InputError, Unavailable
+from dpcli.train.engine.batches import Batch, size
+from dpcli.train.engine.choice import EXAMPLES, one_by_one, verify
+from dpcli.train.engine.clip import Clip
+from dpcli.train.engine.layers import Unsuitable, trainable
+from dpcli.train.engine.method import Loss, Method, Part, per_example_losses
+from dpcli.train.engine.pieces import Rows
+from dpcli.train.engine.probe import shifted
+from dpcli.train.engine.refusals import refuse
+from dpcli.train.engine.rule import wide
+from dpcli.train.engine.sums import Sums, clipped, zero
+from dpcli.train.engine.vectorised import Looped
+from dpcli.train.isolation.gate import isolated
+from dpcli.train.isolation.program import Program
+from dpcli.train.isolation.rehearsal import Draw, like
+from dpcli.train.isolation.single_record import rechecked
+
+
+@dataclass(slots=True)
+class OpacusGradients:
+    """The same query as `ClippedGradients`, with the same arguments.
+
+    Raises:
+        InputError: Opacus is not installed; a module mixes examples or keeps statistics; at the rehearsal, or else the first batch:
+            norms or sums are not those of one example at a time, or another example moves them.
+
+    Edge cases: as of `ClippedGradients`.
+    """
+
+    model: nn.Module
+    loss: Loss
+    clip: Clip
+    verified: bool | None = field(default=None, init=False)  # the mode, training or evaluation, that was compared
+    program: Program | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        installed()
+        refuse(self.model)
+
+    def __call__(self, batch: Batch) -> Sums:
+        parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        if not size(batch):
+            return zero(parameters)
+        self.ready(batch)
+        try:
+            return clipped(self.method.parts(batch), self.clip, parameters)
+        except Unsuitable as problem:
+            raise refusal(self.model, problem) from None
+
+    @property
+    def method(self) -> Method:
+        """What computes the sums; one example at a time until the comparison was made."""
+        compared = self.verified == self.model.training
+        return Hooked(self.model, self.loss) if compared else Looped(self.model, self.loss)
+
+    def ready(self, batch: Batch) -> None:
+        """Rehearsed in the mode in which the model is."""
+        if self.verified != self.model.training:
+            self.rehearse(like(batch))
+
+    def rehearse(self, draw: Draw) -> None:
+        """Opacus' norms and sums of a few made-up examples with those of one at a time, with and without another example.
+
+        Raises:
+            InputError: they differ, or Opacus fails, or the model itself does not keep examples apart.
+        """
+        refuse(self.model)
+        self.program = isolated(self.model, self.loss, draw)
+        if self.program.doubt is not None:
+            raise refusal(self.model, Unsuitable(f"{self.program.doubt} has no rule"))
+        spare, few = copy.deepcopy(self.model), draw(EXAMPLES)
+        with shifted(spare):
+            expected = one_by_one(spare, self.loss, few)
+            try:
+                verify(spare, Hooked(spare, self.loss), few, expected)
+            except InputError:
+                raise
+            except Exception as problem:  # whatever Opacus or torch raises: nothing of it is used
+                raise refusal(self.model, problem) from problem
+        self.verified = self.model.training
+
+    def checked(self, batch: Batch, row: int) -> Sums:
+        """As of `ClippedGradients`."""
+        if not size(batch):
+            return self(batch)
+        self.ready(batch)
+        return rechecked(self, batch, row)
+
+    def describe(self) -> str:
+        """The method, and whether it was compared."""
+        compared = "compared with one example at a time" if self.verified is not None else "not compared yet: one example at a time"
+        return f"opacus {installed()} hooks, {compared}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hooked:
+    """Opacus' GradSampleModule, attached for one forward and one backward and taken off again."""
+
+    model: nn.Module
+    loss: Loss
+    name: str = "opacus"
+    isolates: ClassVar[bool] = False
+
+    def on(self, model: nn.Module) -> Hooked:
+        return Hooked(model, self.loss)
+
+    def parts(self, batch: Batch) -> Iterator[Part]:
+        count = size(batch)
+        with kept_gradients(self.model), attached(self.model):
+            losses = per_example_losses(self.model, self.loss, batch, count)
+            if losses.requires_grad:
+                torch.autograd.backward([losses.sum()])
+            named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+            found = {name: examples_of(name, p, count) for name, p in named.items() if p.grad is not None}
+        yield {name: Rows(wide(values)) for name, values in found.items()}, count
+
+
+def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:
+    """One row per example.
+
+    Raises:
+        Unsuitable: Opacus left something else, or nothing.
+    """
+    found = getattr(parameter, "grad_sample", None)
+    if not torch.is_tensor(found) or found.shape != (count, *parameter.shape):
+        shape = f"a shape of {tuple(found.shape)}" if torch.is_tensor(found) else f"{type(found).__name__}"
+        raise Unsuitable(f"it leaves {shape} for the {count} gradients of {name}")
+    return found.detach()
+
+
+@contextmanager
+def attached(model: nn.Module) -> Iterator[None]:
+    """The hooks run in training mode alone: modules with parameters of their own are in it, others, as dropout, as they were."""
+    modes = {module: module.training for module in model.modules() if any(True for _ in trainable(module))}
+    if any(isinstance(module, _BatchNorm) for module in modes):
+        raise Unsuitable("a frozen BatchNorm with weights to train would take the batch's statistics")
+    wrapper: Any = importlib.import_module("opacus").GradSampleModule(model, loss_reduction="sum", strict=True)
+    try:
+        for module in modes:
+            module.training = True
+        yield
+    finally:
+        wrapper.cleanup()
+        for module in model.modules():  # of a layer that no gradient reached: the next batch must not find them
+            for left in ("activations", "max_batch_len"):
+                vars(module).pop(left, None)
+        for module, mode in modes.items():
+            module.training = mode
+
+
+@contextmanager
+def kept_gradients(model: nn.Module) -> Iterator[None]:
+    """What the caller has in .grad is there again afterwards."""
+    before: Mapping[nn.Parameter, Tensor | None] = {p: p.grad for p in model.parameters()}
+    try:
+        for parameter in before:
+            parameter.grad = None
+        yield
+    finally:
+        for parameter, gradient in before.items():
+            parameter.grad = gradient
+
+
+def installed() -> str:
+    """Opacus' version.
+
+    Raises:
+        InputError: it is not there.
+    """
+    try:
+        return version("opacus")
+    except PackageNotFoundError:
+        raise Unavailable(
+            "train.engine: expected Opacus for engine = \"opacus\", found none: pip install 'dpcli[opacus]'"
+        ) from None
+
+
+def refusal(model: nn.Module, problem: Exception) -> InputError:
+    """Names the model and what was found."""
+    reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0].partition(". ")[0]
+    return InputError(
+        f"train.engine: expected Opacus' gradients of {type(model).__name__} to be those of one example at a time, "
+        f'found otherwise: {reason}; use engine = "dpcli"'
+    )

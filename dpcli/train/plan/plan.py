@@ -1,0 +1,160 @@
+"""What a training run will do, settled before any data is read: its stages, their noise, and what they cost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpcli.audit.settings import read_settings
+from dpcli.errors import CannotCertify, InputError
+from dpcli.pipeline.canonical import tables_of
+from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.toml.limits import read_bytes
+from dpcli.train.plan.settings import Train, read_train
+from dpcli.train.plan.stages import Stage, counted, performed, stages
+
+if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
+
+Portion = tuple[int, int]  # from one step to another
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run, as it is accounted and as it is done.
+
+    pipeline: with every number in place of "calibrate". stages: what is done, one after the other.
+    canaries: records of [audit] that do not exist, each inserted by a fair coin.
+    """
+
+    path: str
+    pipeline: Pipeline
+    train: Train
+    stages: tuple[Stage, ...]
+    account: Account
+    canaries: int = 0
+
+    @property
+    def steps(self) -> int:
+        return self.stages[-1].stop
+
+    @property
+    def size(self) -> int:
+        """The declared number of records."""
+        assert self.pipeline.privacy.dataset_size is not None
+        return self.pipeline.privacy.dataset_size
+
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that a resumed run must not have changed."""
+        content = {"pipeline": tables_of(self.pipeline), "train": asdict(self.train), "canaries": self.canaries}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def stage_at(self, step: int) -> Stage:
+        """The stage that takes step number `step` + 1."""
+        return next(stage for stage in self.stages if step < stage.stop)
+
+    def milestone(self, step: int) -> int:
+        """The next step after which a state is saved: every so many, and at the end of a stage."""
+        every = self.train.checkpoint_every
+        return min((step // every + 1) * every, self.stage_at(step).stop)
+
+    def costs(self, portions: Iterable[Portion], beside: bool = True) -> Pipeline:
+        """The pipeline of some portions of the run, each counted for itself.
+
+        Args:
+            beside: with the entries of the file that training does not perform.
+        """
+        totals: dict[str, int] = {}
+        for start, stop in portions:
+            for stage in self.stages:
+                taken = stage.amount(max(0, min(stop, stage.stop) - max(start, stage.start)))
+                totals[stage.entry.name] = totals.get(stage.entry.name, 0) + taken
+        return replace(self.pipeline, mechanisms=tuple(self._counted(totals, beside)))
+
+    def _counted(self, totals: Mapping[str, int], beside: bool) -> Iterable[Entry]:
+        for entry in self.pipeline.mechanisms:
+            own = tuple(stage for stage in self.stages if stage.entry.name == entry.name)
+            if own and totals.get(entry.name):
+                yield counted(entry, own, totals[entry.name])
+            elif not own and beside:
+                yield entry
+
+
+def plan_of(path: str, data: bytes | None = None) -> Plan:
+    """The plan of a file, its noise solved for where it says "calibrate".
+
+    Args:
+        data: in place of what the file holds; relative paths in it and messages are still those of `path`.
+
+    Raises:
+        InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: nobody can say what it costs.
+    """
+    from dpcli.analysis.account import account
+    from dpcli.analysis.calibrate_file import solved
+
+    data = read_bytes(path) if data is None else data
+    train = read_train(data, path)
+    pipeline = solved(data, path)
+    if pipeline.privacy.dataset_size is None:
+        raise InputError(
+            f"{path}: privacy.dataset_size: expected the declared number of records, which the sum is divided by, found none"
+        )
+    _require_units(pipeline, train, path)
+    found = account(pipeline)
+    if found.winner is None:
+        raise CannotCertify(f"{path}: no finite epsilon can be certified for this run")
+    canaries = read_settings(data, path).canaries or 0
+    return Plan(path, pipeline, train, tuple(_stages(pipeline, train, path)), found, canaries)
+
+
+def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
+    step, size = 0, pipeline.privacy.dataset_size
+    assert size is not None
+    for entry in _entries(pipeline, train, path):
+        try:
+            found = list(stages(entry, size, step))
+        except InputError as problem:
+            raise InputError(f"{path}: {problem}") from None
+        yield from found
+        step = found[-1].stop
+
+
+def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
+    """The entries that training performs, in order. Raises InputError where they are unclear, or cannot be performed."""
+    by_name = {entry.name: entry for entry in pipeline.mechanisms if performed(entry.spec)}
+    stated = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
+    names = tuple(by_name) if stated is None else stated
+    if not names or (stated is None and len(names) != 1) or len(set(names)) != len(names) or not set(names) <= set(by_name):
+        raise InputError(
+            f"{path}: train.mechanism: expected the name of the entry with Gaussian noise that a step performs, or several in their order "
+            f"(a schedule), found {', '.join(names) or 'none'} of {', '.join(by_name) or 'none'}"
+        )
+    for name in names:
+        _require_honoured(by_name[name], f'{path}: mechanism["{name}"]')
+    return [by_name[name] for name in names]
+
+
+def _require_honoured(entry: Entry, place: str) -> None:
+    if entry.spec.noise_multiplier is None:  # type: ignore[attr-defined]
+        raise InputError(
+            f"{place}: expected noise_multiplier, noise over the clipping norm, found sigma with a sensitivity of its own"
+        )
+    if entry.partition is not None:
+        raise InputError(f"{place}: expected no partition, found one: training runs on all of the data")
+
+
+def _require_units(pipeline: Pipeline, train: Train, path: str) -> None:
+    """What one unit may own must be what training bounds."""
+    owned = pipeline.privacy.max_contributions or 1
+    if owned > 1 and train.units is None:
+        raise InputError(
+            f"{path}: train.units: expected what tells whose a record is, as max_contributions = {owned} needs, found none"
+        )
+    if owned > 1 and train.records_per_unit is not None:
+        raise InputError(
+            f"{path}: privacy.max_contributions: expected 1 with train.records_per_unit, found {owned}: a unit's records are drawn "
+            "together and clipped as one, which is one contribution"
+        )

@@ -1,0 +1,106 @@
+"""What a run does one after the other: entries of the file, each in stages that are accounted for step by step or as a whole.
+
+Several entries are a schedule: each has its noise, its sampling and its steps. A stage of independent noise may stop anywhere and costs
+the steps that it took. One pass over shuffled data, or one run of correlated noise, costs the whole however far it went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+
+from dpcli.errors import InputError
+from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.sampling.schemes import BallsInBins, FixedSize, OncePerEpoch, Poisson, Runs, Scheme, Unsampled
+from dpcli.mechanisms.spec import Spec
+from dpcli.pipeline.model import Entry
+from dpcli.train.sampling.schemes import pass_length, slots
+
+STEPWISE = (Poisson, FixedSize, Unsampled)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Consecutive steps of one entry.
+
+    start: number of steps before it. expected_batch: what a noisy sum is divided by: public, never the number of records drawn.
+    whole: it counts as one (pass, run) however many of its steps are taken. epochs: and that one is an epoch of the entry.
+    """
+
+    entry: Entry
+    start: int
+    steps: int
+    expected_batch: float
+    whole: bool = False
+    epochs: bool = False
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.steps
+
+    @property
+    def spec(self) -> Spec:
+        return self.entry.spec
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise over the clipping norm."""
+        return float(self.spec.noise_multiplier)  # type: ignore[attr-defined]
+
+    def amount(self, steps: int) -> int:
+        """What so many of its steps count as: steps, or one whole."""
+        return min(steps, 1) if self.whole else steps
+
+
+def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
+    """The stages of one entry. Raises InputError for sampling that training does not perform."""
+    if isinstance(entry.spec, CorrelatedSpec):
+        yield from _runs(entry, entry.spec, dataset_size, start)
+    elif isinstance(entry.sampling, (*STEPWISE, type(None))):
+        rate = _rate(entry.sampling, dataset_size)
+        runs = Runs(None if entry.epochs is not None else entry.steps, entry.epochs, dataset_size)
+        yield Stage(entry, start, runs.steps_at(rate if rate != 1 else None), float(rate * dataset_size))
+    elif isinstance(entry.sampling, OncePerEpoch) and entry.sampling.scheme != "cyclic":
+        yield from _passes(entry, entry.sampling, dataset_size, start)
+    else:
+        raise InputError(
+            f'mechanism["{entry.name}"].sampling: expected a scheme that training performs (all but cyclic: shuffle costs the same), '
+            f"found {entry.sampling.scheme}"
+        )
+
+
+def counted(entry: Entry, stages_: tuple[Stage, ...], amount: int) -> Entry:
+    """The entry as it costs to do so much of it; amount: steps, runs or passes, whichever its stages count."""
+    if stages_[0].epochs:
+        return replace(entry, steps=1, epochs=float(amount))
+    return replace(entry, steps=amount, epochs=None)
+
+
+def _runs(entry: Entry, spec: CorrelatedSpec, dataset_size: int, start: int) -> Iterator[Stage]:
+    """Each of the entry's `steps` is a run of correlated noise."""
+    for run in range(entry.steps):
+        yield Stage(entry, start + run * spec.iterations, spec.iterations, dataset_size / slots(spec), whole=True)
+
+
+def _passes(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -> Iterator[Stage]:
+    rate = scheme.exact_rate(dataset_size)
+    if rate is None:
+        raise InputError(f'mechanism["{entry.name}"].sampling: expected a rate or a batch_size, found neither')
+    times = scheme.participations if isinstance(scheme, BallsInBins) else 1
+    length = int(times / rate) if isinstance(scheme, BallsInBins) else pass_length(scheme, dataset_size)
+    total = entry.steps if entry.epochs is None else ceil(entry.epochs) * length
+    for begin in range(0, total, length):
+        yield Stage(entry, start + begin, min(length, total - begin), times * dataset_size / length, whole=True, epochs=True)
+
+
+def _rate(scheme: Scheme | None, dataset_size: int) -> Fraction:
+    rate = None if scheme is None else scheme.exact_rate(dataset_size)
+    return Fraction(1) if rate is None else rate
+
+
+def performed(spec: Spec) -> bool:
+    """Whether training can add this mechanism's noise."""
+    return isinstance(spec, GaussianSpec | CorrelatedSpec)

@@ -1,0 +1,241 @@
+"""The training of a file, laid open for a replay audit: the same draws with one record and without it, step by step.
+
+Without the record, every step starts from the weights that the run with it released: what is compared is one release, given all before.
+What a model draws at random belongs to records (replay_draws): a record takes its own draws along, and leaves everybody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from dpcli.audit.replay import Declared, Step
+from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.sampling.schemes import Poisson
+from dpcli.train.engine.batches import Batch, size, take
+from dpcli.train.noise.randomness import insecure_seed
+from dpcli.train.plan.plan import Plan, plan_of
+from dpcli.train.plan.stages import Stage
+from dpcli.train.replay.draws import OwnDraws
+from dpcli.train.run.ranks import Alone, T
+from dpcli.train.step.adaptive import relative
+from dpcli.train.step.prepare import Prepared, prepare
+
+if TYPE_CHECKING:
+    from dpcli.train.sampling.draws import Indices
+
+STEPS = 40  # of one replay, at most
+ROUNDING = 4.0 * 2.0**-23  # of each record of a micro-batch: the noise is larger by as much
+
+Worlds = tuple[tuple[Step, ...], tuple[Step, ...]]
+Change = Callable[[Tensor], Tensor]
+Choose = Callable[[list["Indices"], np.random.Generator], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What the file claims of a step, how to replay it, (index, generator) -> steps with the record and without, and what is not seen."""
+
+    declared: Declared
+    replay: Callable[[int, np.random.Generator], Worlds]
+    unseen: tuple[str, ...]
+
+
+def replays(path: str) -> Replayed:
+    """The training of a file: the first steps of each of its entries, one entry in a replay.
+
+    Sums and noise are in units of C. The record is drawn from the batches, the first of a batch or the first of the data, and is as it is,
+    a million times as large, or not a number.
+
+    Raises:
+        InputError: the file cannot be trained.
+    """
+    plan = plan_of(path)
+    firsts = tuple({stage.entry.name: stage for stage in reversed(plan.stages)}.values())[::-1]
+    rates, fresh = {_rate(plan, stage) for stage in firsts}, not any(isinstance(stage.spec, CorrelatedSpec) for stage in firsts)
+    declared = Declared(
+        sensitivity=1.0 + ROUNDING * plan.train.physical_batch_size,
+        noise=_std(plan, firsts[0]),
+        exchanged=1,
+        rate=rates.pop() if len(rates) == 1 else None,
+        fresh=fresh,
+    )
+    unseen = (f"only the first {STEPS} steps of each entry were replayed, on one process",) + (
+        ("the noised count that moves the clipping norm was not checked",) if plan.train.clipping.style == "adaptive" else ()
+    )
+    return Replayed(
+        declared, lambda index, rng: _worlds(plan, firsts[index % len(firsts)], firsts[0], index // len(firsts), rng), unseen
+    )
+
+
+def _std(plan: Plan, stage: Stage) -> float:
+    """Standard deviation over C of the noise of the entry's first step, in which all numbers are independent."""
+    spec, count_noise = stage.spec, plan.train.clipping.quantile_noise
+    if plan.train.clipping.style == "adaptive" and count_noise is not None:
+        spec = relative(spec, count_noise)
+    first = next(iter(getattr(spec, "coefficients", None) or (1.0,)))
+    return float(spec.noise_multiplier) / first  # type: ignore[attr-defined]
+
+
+def _rate(plan: Plan, stage: Stage) -> float | None:
+    """Of Poisson sampling without a largest batch."""
+    sampling = stage.entry.sampling
+    if not isinstance(sampling, Poisson) or sampling.max_batch_size is not None:
+        return None
+    return stage.expected_batch / plan.size
+
+
+def _worlds(plan: Plan, stage: Stage, first: Stage, index: int, rng: np.random.Generator) -> Worlds:
+    """Noise is in units of the first entry's, so that all entries are held to one size."""
+    seed = int(rng.integers(2**62))
+    batches = list(islice(_prepared(plan, seed, Alone()).batches(stage), min(stage.steps, STEPS)))
+    choose, change = TRIED[index % len(TRIED)]
+    record, unit = choose(batches, rng), _std(plan, first) / _std(plan, stage)
+    left = _Recorder(unit)
+    _run(plan, stage, seed, left, batches, _World(record, change, True))
+    right = _Recorder(unit, left.released)
+    _run(plan, stage, seed, right, [batch[batch != record] for batch in batches], _World(record, change, False))
+    return tuple(left.steps), tuple(right.steps)
+
+
+def _prepared(plan: Plan, seed: int, ranks: Alone) -> Prepared:
+    return prepare(replace(plan, canaries=0), insecure_seed(seed), ranks, None, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """One of the two: the record, what is done to it, and whether it is there."""
+
+    record: int
+    change: Change
+    present: bool
+
+    def seen(self, records: Batch) -> Batch:
+        """What is left of the data where the record is not there."""
+        return records if self.present else take(records, [row for row in range(size(records)) if row != self.record])
+
+
+def _run(plan: Plan, stage: Stage, seed: int, recorder: _Recorder, batches: list[Indices], world: _World) -> None:
+    prepared, draws = _prepared(plan, seed, recorder), OwnDraws(seed)
+    trainer = prepared.trainer
+    owned: Any = trainer.gradients
+    owned.loss = draws.loss(owned.loss)
+    records = _changed(trainer.records, world.record, world.change)
+    recorder.bound, recorder.draws = lambda: trainer.gradients.clip.bound, draws
+    with draws:
+        trainer.records = world.seen(records)
+        if size(trainer.records):
+            prepared.rehearse()  # as before a real run: what a model keeps of the first records that it sees shows itself
+        trainer.records = records
+        noise, seen = prepared.noise(stage), recorder.seen(iter(batches))
+        trainer.advance(len(batches), seen, noise, stage.expected_batch, lambda step: None)
+    prepared.require_buffers()
+
+
+@dataclass(slots=True)
+class _Recorder(Alone):
+    """One process that keeps what it sees. unit: of the noise. follow: what another run released, which is released here too."""
+
+    unit: float
+    follow: list[object] | None = None
+    released: list[object] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    batch: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    sums: dict[str, np.ndarray] = field(default_factory=dict)
+    bound: Callable[[], float] = lambda: 1.0
+    draws: OwnDraws | None = None
+
+    def seen(self, batches: Iterator[Indices]) -> Iterator[Indices]:
+        for step, self.batch in enumerate(batches, 1):
+            if self.draws is not None:
+                self.draws.step = step
+            yield self.batch
+
+    def summed(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        self.sums = {name: value.double().cpu().numpy() / self.bound() for name, value in sums.items()}
+        return dict(sums)
+
+    def spread(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        if not self.sums:  # the weights at the start
+            return values
+        noise = {
+            name: (value.double().cpu().numpy() / self.bound() - self.sums[name]) * self.unit for name, value in values.items()
+        }
+        self.steps.append(Step(self.sums, self.batch.tolist(), noise))
+        self.sums = {}
+        found: dict[str, Tensor] = self._again({name: value.clone() for name, value in values.items()})
+        return {name: value.clone() for name, value in found.items()}
+
+    def same(self, value: T | None) -> T:
+        assert value is not None
+        return self._again(value) if isinstance(value, float) else value
+
+    def _again(self, value: T) -> T:
+        """What the other run released at this point; else this, for another run to release."""
+        self.released.append(value)
+        return value if self.follow is None else self.follow[len(self.released) - 1]  # type: ignore[return-value]
+
+
+def _changed(records: Batch, record: int, change: Change) -> Batch:
+    """With one record whose numbers are changed; what is not a number but an index stays."""
+
+    def of(leaf: Tensor) -> Tensor:
+        if not leaf.is_floating_point():
+            return leaf
+        leaf = leaf.clone()
+        leaf[record] = change(leaf[record])
+        return leaf
+
+    found: Batch = tree_map(of, records)
+    return found
+
+
+def _any(batches: list[Indices], rng: np.random.Generator) -> int:
+    """A record of any of the batches."""
+    drawn = np.concatenate(batches)
+    return int(rng.choice(drawn)) if len(drawn) else 0
+
+
+def _first_drawn(batches: list[Indices], rng: np.random.Generator) -> int:
+    """The first record of the first batch that has one: among those that are looked at before the first sum."""
+    return next((int(batch[0]) for batch in batches if len(batch)), 0)
+
+
+def _least_hidden(batches: list[Indices], rng: np.random.Generator) -> int:
+    """A record of the smallest batch that has one: without it, that batch may be empty."""
+    return int(rng.choice(min((batch for batch in batches if len(batch)), key=len, default=[0])))
+
+
+def _first_stored(batches: list[Indices], rng: np.random.Generator) -> int:
+    """The first record of the data: among those that a run is rehearsed on."""
+    return 0
+
+
+def _as_it_is(value: Tensor) -> Tensor:
+    return value
+
+
+def _large(value: Tensor) -> Tensor:
+    return value * 1e6
+
+
+def _not_a_number(value: Tensor) -> Tensor:
+    return torch.full_like(value, float("nan"))
+
+
+TRIED: tuple[tuple[Choose, Change], ...] = (
+    (_any, _as_it_is),
+    (_first_drawn, _large),
+    (_first_stored, _large),
+    (_least_hidden, _not_a_number),
+    (_first_drawn, _as_it_is),
+    (_first_stored, _not_a_number),
+    (_any, _large),
+)

@@ -1,0 +1,62 @@
+"""A state that a run can go on from: there whole or not at all, and never with the state of a noise generator in it."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dpcli.errors import InputError
+from dpcli.train.run.folder import replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """step: how many were done. fingerprint: of the plan. run: the ledger's key. resumed: the steps at which it was resumed so far.
+
+    bound: C, which adaptive clipping moves. charged: whether a ledger was charged for the run. clean: nothing was done after it was saved,
+    as after Ctrl-C. private: whether no noise so far came from a seed. average: of the weights, where asked for.
+    """
+
+    step: int
+    fingerprint: str
+    run: str
+    resumed: list[int]
+    bound: float
+    charged: bool
+    clean: bool
+    private: bool
+    model: dict[str, torch.Tensor]
+    optimizer: dict[str, Any]
+    average: dict[str, torch.Tensor]
+
+
+FIELDS = ("step", "fingerprint", "run", "resumed", "bound", "charged", "clean", "private", "model", "optimizer", "average")
+
+
+def save(path: str, checkpoint: Checkpoint) -> None:
+    """Write, sync, and only then put it in the place of the one before."""
+    buffer = io.BytesIO()
+    torch.save({name: getattr(checkpoint, name) for name in FIELDS}, buffer)
+    replaced(path, buffer.getvalue())
+
+
+def restored(path: str, fingerprint: str) -> Checkpoint:
+    """The checkpoint at `path`. Raises InputError where there is none, or it belongs to another plan."""
+    if not os.path.isfile(path):
+        raise InputError(f"--resume: expected the state of a run at {path}, found none: the run has ended, or never began")
+    try:
+        found = torch.load(path, weights_only=True)
+        checkpoint = Checkpoint(**{name: found[name] for name in FIELDS})
+    except Exception as error:  # whatever a damaged file does
+        raise InputError(
+            f"--resume: {path}: expected a checkpoint of dpcli train, found something else ({type(error).__name__})"
+        ) from None
+    if checkpoint.fingerprint != fingerprint:
+        raise InputError(
+            f"--resume: {path}: expected the file that the run was started with, found another: sigma, data or model differ"
+        )
+    return checkpoint

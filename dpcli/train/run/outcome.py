@@ -1,0 +1,52 @@
+"""What a run came to, and where it leaves what."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dpcli.train.plan.plan import Plan, Portion
+
+STATE, MODEL, METRICS, STATEMENT = "state.pt", "model.safetensors", "metrics.jsonl", "statement.md"
+KEPT = "canaries.pt"  # while the run lasts: a resumed run must hold the same ones
+ADAPTER = "adapter"  # folder that PEFT reads, of a language model that was not trained as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to.
+
+    repeated: portions that may have been done twice, and are charged twice. metrics: on data declared public; empty where
+    there are none. method: how the clipped sums were computed. noise: where the noise came from. earlier: whether the folder held the model
+    of an earlier run, which this one's takes the place of.
+    """
+
+    plan: Plan
+    folder: str
+    run: str
+    repeated: tuple[Portion, ...]
+    private: bool
+    metrics: Mapping[str, float]
+    method: str
+    noise: str
+    earlier: bool
+
+    @property
+    def epsilon(self) -> float:
+        """Of every step that drew noise, the repeated ones included; an upper bound."""
+        from dpcli.analysis.account import account
+
+        if not self.repeated:
+            return self.plan.account.upper
+        return account(self.plan.costs([(0, self.plan.steps), *self.repeated])).upper
+
+    @property
+    def repeated_steps(self) -> int:
+        return sum(stop - start for start, stop in self.repeated)
+
+
+def folder_of(plan: Plan) -> str:
+    """Where a run leaves its files."""
+    name = plan.train.output or os.path.join("runs", plan.pipeline.name or os.path.splitext(os.path.basename(plan.path))[0])
+    return name if os.path.isabs(name) else os.path.join(os.getcwd(), name)

@@ -1,0 +1,87 @@
+"""What a run leaves: metrics on its way, and a model and a statement at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dpcli.registry import STATEMENT_OF, load
+from dpcli.train.run.folder import replaced
+from dpcli.train.run.outcome import ADAPTER, KEPT, METRICS, MODEL, STATE, STATEMENT, Outcome
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.train.run.checkpoint import Checkpoint
+    from dpcli.train.run.ranks import Ranks
+    from dpcli.train.step.prepare import Prepared
+
+
+def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None) -> Outcome:
+    """What the first process leaves."""
+    outcome = _outcome(prepared, folder, before)
+    if not prepared.trainer.ranks.first:
+        return outcome
+    if prepared.canaries is not None:
+        prepared.canaries.leave_scores(folder, prepared.problem)
+    _leave(outcome, prepared)
+    if ledger is not None:
+        ledger.commit(before.run)
+    os.unlink(os.path.join(folder, STATE))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, KEPT))
+    return outcome
+
+
+def _outcome(prepared: Prepared, folder: str, before: Checkpoint) -> Outcome:
+    plan, streams = prepared.plan, prepared.streams
+    return Outcome(
+        plan,
+        folder,
+        before.run,
+        tuple((step, plan.milestone(step)) for step in before.resumed),
+        streams.private and before.private,
+        prepared.problem.measure(),
+        prepared.trainer.gradients.describe(),
+        prepared.noise_source(),
+        os.path.exists(os.path.join(folder, MODEL)),
+    )
+
+
+def log(folder: str, record: Mapping[str, Any], ranks: Ranks) -> None:
+    if ranks.first:
+        with open(os.path.join(folder, METRICS), "a", encoding="utf-8") as file:
+            file.write(json.dumps({name: _finite(value) for name, value in record.items()}) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no number that is not finite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _leave(outcome: Outcome, prepared: Prepared) -> None:
+    """The model and the statement, each in one piece; never one of this run beside one of a run before it."""
+    from safetensors.torch import save
+
+    private = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
+    weights, said = save(prepared.weights(), private), load(STATEMENT_OF)(outcome).encode()
+    for name in (STATEMENT, MODEL):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(outcome.folder, name))
+    replaced(os.path.join(outcome.folder, STATEMENT), said)
+    replaced(os.path.join(outcome.folder, MODEL), weights)
+    if outcome.plan.train.task in ("causal-lm", "soft-prompt"):
+        from dpcli.train.tasks.lm_adapter import save_adapter
+
+        adapter = os.path.join(outcome.folder, ADAPTER)
+        shutil.rmtree(adapter, ignore_errors=True)
+        save_adapter(prepared.problem.model, outcome.plan.train.model, adapter)
+    log(
+        outcome.folder,
+        {"step": prepared.trainer.step, **outcome.metrics, "epsilon": outcome.epsilon, **private},
+        prepared.trainer.ranks,
+    )

@@ -1,0 +1,99 @@
+"""How a run begins, or goes on: with which state, and what is charged for it before any noise is drawn."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dpcli.errors import Denied, InputError
+from dpcli.rounding import up
+from dpcli.train.plan.plan import Plan
+from dpcli.train.run.outcome import METRICS, STATE
+
+if TYPE_CHECKING:
+    from dpcli.analysis.account import BudgetVerdict
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.train.run.checkpoint import Checkpoint
+
+
+def begun(plan: Plan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
+    """The state to begin with: of a run that did not end, under --resume, or of one that has not begun.
+
+    Raises:
+        Denied: the file's own budget does not allow the run. InputError: there is no such state, or it is not this run's.
+    """
+    from dpcli.analysis.account import account
+    from dpcli.train.run.checkpoint import Checkpoint, restored
+
+    state = os.path.join(folder, STATE)
+    _require_budget(plan.account.budget, plan.path)
+    if not resume and os.path.lexists(state):
+        raise InputError(
+            f"{folder}: expected a new folder, found the state of a run that did not end: --resume goes on with it; removing {STATE} "
+            "gives it up, and what was charged for it stays charged"
+        )
+    if not resume:
+        return Checkpoint(0, plan.fingerprint(), uuid.uuid4().hex, [], 0.0, ledger is not None, True, private, {}, {}, {})
+    before = restored(state, plan.fingerprint())
+    if not 0 <= before.step < plan.steps:
+        raise InputError(f"--resume: {state}: expected a step below {plan.steps}, found {before.step}")
+    _refuse_other_books(before, ledger)
+    stage = plan.stage_at(before.step)
+    if not before.clean or (stage.whole and before.step > stage.start):
+        before.resumed.append(before.step)
+    if before.resumed:
+        again = [(step, plan.milestone(step)) for step in before.resumed]
+        _require_budget(account(plan.costs([(0, plan.steps), *again])).budget, f"--resume: {plan.path}")
+    return replace(before, private=before.private and private)
+
+
+def _require_budget(budget: BudgetVerdict | None, place: str) -> None:
+    """The file's own cap: what cannot be certified is over it, and so are steps that may have been done twice."""
+    if budget is not None and budget.verdict in ("fail", "unknown"):
+        raise Denied(
+            f"{place}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)}"
+        )
+
+
+def _refuse_other_books(before: Checkpoint, ledger: Ledger | None) -> None:
+    """A resumed run goes on in the ledger that was charged for it: elsewhere only what it repeats would be charged, or nothing."""
+    if before.charged != (ledger is not None):
+        stated = (
+            ("the --ledger that was charged for this run", "none") if before.charged else ("no --ledger, as at its start", "one")
+        )
+        raise InputError(f"--resume: expected {stated[0]}, found {stated[1]}")
+    if ledger is None:
+        return
+    reserved = ledger.state().run(before.run)
+    if reserved.status == "committed":
+        raise InputError("--resume: expected a run that did not end, found one that the ledger says has ended: a copy of its state")
+    if reserved.status == "void":
+        raise InputError("--resume: expected a run that is charged, found one whose reservation was voided: start it anew")
+    owner = reserved.content.get("who")
+    if owner != ledger.who:
+        raise InputError(
+            f"--resume: expected the login that reserved this run in the ledger, {owner}, found {ledger.who}, who could not commit it at "
+            f"its end: log in as {owner}, or start the run anew"
+        )
+
+
+def charge(plan: Plan, ledger: Ledger | None, before: Checkpoint, folder: str) -> None:
+    """Charge the run, or what a resumed one may do twice; then nothing of an earlier run's metrics is left.
+
+    After a crash nobody knows how far the steps beyond the last state went: up to the next state they are charged again, under a key of
+    their own. After a clean stop nothing is repeated, as long as nobody goes on from a copy of the state as well.
+    """
+    if not before.model:
+        if ledger is not None:
+            ledger.reserve(plan.pipeline, before.run, why=f"dpcli train {os.path.basename(plan.path)}")
+            ledger.start(before.run)
+        open(os.path.join(folder, METRICS), "w").close()
+    elif ledger is not None and before.resumed and before.resumed[-1] == before.step:
+        again = before.step
+        ledger.spend(
+            plan.costs([(again, plan.milestone(again))], beside=False),
+            f"{before.run} resumed {uuid.uuid4().hex}",
+            why=f"steps that may have been done before the run was resumed at {again}",
+        )

@@ -1,0 +1,179 @@
+"""Which records a step sees: exactly the scheme that the accountant was told, drawn from a stream that nobody can predict.
+
+Rates come from what the file declares, never from the number of records: a rate of batch_size / len(data) would itself depend on
+the record whose absence is to be hidden. Nothing here is saved; a resumed run draws afresh, and a pass that was cut short counts as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain, cycle, islice, repeat
+from math import ceil
+from typing import TYPE_CHECKING
+
+from dpcli.errors import InputError
+from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, Poisson, Scheme, Unsampled
+from dpcli.numerics.arrays import np
+from dpcli.train.noise.randomness import Stream
+from dpcli.train.sampling.binomial import Binomial
+from dpcli.train.sampling.draws import different, order, subset
+
+if TYPE_CHECKING:
+    from dpcli.train.sampling.draws import Indices
+
+
+PLACES = 2**31  # of an order, which is held in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """records: how many there are. declared: privacy.dataset_size, a public number, where the file has one."""
+
+    records: int
+    declared: int | None
+
+
+def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: int | None = None) -> Iterator[Indices]:
+    """Increasing record indices, step after step without end; some are empty, and an empty one is a step all the same.
+
+    Args:
+        scheme: the `sampling` table of the entry.
+        dataset_size: privacy.dataset_size as declared; rates and batch boundaries come from it.
+        stream: where the draws come from; separate from the noise's.
+        records: how many records there are; `dataset_size` where absent.
+
+    Raises:
+        InputError: the scheme is not proven private for these records: more than declared, or another number under fixed-size.
+    """
+    return SAMPLERS[scheme.scheme](scheme, _population(dataset_size, records), stream)
+
+
+def pass_length(scheme: Scheme, dataset_size: int | None) -> int:
+    """Steps of one pass under shuffle and cyclic, in which each record takes part once: 1 / rate, rounded up.
+
+    Never fewer than the floor(1 / rate) that the accountant takes a pass to have. One where no rate is stated.
+    """
+    rate = scheme.exact_rate(dataset_size)
+    return 1 if rate is None else ceil(1 / rate)
+
+
+def participations(spec: CorrelatedSpec, dataset_size: int | None, stream: Stream, records: int | None = None) -> Iterator[Indices]:
+    """Batches for noise that is correlated from step to step: each record in as few steps, and as far apart, as the entry says.
+
+    A run goes through batches of nearly equal numbers of places, in an order drawn for that run, again and again. There are at least
+    `min_separation` of them, and so many that none comes round more than `max_participations` times; with as many participations as
+    steps that is one batch of all records.
+
+    Raises:
+        InputError: no privacy.dataset_size, or more records than that: absent records leave their place empty.
+    """
+    batches, population = slots(spec), _population(dataset_size, records)
+    places = _places(population, "correlated noise")
+    orders = (order(stream, places)[: population.records] for _ in repeat(None))
+    runs = (cycle(_batches(places_of * batches // places, 1, batches)) for places_of in orders)
+    return chain.from_iterable(islice(run, spec.iterations) for run in runs)
+
+
+def slots(spec: CorrelatedSpec) -> int:
+    """How many batches a run of correlated noise goes through again and again."""
+    return min(max(spec.min_separation, ceil(Fraction(spec.iterations, spec.max_participations))), spec.iterations)
+
+
+def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterator[Indices]:
+    """The size is binomial and, given the size, all subsets are equally likely; a sample cut at random is a smaller such subset."""
+    rate = _rate(scheme, population)
+    if scheme.max_batch_size is not None and population.records > (population.declared or 0):
+        raise InputError(
+            "expected at most privacy.dataset_size records with max_batch_size, found more: how often a sample is cut is accounted for "
+            "with that number"
+        )
+    most = population.records if scheme.max_batch_size is None else scheme.max_batch_size
+    size = Binomial(population.records, rate)
+    return (subset(stream, population.records, min(size.draw(stream), most)) for _ in repeat(None))
+
+
+def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> Iterator[Indices]:
+    """A subset of the stated size, or of the stated share rounded down, so that no record is drawn more often than accounted for."""
+    rate = _rate(scheme, population)
+    size = int(rate * population.records) if scheme.batch_size is None else scheme.batch_size
+    if not 0 < size <= rate * population.records:
+        raise InputError(
+            f"expected a fixed size from 1 to the accounted share of the records, found {size}: replace-one makes the number of records "
+            "public, and privacy.dataset_size must be that number"
+        )
+    return (subset(stream, population.records, size) for _ in repeat(None))
+
+
+def _balls_in_bins(scheme: BallsInBins, population: Population, stream: Stream) -> Iterator[Indices]:
+    """In each pass every record draws its steps for itself, whatever other records do."""
+    steps = int(scheme.participations / _rate(scheme, population))  # rounded down, as the accountant does
+    passes = (different(stream, steps, scheme.participations, population.records) for _ in repeat(None))
+    return chain.from_iterable(_batches(bins.reshape(-1), scheme.participations, steps) for bins in passes)
+
+
+def _shuffle(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
+    """A fresh order in each pass."""
+    places, slots = _places(population, "scheme = shuffle"), pass_length(scheme, population.declared)
+    orders = (order(stream, places)[: population.records] for _ in repeat(None))
+    return chain.from_iterable(_batches(places_of * slots // places, 1, slots) for places_of in orders)
+
+
+def _cyclic(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
+    """One order for all passes. It is drawn: in the order of a file, an absent record would move all records after it up by a place."""
+    places, slots = _places(population, "scheme = cyclic"), pass_length(scheme, population.declared)
+    return cycle(_batches(order(stream, places)[: population.records] * slots // places, 1, slots))
+
+
+def _none(scheme: Unsampled, population: Population, stream: Stream) -> Iterator[Indices]:
+    return (np.arange(population.records) for _ in repeat(None))
+
+
+def _population(dataset_size: int | None, records: int | None) -> Population:
+    count = dataset_size if records is None else records
+    if count is None:
+        raise InputError("expected a number of records, or privacy.dataset_size, found neither")
+    return Population(count, dataset_size)
+
+
+def _places(population: Population, beside: str) -> int:
+    """Places of the order, as many as records are declared.
+
+    A record that is absent leaves its place empty, which is what counting a pass as one unsampled run rests on: no other record's
+    batch depends on how many records there are.
+    """
+    if population.declared is None or population.records > population.declared:
+        raise InputError(
+            f"expected privacy.dataset_size, and at most as many records, with {beside}: each record has a place in the order, which "
+            "stays empty where it is absent"
+        )
+    if population.declared > PLACES:
+        raise InputError(f"expected privacy.dataset_size of at most {PLACES:,} with {beside}, found {population.declared:,}")
+    return population.declared
+
+
+def _batches(bins: Indices, repeats: int, steps: int) -> Iterator[Indices]:
+    """The records of each step; bins: the steps of record 0, of record 1, ..., `repeats` for each."""
+    by_step = np.argsort(bins, kind="stable")
+    ends = np.cumsum(np.bincount(bins, minlength=steps))
+    return iter(np.split(by_step // repeats, ends[:-1]))
+
+
+def _rate(scheme: Batched, population: Population) -> Fraction:
+    """The rate that is accounted for."""
+    rate = scheme.exact_rate(population.declared)
+    if rate is None:
+        raise InputError("expected a sampling rate, or batch_size with privacy.dataset_size, found neither")
+    return rate
+
+
+SAMPLERS: dict[str, Callable[..., Iterator[Indices]]] = {
+    "poisson": _poisson,
+    "fixed-size": _fixed_size,
+    "balls-in-bins": _balls_in_bins,
+    "shuffle": _shuffle,
+    "cyclic": _cyclic,
+    "none": _none,
+}

@@ -1,0 +1,87 @@
+"""Records that belong to units of privacy (users, say): a bound on how many each has, and samples of whole units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.errors import InputError
+from dpcli.mechanisms.sampling.schemes import Scheme
+from dpcli.numerics.arrays import np
+from dpcli.train.noise.randomness import Stream
+from dpcli.train.sampling.schemes import sampler
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpcli.train.sampling.draws import Indices
+
+
+def kept(units: NDArray[np.generic], most: int, stream: Stream) -> Indices:
+    """Increasing indices of the records that are used: all of a unit's, or `most` of them drawn at random, once and for all steps.
+
+    Which of its records a unit keeps depends on no other unit. How many are left out is private, and not reported.
+
+    Args:
+        units: the unit of each record.
+        most: privacy.max_contributions.
+    """
+    by_unit = np.lexsort((stream.words(len(units)), units))
+    return np.sort(by_unit[_rank(units[by_unit]) < most])
+
+
+def require_bounded(units: NDArray[np.generic], most: int) -> None:
+    """Refuse data of which some unit has more than `most` records. The message does not say which, nor how many."""
+    if len(units) and int(np.unique(units, return_counts=True)[1].max()) > most:
+        raise InputError(f"expected at most privacy.max_contributions = {most} records of each unit, found more")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """Units in place of records: `count` of them, each with its records next to each other.
+
+    records: indices of the kept records, unit by unit. starts: where each unit's begin, and the end.
+    """
+
+    records: Indices
+    starts: Indices
+
+    @property
+    def count(self) -> int:
+        return len(self.starts) - 1
+
+    def members(self, chosen: Indices) -> Indices:
+        """All kept records of some units, unit by unit."""
+        sizes = self.sizes(chosen)
+        shift = np.repeat(self.starts[chosen] - np.cumsum(sizes) + sizes, sizes)
+        return np.asarray(self.records[np.arange(len(shift)) + shift])
+
+    def sizes(self, chosen: Indices) -> Indices:
+        """How many records each of some units has: where `members` passes from one to the next."""
+        return np.asarray(self.starts[chosen + 1] - self.starts[chosen])
+
+    def batches(self, scheme: Scheme, dataset_size: int | None, stream: Stream) -> Iterator[Indices]:
+        """Samples of units (not of records), step after step; `members` gives their records.
+
+        The accounting is that of a dataset whose records are the units: the sum of a unit's records must be clipped as one,
+        dataset_size counts units, and max_contributions is 1. Where records are clipped one by one and max_contributions counts
+        them, the accountant takes every record to be sampled for itself, and `sampler` on the `kept` records is what it means:
+        units that come as a whole are further apart than that.
+        """
+        return sampler(scheme, dataset_size, stream, self.count)
+
+
+def grouped(units: NDArray[np.generic], most: int, stream: Stream) -> Units:
+    """The units of the records, with at most `most` records each, chosen as in `kept`."""
+    chosen = kept(units, most, stream)
+    by_unit = chosen[np.argsort(units[chosen], kind="stable")]
+    first = _rank(units[by_unit]) == 0
+    return Units(by_unit, np.append(np.flatnonzero(first), len(by_unit)))
+
+
+def _rank(ordered: NDArray[np.generic]) -> Indices:
+    """0, 1, 2, ... within each run of equal values."""
+    positions = np.arange(len(ordered))
+    begins = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)]
+    return np.asarray(positions - np.maximum.accumulate(np.where(begins, positions, 0)))

@@ -1,0 +1,139 @@
+"""DP-SGD on one page: sample, clip each record, sum, add noise once, divide by a public number, step.
+
+Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1. What a step releases is the noisy sum; everything after it is post-processing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpcli.train.engine.batches import Batch, take
+from dpcli.train.engine.clip import Clip
+from dpcli.train.engine.sums import Sums
+from dpcli.train.isolation.rehearsal import Draw
+from dpcli.train.noise.step import Noise
+from dpcli.train.run.ranks import Alone, Ranks
+from dpcli.train.run.stopping import Stopped
+from dpcli.train.step.adaptive import Quantile
+from dpcli.train.step.average import Average
+
+Indices = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
+
+
+class Gradients(Protocol):
+    """What computes clipped sums."""
+
+    @property
+    def clip(self) -> Clip: ...
+
+    def __call__(self, batch: Batch) -> Sums:
+        """The sum over a batch of gradients of which none is longer than clip.bound."""
+
+    def checked(self, batch: Batch, row: int) -> Sums:
+        """The same, after one record's gradient was computed alone as well. Raises InputError where it is another there."""
+
+    def rehearse(self, draw: Draw) -> None:
+        """On records that nobody owns. Raises InputError where records are not kept apart."""
+
+    def describe(self) -> str:
+        """By which method."""
+
+
+@dataclass(slots=True)
+class Trainer:
+    """One run over records.
+
+    records: tensors whose first dimension counts records (units, where those are sampled). rate: the learning rate of a step, relative.
+    physical: records in memory at once; the sum does not depend on it. quantile: of adaptive clipping, whose C moves after each step;
+    the noise is then over C = 1.
+    """
+
+    model: nn.Module
+    gradients: Gradients
+    optimizer: torch.optim.Optimizer
+    records: Batch
+    rate: Callable[[int], float] = lambda step: 1.0
+    physical: int = 256
+    step: int = 0
+    quantile: Quantile | None = None
+    ranks: Ranks = field(default_factory=Alone)
+    average: Average | None = None
+    shapes: dict[str, torch.Size] = field(init=False)
+    base: list[float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shapes = {name: p.shape for name, p in self.model.named_parameters() if p.requires_grad}
+        self.base = [float(group.setdefault("declared_lr", group["lr"])) for group in self.optimizer.param_groups]
+
+    def advance(
+        self,
+        until: int,
+        batches: Indices,
+        noise: Noise,
+        expected_batch: float,
+        after: Callable[[int], None],
+        asked: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Take steps up to number `until`.
+
+        Args:
+            batches: record indices, step after step, drawn as the accountant assumes; an empty batch is a step all the same.
+            expected_batch: what the noisy sum is divided by: a public number, never the number of records drawn.
+            after: called with each number done.
+            asked: whether to stop before the next step.
+
+        Raises:
+            Stopped: it was asked to.
+        """
+        while self.step < until:
+            batch, stop = self.ranks.same((next(batches), asked()) if self.ranks.first else None)
+            if stop:
+                raise Stopped
+            self.take(torch.from_numpy(np.ascontiguousarray(batch)), noise, expected_batch)
+            self.step += 1
+            if self.average is not None:
+                self.average.follow(self.step)
+            after(self.step)
+
+    def take(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:
+        """One step on the records in `batch`, which may be empty."""
+        bound = 1.0 if self.quantile is None else self.quantile.clip.bound  # of this step's sum: it moves below
+        sums = self._sums(self.ranks.part(batch))
+        total = self.ranks.summed(sums.gradients)
+        if self.ranks.first:
+            drawn = noise.next(self.shapes)  # once per step, whatever the batch held
+            for name, value in total.items():
+                value.add_(drawn[name].to(value), alpha=bound)
+        noisy = self.ranks.spread(total)
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad:
+                parameter.grad = noisy[name].div_(expected_batch).to(parameter)
+        for group, base in zip(self.optimizer.param_groups, self.base, strict=True):
+            group["lr"] = base * self.rate(self.step)
+        self.optimizer.step()
+        if self.quantile is not None:
+            self.quantile.follow(sums.norms, self.ranks)
+
+    def _sums(self, batch: Tensor) -> Sums:
+        """Over micro-batches, which are added in double precision: the sum of many would round a record's share away, or up."""
+        first, *rest = torch.split(batch, self.physical)
+        row = secrets.randbelow(max(1, len(batch)))  # of one record of the step, which is taken alone too
+        sums = self._part(first, row)
+        if not rest:
+            return sums
+        sums = Sums({name: value.double() for name, value in sums.gradients.items()}, sums.norms, sums.finite)
+        for place, part in enumerate(rest, 1):
+            sums = sums + self._part(part, row - place * self.physical)
+        return sums
+
+    def _part(self, part: Tensor, row: int) -> Sums:
+        """One micro-batch; the row is checked where it is in it."""
+        records = take(self.records, part)
+        return self.gradients.checked(records, row) if 0 <= row < len(part) else self.gradients(records)
