@@ -17,7 +17,7 @@ Open = NewType("Open", dict[str, Any])  # a table with keys of its own, which wh
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Constraint:
     """A constraint on a number: `text` completes "expected ...", `schema` is its JSON Schema form."""
 
     text: str
@@ -34,16 +34,16 @@ class Key:
     """
 
     doc: str
-    rule: Rule | None = None
+    rule: Constraint | None = None
     safer: Literal["smaller"] | None = None
     claim: bool = False
 
 
-POSITIVE = Rule("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),))
-NON_NEGATIVE = Rule("a number >= 0", lambda x: x >= 0, (("minimum", 0),))
-COUNT = Rule("a whole number from 1 to 10^18", lambda x: 1 <= x <= 10**18, (("minimum", 1), ("maximum", 10**18)))
-AT_LEAST_TWO = Rule("a whole number >= 2", lambda x: 2 <= x <= 10**18, (("minimum", 2),))
-RATE = Rule("a number in (0, 1]", lambda x: 0 < x <= 1, (("exclusiveMinimum", 0), ("maximum", 1)))
-RATE_OR_ZERO = Rule("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
-OPEN_UNIT = Rule("a number in (0, 1)", lambda x: 0 < x < 1, (("exclusiveMinimum", 0), ("exclusiveMaximum", 1)))
-DELTA = Rule("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))
+POSITIVE = Constraint("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),))
+NON_NEGATIVE = Constraint("a number >= 0", lambda x: x >= 0, (("minimum", 0),))
+COUNT = Constraint("a whole number from 1 to 10^18", lambda x: 1 <= x <= 10**18, (("minimum", 1), ("maximum", 10**18)))
+AT_LEAST_TWO = Constraint("a whole number >= 2", lambda x: 2 <= x <= 10**18, (("minimum", 2),))
+RATE = Constraint("a number in (0, 1]", lambda x: 0 < x <= 1, (("exclusiveMinimum", 0), ("maximum", 1)))
+RATE_OR_ZERO = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
+OPEN_UNIT = Constraint("a number in (0, 1)", lambda x: 0 < x < 1, (("exclusiveMinimum", 0), ("exclusiveMaximum", 1)))
+DELTA = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))

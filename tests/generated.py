@@ -17,13 +17,13 @@ from typing import Any
 
 from dpcli.analysis.calibrate import parameter_key
 from dpcli.errors import DpcliError
-from dpcli.fields import Rule
+from dpcli.fields import Constraint
 from dpcli.keys.annotations import members_of
 from dpcli.keys.compound import Listed
-from dpcli.keys.kinds import Flag, Kind, Number, Whole
+from dpcli.keys.kinds import Flag, Kind, Number, WholeNumber
 from dpcli.keys.member import Members
-from dpcli.keys.tables import Table
-from dpcli.keys.words import Choice
+from dpcli.keys.tables import KeyTable
+from dpcli.keys.words import OneOf
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.read import parse
 from dpcli.pipeline.resolve import resolve
@@ -161,17 +161,17 @@ class Drawing:
             found[name] = value
         return found
 
-    def value(self, kind: Kind, rule: Rule | None, names: list[str], length: int) -> Any:
+    def value(self, kind: Kind, rule: Constraint | None, names: list[str], length: int) -> Any:
         match kind:
             case Number():
                 return self.number(rule)
-            case Whole():
+            case WholeNumber():
                 return self.whole(rule, 18)
             case Flag():
                 return self.odds(0.5)
-            case Choice():
+            case OneOf():
                 return self.random.choice(list(kind.values))
-            case Table():
+            case KeyTable():
                 return self.table(kind.members, {}, names)
             case Listed(Number()):
                 numbers = sorted(self.number(rule) for _ in range(length))
@@ -181,14 +181,14 @@ class Drawing:
             case _:
                 return self.random.choice(names) if names else None
 
-    def number(self, rule: Rule | None) -> float:
+    def number(self, rule: Constraint | None) -> float:
         for _ in range(TRIES):
             value = float(f"{10.0 ** self.random.uniform(*self.scale):.{self.random.choice([1, 3, 9])}g}")
             if rule is None or rule.holds(value):
                 return value
         return 0.5
 
-    def whole(self, rule: Rule | None, most: float) -> int:
+    def whole(self, rule: Constraint | None, most: float) -> int:
         for _ in range(TRIES):
             value = int(10.0 ** self.random.uniform(0.0, min(self.count, most)))
             if rule is None or rule.holds(value):
@@ -315,7 +315,7 @@ def resolves(document: Document) -> bool:
     return True
 
 
-def load_rate() -> Rule | None:
+def load_rate() -> Constraint | None:
     """The rule of a sampling rate."""
     return members_of(load(SAMPLING["poisson"]))["rate"].rule
 
@@ -326,9 +326,9 @@ def built(cls: type, keys: Document) -> Any:
 
     def value(kind: Kind, plain: Any) -> Any:
         match kind:
-            case Table():
+            case KeyTable():
                 return built(kind.cls, plain)
-            case Choice():
+            case OneOf():
                 return kind.values[plain]
             case Listed():
                 return tuple(plain)

@@ -257,8 +257,8 @@ def test_adaptive_pipelines_use_filters_alone() -> None:
 def test_bounds_that_exclude_each_other_are_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     from dpcli.analysis import curve
 
-    def too_high(_: object, epsilons: np.ndarray, delta: float) -> curve.Curve:
-        return curve.Curve(epsilons, np.ones_like(epsilons), np.full_like(epsilons, 0.9), delta)
+    def too_high(_: object, epsilons: np.ndarray, delta: float) -> curve.ProfileCurve:
+        return curve.ProfileCurve(epsilons, np.ones_like(epsilons), np.full_like(epsilons, 0.9), delta)
 
     monkeypatch.setattr(curve, "TWO_SIDED", {"exact": too_high})
     with pytest.raises(InternalError, match="contradict"):

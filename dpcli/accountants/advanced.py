@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
-from dpcli.accountants.slack import Groups, Split, best_split
+from dpcli.accountants.slack import DeltaSplit, Groups, best_split
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.numerics.work import shared
@@ -40,7 +40,7 @@ def advanced_epsilon(groups: Groups, slack: float, mean: Callable[[float], float
 
 
 @shared(16)
-def advanced_split(steps: Steps, delta: float, product: bool, mean: Callable[[float], float]) -> tuple[float, Split]:
+def advanced_split(steps: Steps, delta: float, product: bool, mean: Callable[[float], float]) -> tuple[float, DeltaSplit]:
     """The split of delta that is best for `advanced_epsilon`, remembered: optimal composition uses it too."""
     return best_split(steps, delta, product, lambda s: advanced_epsilon(s.groups, s.slack, mean))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpcli.accountants.advanced import advanced_split, sharp_mean
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised
-from dpcli.accountants.slack import Groups, Split
+from dpcli.accountants.slack import DeltaSplit, Groups
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.numerics.closed.two_point_sum import MAX_COUNT, two_point_epsilon
@@ -32,7 +32,7 @@ class OptimalProfile(PrivacyProfile):
 
     steps: Steps
 
-    def _split(self, steps: Steps, delta: float) -> Split:
+    def _split(self, steps: Steps, delta: float) -> DeltaSplit:
         return advanced_split(steps, delta, True, sharp_mean)[1]
 
     def epsilon(self, delta: float) -> Bound:

@@ -11,7 +11,7 @@ from dpcli.accountants.directions import Losses, directions
 from dpcli.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.arrays import np
-from dpcli.numerics.grid.composed import Curve, composed, planned
+from dpcli.numerics.grid.composed import GridCurve, composed, planned
 from dpcli.numerics.grid.survey import Survey, best_tilt, survey, tilt_for
 from dpcli.numerics.work import remembered, shared
 
@@ -112,7 +112,7 @@ def surveyed(loss: PrivacyLoss) -> Survey:
 
 
 @remembered(16)
-def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: Effort) -> tuple[Curve, Curve, float]:
+def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: Effort) -> tuple[GridCurve, GridCurve, float]:
     """(lower, upper, epsilon by Chernoff's bound) near log delta."""
     parts = [(loss, surveyed(loss), count) for loss, count in losses]
     surveys = [(found, count) for _, found, count in parts]
@@ -125,14 +125,14 @@ def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: 
 
 
 @remembered(16)
-def curves_at_epsilon(losses: Losses, epsilon: float, tolerance: float, effort: Effort) -> tuple[Curve, Curve]:
+def curves_at_epsilon(losses: Losses, epsilon: float, tolerance: float, effort: Effort) -> tuple[GridCurve, GridCurve]:
     """(lower, upper) near epsilon."""
     surveys = [(surveyed(loss), count) for loss, count in losses]
     tilt, log_delta = tilt_for(surveys, epsilon)
     return _curves(losses, tilt, min(log_delta - 2.0, -1.0), tolerance * max(epsilon, 0.5 / tilt), effort)
 
 
-def _curves(losses: Losses, tilt: float, log_delta: float, error: float, effort: Effort) -> tuple[Curve, Curve]:
+def _curves(losses: Losses, tilt: float, log_delta: float, error: float, effort: Effort) -> tuple[GridCurve, GridCurve]:
     if len(losses) > MAX_PARTS:
         raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long")
     parts = [(loss, surveyed(loss), count) for loss, count in losses]

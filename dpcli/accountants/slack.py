@@ -18,7 +18,7 @@ Groups = tuple[tuple[float, float, int], ...]  # (epsilon, delta, count)
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class DeltaSplit:
     """The steps as (epsilon, delta) pairs, and the slack delta' that is left for the composition theorem."""
 
     groups: Groups
@@ -27,7 +27,7 @@ class Split:
     share: float
 
 
-def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool) -> Split:
+def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool) -> DeltaSplit:
     """Give `share` of what the floors leave to the composition and the rest to the steps.
 
     product: the theorem's total is 1 - (1 - delta') prod (1 - delta_i) rather than a sum, which leaves a little more slack.
@@ -50,7 +50,7 @@ def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool
         raise NotRepresentable(
             f"the steps' own deltas add up to {used:.6g} and leave nothing of delta = {delta:g} for the composition"
         )
-    return Split(groups, slack * (1.0 - 1e-14), by_step, share)
+    return DeltaSplit(groups, slack * (1.0 - 1e-14), by_step, share)
 
 
 def _needs_delta(steps: Steps) -> bool:
@@ -61,7 +61,7 @@ def _total(floors: float, steps: Steps, product: bool) -> float:
     return min(floors, -math.expm1(math.fsum(n * math.log1p(-m.delta_floor()) for m, n in steps))) if product else floors
 
 
-def best_split(steps: Steps, delta: float, product: bool, value: Callable[[Split], float]) -> tuple[float, Split]:
+def best_split(steps: Steps, delta: float, product: bool, value: Callable[[DeltaSplit], float]) -> tuple[float, DeltaSplit]:
     """The split with the smallest value. Any split is sound; this only looks for a good one.
 
     Where no step needs delta there is nothing to choose. Otherwise the share is searched by golden section on a logit scale, and
@@ -70,7 +70,7 @@ def best_split(steps: Steps, delta: float, product: bool, value: Callable[[Split
     if not _needs_delta(steps):
         only = split(steps, delta, 1.0, True, product)
         return value(only), only
-    best: tuple[float, Split] | None = None
+    best: tuple[float, DeltaSplit] | None = None
     for by_step in (True, False) if 1 < len(steps) <= MANY else (True,):
         found = _golden(lambda t, by=by_step: split(steps, delta, 1.0 / (1.0 + math.exp(-t)), by, product), value)  # type: ignore[misc]
         best = found if best is None or found[0] < best[0] else best
@@ -78,7 +78,7 @@ def best_split(steps: Steps, delta: float, product: bool, value: Callable[[Split
     return best
 
 
-def _golden(make: Callable[[float], Split], value: Callable[[Split], float]) -> tuple[float, Split]:
+def _golden(make: Callable[[float], DeltaSplit], value: Callable[[DeltaSplit], float]) -> tuple[float, DeltaSplit]:
     low, high, ratio = -9.0, 9.0, 0.6180339887498949
     left, right = make(high - ratio * (high - low)), make(low + ratio * (high - low))
     f_left, f_right = value(left), value(right)

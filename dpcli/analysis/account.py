@@ -13,7 +13,7 @@ from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import BESIDE, LEAST, TooMuchWork, limited
 from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.resolve import Charge, repeated, resolve
+from dpcli.pipeline.resolve import BillLine, repeated, resolve
 from dpcli.registry import ACCOUNTANTS, load
 
 GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 4.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
@@ -22,7 +22,7 @@ Verdict = Literal["pass", "warn", "fail", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AccountRow:
     """What one accountant says: a bound, or the reason why it says nothing."""
 
     accountant: Accountant
@@ -58,12 +58,12 @@ class Account:
     """
 
     pipeline: Pipeline
-    charges: tuple[Charge, ...]
+    charges: tuple[BillLine, ...]
     quantity: Quantity
     delta: float | None
     epsilon: float | None
-    rows: tuple[Row, ...]
-    winner: Row | None
+    rows: tuple[AccountRow, ...]
+    winner: AccountRow | None
     lower: float | None
     shares: tuple[float, ...]
     budget: BudgetVerdict | None
@@ -156,12 +156,12 @@ def account(
     )
 
 
-def _upper_only(row: Row) -> Row:
+def _upper_only(row: AccountRow) -> AccountRow:
     """The row without a lower bound, which is one on a pair that no data need attain."""
     return row if row.bound is None else replace(row, bound=replace(row.bound, lower=None))
 
 
-def _certified(row: Row) -> bool:
+def _certified(row: AccountRow) -> bool:
     return row.accountant.sound and row.bound is not None and row.bound.lower is not None
 
 
@@ -184,7 +184,7 @@ def sound_profiles(
 
 
 @limited
-def tightest(steps: Steps, delta: float) -> Row | None:
+def tightest(steps: Steps, delta: float) -> AccountRow | None:
     """The smallest sound upper bound on epsilon at `delta` for steps fixed in advance, None where there is no finite one."""
     profiles = [(_accountant(name), _profile(_accountant(name), steps, False)) for name in ACCOUNTANTS]
     rows = tuple(_row(accountant, _tuned(profile, None, GLANCE), "epsilon", delta) for accountant, profile in profiles)
@@ -238,24 +238,24 @@ def _profile(accountant: Accountant, steps: Steps, adaptive: bool) -> PrivacyPro
     return accountant.compose(steps)
 
 
-def _row(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quantity, at: float, share: float = 1.0) -> Row:
+def _row(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quantity, at: float, share: float = 1.0) -> AccountRow:
     if isinstance(profile, str):
-        return Row(accountant, None, profile)
+        return AccountRow(accountant, None, profile)
     try:
         with accountant.asked(LEAST, share):
             bound = checked(profile.delta(at) if quantity == "delta" else profile.epsilon(at))
     except NotRepresentable as error:
-        return Row(accountant, None, str(error), error.lacking, isinstance(error, TooMuchWork))
+        return AccountRow(accountant, None, str(error), error.lacking, isinstance(error, TooMuchWork))
     if math.isinf(bound.upper) or (quantity == "delta" and bound.upper >= 1.0):
-        return Row(
+        return AccountRow(
             accountant,
             None,
             f"it finds no finite epsilon at delta = {at:g}" if quantity == "epsilon" else "it finds no delta below 1",
         )
-    return Row(accountant, bound)
+    return AccountRow(accountant, bound)
 
 
-def _named(row: Row, charges: tuple[Charge, ...]) -> Row:
+def _named(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
     """The row with, beside the reason why an accountant does not apply, the mechanisms that it is about."""
     names = [charge.name for charge in charges if any(part in row.lacking for part in _within(charge.mechanism))]
     if not names or len(names) == len(charges):
@@ -268,7 +268,7 @@ def _within(mechanism: Mechanism) -> tuple[Mechanism, ...]:
     return (mechanism, *(part for part, _ in parts_of(mechanism, 1)))
 
 
-def _cross_check(rows: tuple[Row, ...]) -> None:
+def _cross_check(rows: tuple[AccountRow, ...]) -> None:
     """Accountants check each other: a certified lower bound above somebody's upper bound is a bug, and no number."""
     sound = [row for row in rows if row.accountant.sound and row.bound is not None]
     for low in sound:
@@ -278,13 +278,13 @@ def _cross_check(rows: tuple[Row, ...]) -> None:
                 raise InternalError(f"accountants contradict each other: {names}: this is a bug in dpcli, and no number")
 
 
-def _smallest(rows: tuple[Row, ...]) -> Row | None:
+def _smallest(rows: tuple[AccountRow, ...]) -> AccountRow | None:
     eligible = [row for row in rows if row.accountant.sound and row.bound is not None]
     return min(eligible, key=lambda row: row.upper, default=None)
 
 
 def _shares(
-    profile: PrivacyProfile | str | None, quantity: Quantity, at: float, winner: Row | None, count: int
+    profile: PrivacyProfile | str | None, quantity: Quantity, at: float, winner: AccountRow | None, count: int
 ) -> tuple[float, ...]:
     if winner is None or profile is None or isinstance(profile, str):
         return (math.nan,) * count
@@ -304,7 +304,7 @@ def _budget(
     profiles: list[PrivacyProfile | str],
     quantity: Quantity,
     at: float,
-    winner: Row | None,
+    winner: AccountRow | None,
 ) -> BudgetVerdict | None:
     cap = pipeline.budget
     if cap is None:

@@ -27,7 +27,7 @@ DELTAS = (6, 1e-3, 12, 0.9)  # how many from the smallest to what, and from ther
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class ProfileCurve:
     """delta at increasing `epsilons` (nats): `upper` bounds, and `lower` bounds, 0 where nothing is certified.
 
     delta: the one of interest, next to which much smaller ones do not matter.
@@ -49,7 +49,7 @@ class Curve:
 
 
 @limited
-def profile(pipeline: Pipeline, epsilons: Sequence[float] | Array, group_size: int = 1, delta: float = 1e-6) -> Curve:
+def profile(pipeline: Pipeline, epsilons: Sequence[float] | Array, group_size: int = 1, delta: float = 1e-6) -> ProfileCurve:
     """delta(epsilon) of a pipeline, from the sound accountants.
 
     Args:
@@ -69,7 +69,7 @@ def profile(pipeline: Pipeline, epsilons: Sequence[float] | Array, group_size: i
         raise InputError("expected finite epsilons >= 0 in increasing order, found others")
     chosen = sound_profiles(pipeline, group_size=group_size)
     found = {accountant.name: (accountant, profile) for accountant, profile in chosen}
-    curve, certain = Curve(at, np.ones_like(at), np.zeros_like(at), delta), attained(pipeline, group_size)
+    curve, certain = ProfileCurve(at, np.ones_like(at), np.zeros_like(at), delta), attained(pipeline, group_size)
     for name, ask in TWO_SIDED.items():
         if name in found and not curve.close:
             with allowance(CURVE, 0.0, KEPT):
@@ -80,43 +80,43 @@ def profile(pipeline: Pipeline, epsilons: Sequence[float] | Array, group_size: i
     return replace(found_all, upper=np.minimum(found_all.upper, delta_from_pairs(at, found_all.upper, at)))
 
 
-def trade_off(curve: Curve, alphas: Sequence[float] | Array) -> Array:
+def trade_off(curve: ProfileCurve, alphas: Sequence[float] | Array) -> Array:
     """The lowest false negative rate of any attack at false positive rates `alphas` in [0, 1]: a lower bound, convex in alpha."""
     return false_negatives(curve.epsilons, curve.upper, np.asarray(alphas, dtype=float))
 
 
-def _both(a: Curve, b: Curve) -> Curve:
+def _both(a: ProfileCurve, b: ProfileCurve) -> ProfileCurve:
     """The better of two bounds on each side; two that exclude each other are a bug, and no number."""
     upper, lower = np.minimum(a.upper, b.upper), np.maximum(a.lower, b.lower)
     if not np.all(lower <= upper * (1.0 + 1e-9) + 1e-300):
         raise InternalError("accountants contradict each other on delta(epsilon): this is a bug in dpcli, and no number")
-    return Curve(a.epsilons, upper, np.minimum(lower, upper), a.delta)
+    return ProfileCurve(a.epsilons, upper, np.minimum(lower, upper), a.delta)
 
 
-def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> Curve:
+def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
     """Each epsilon on its own; 1 where the accountant does not apply."""
     upper, lower = np.ones_like(epsilons), np.zeros_like(epsilons)
     for i, epsilon in enumerate(epsilons.tolist()):
         with suppress(NotRepresentable):
             bound = checked(profile.delta(epsilon))
             upper[i], lower[i] = min(bound.upper, 1.0), bound.lower or 0.0
-    return Curve(epsilons, upper, lower)
+    return ProfileCurve(epsilons, upper, lower)
 
 
-def _asked(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], Curve]:
+def _asked(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
     """A function for many epsilons as one that returns a curve, which says nothing where the accountant does not apply."""
 
-    def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> Curve:
+    def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
         log_floor = math.log(NEGLIGIBLE * delta) if delta > 0.0 else -math.inf
         with suppress(NotRepresentable):
             lower, upper = ask(profile, epsilons, log_floor)
-            return Curve(epsilons, upper, lower)
-        return Curve(epsilons, np.ones_like(epsilons), np.zeros_like(epsilons))
+            return ProfileCurve(epsilons, upper, lower)
+        return ProfileCurve(epsilons, np.ones_like(epsilons), np.zeros_like(epsilons))
 
     return curve
 
 
-def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float) -> Curve:
+def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float) -> ProfileCurve:
     """What the pairs (epsilon, delta) of one-sided accountants imply; those far behind at `delta` are not asked for the others."""
     compared = delta or 1e-6  # at delta = 0 only pure mechanisms would be left
     best = {one: _epsilon(one, compared) for one in profiles}
@@ -126,7 +126,7 @@ def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float) -> Cur
     deltas = [0.0, compared, *low.tolist(), *np.geomspace(middle, last, many).tolist()]
     pairs = np.array([(_epsilon(one, d), d) for one in near for d in deltas] or [(math.inf, 1.0)])
     finite = pairs[np.isfinite(pairs[:, 0])]
-    return Curve(epsilons, delta_from_pairs(finite[:, 0], finite[:, 1], epsilons), np.zeros_like(epsilons))
+    return ProfileCurve(epsilons, delta_from_pairs(finite[:, 0], finite[:, 1], epsilons), np.zeros_like(epsilons))
 
 
 def _epsilon(one: Asked, delta: float) -> float:
@@ -139,7 +139,7 @@ def _epsilon(one: Asked, delta: float) -> float:
 
 
 # Those that bound from below too, the cheapest first.
-TWO_SIDED: dict[str, Callable[[Any, Array, float], Curve]] = {
+TWO_SIDED: dict[str, Callable[[Any, Array, float], ProfileCurve]] = {
     "analytic": _one_by_one,
     "exact": _asked(on_contours),
     "pld": _asked(on_grids),

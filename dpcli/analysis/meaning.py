@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpcli.analysis.account import Account, account
-from dpcli.analysis.curve import Curve, profile, trade_off
+from dpcli.analysis.curve import ProfileCurve, profile, trade_off
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.trade_off import gaussian_above, pointwise_epsilon, total_variation
@@ -23,7 +23,7 @@ GROUPS = (1, 2, 4)
 SMALL = 1e-4
 STEEP = 12.0  # slopes of the trade-off curve beyond e^12 matter only to false positive rates below 1e-5
 
-__all__ = ["Belief", "Curve", "Group", "Meaning", "meaning", "profile", "trade_off"]
+__all__ = ["Belief", "GroupMeaning", "Meaning", "ProfileCurve", "meaning", "profile", "trade_off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Belief:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupMeaning:
     """What units that change together cost: epsilon at the same delta, inf where none is certified (`reason`)."""
 
     size: int
@@ -59,7 +59,7 @@ class Meaning:
     """
 
     account: Account
-    curve: Curve
+    curve: ProfileCurve
     alphas: tuple[float, ...]
     false_negatives: tuple[float, ...]
     advantage: float
@@ -68,7 +68,7 @@ class Meaning:
     beliefs: tuple[Belief, ...]
     gaussian: float
     reach: float
-    groups: tuple[Group, ...]
+    groups: tuple[GroupMeaning, ...]
 
 
 @limited
@@ -115,14 +115,14 @@ def _reach(found: Account, delta: float) -> float:
     return max(found.upper, further) if math.isfinite(further) else found.upper
 
 
-def _curve(found: Account, delta: float, reach: float, priors: Sequence[float]) -> Curve:
+def _curve(found: Account, delta: float, reach: float, priors: Sequence[float]) -> ProfileCurve:
     """The profile from epsilon 0 to past `reach`, finely where the slopes that matter are, with the headline in it."""
     bend = min(reach, STEEP)
     odds = [abs(_log_odds(prior)) for prior in priors]
     grid = np.concatenate([np.linspace(0.0, bend, 97), np.linspace(bend, 1.25 * reach, 49), [found.upper, *odds]])
     curve = profile(found.pipeline, np.unique(grid), found.group_size, min(delta, SMALL))
     upper = np.where(curve.epsilons >= found.upper, np.minimum(curve.upper, delta), curve.upper)
-    return Curve(curve.epsilons, upper, np.minimum(curve.lower, upper), curve.delta)
+    return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper), curve.delta)
 
 
 def _log_odds(prior: float) -> float:
@@ -130,7 +130,7 @@ def _log_odds(prior: float) -> float:
     return math.log1p(-prior) - math.log(prior)
 
 
-def _pointwise(curve: Curve, delta: float) -> tuple[float, float]:
+def _pointwise(curve: ProfileCurve, delta: float) -> tuple[float, float]:
     """(loss, probability of a larger one): at probability delta where the profile allows that, else at twice delta.
 
     An (epsilon, delta) pair alone says nothing of the loss at probability delta: its delta is an expectation and not a probability.
@@ -141,7 +141,7 @@ def _pointwise(curve: Curve, delta: float) -> tuple[float, float]:
     return pointwise_epsilon(curve.epsilons, curve.upper, 2.0 * delta), 2.0 * delta
 
 
-def _belief(curve: Curve, prior: float, pointwise: float) -> Belief:
+def _belief(curve: ProfileCurve, prior: float, pointwise: float) -> Belief:
     """Bayes' rule on the largest likelihood ratio, and the average success of the best guess.
 
     The best guess is right with probability max over tests of (1-p)(1-a) + p(1-f(a)), which for p <= 1/2 is 1 - p + p delta(log((1-p)/p)).
@@ -152,11 +152,11 @@ def _belief(curve: Curve, prior: float, pointwise: float) -> Belief:
     return Belief(prior, min(posterior * (1.0 + 1e-15), 1.0), min(blind + rare * gain, 1.0), blind)
 
 
-def _group(found: Account, size: int) -> Group:
+def _group(found: Account, size: int) -> GroupMeaning:
     if size == found.group_size:
-        return Group(size, found.upper)
+        return GroupMeaning(size, found.upper)
     try:
         epsilon = account(found.pipeline, delta=found.delta, group_size=size).upper
     except InputError as error:
-        return Group(size, math.inf, str(error))
-    return Group(size, epsilon, "no finite epsilon can be certified" if math.isinf(epsilon) else None)
+        return GroupMeaning(size, math.inf, str(error))
+    return GroupMeaning(size, epsilon, "no finite epsilon can be certified" if math.isinf(epsilon) else None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dpcli.analysis.account import Account, account
 from dpcli.analysis.corners import corners
-from dpcli.analysis.curve import Curve, profile, trade_off
+from dpcli.analysis.curve import ProfileCurve, profile, trade_off
 from dpcli.errors import CannotCertify, InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
@@ -33,7 +33,7 @@ class Claim:
     delta: float
     adjacency: Adjacency
     source: str
-    curve: Curve
+    curve: ProfileCurve
     account: Account | None = None
 
     @property
@@ -72,7 +72,7 @@ def stated(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:
         raise InputError(f"--epsilon: expected a finite number >= 0, found {epsilon!r}")
     if not 0.0 <= delta < 1.0:
         raise InputError(f"--delta: expected a number in [0, 1), found {delta!r}")
-    curve = Curve(np.array([epsilon]), np.array([delta]), np.zeros(1))
+    curve = ProfileCurve(np.array([epsilon]), np.array([delta]), np.zeros(1))
     return Claim(epsilon, delta, adjacency, "as stated on the command line", curve)
 
 
@@ -101,7 +101,9 @@ def claimed(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Claim
     at_headline = curve.epsilons >= found.upper
     upper = np.where(at_headline, np.minimum(curve.upper, found.delta), curve.upper)
     words = f"{found.winner.accountant.name} accountant" + (f", for {group} records at once" if group > 1 else "")
-    return Claim(found.upper, found.delta, varied, words, Curve(curve.epsilons, upper, np.minimum(curve.lower, upper)), found)
+    return Claim(
+        found.upper, found.delta, varied, words, ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper)), found
+    )
 
 
 def _group(claimed_about: Adjacency, varied: Adjacency) -> int:

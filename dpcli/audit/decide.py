@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from dpcli.audit import f_dp, one_run, power, two_run
 from dpcli.audit.claim import Claim
-from dpcli.audit.result import Audit, Bound, CurveTest, Measured
+from dpcli.audit.result import Audit, CurveTest, MeasuredScores, ProvenBound
 from dpcli.audit.scores import Guessed, Scores, Tested, by_bonferroni, by_split, by_stated, check_fair, guess, guess_counts
 from dpcli.audit.settings import AuditSettings
 from dpcli.audit.two_run import Counts, ErrorRates
@@ -38,12 +38,12 @@ def one_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject
     check_fair(scores)
     numbers = (settings.guesses,) if settings.guesses is not None else guess_counts(len(scores))
     made = tuple(guess(scores, number, settings.one_sided) for number in numbers)
-    measured = Measured(scores, independent=False, confidence=settings.confidence)
+    measured = MeasuredScores(scores, independent=False, confidence=settings.confidence)
     return guessed_audit(made, claim, settings, subject, measured)
 
 
 def guessed_audit(
-    made: tuple[Guessed, ...], claim: Claim, settings: AuditSettings, subject: str, measured: Measured | None = None
+    made: tuple[Guessed, ...], claim: Claim, settings: AuditSettings, subject: str, measured: MeasuredScores | None = None
 ) -> Audit:
     """Judge guesses. Several numbers of guesses, and the pair beside the curve, share the significance equally."""
     tests = len(made) * (2 if claim.whole else 1)
@@ -51,7 +51,7 @@ def guessed_audit(
     best = max(made, key=lambda one: one_run.epsilon_lower(one.canaries, one.guesses, one.correct, claim.delta, each))
     lower = one_run.epsilon_lower(best.canaries, best.guesses, best.correct, claim.delta, each)
     bounds = [
-        Bound("one run", lower, claim.delta, 1.0 - each, _guesses(best), one_run.SOURCE),
+        ProvenBound("one run", lower, claim.delta, 1.0 - each, _guesses(best), one_run.SOURCE),
         *_gaussian_guesses(best, claim, each),
     ]
     return Audit(
@@ -74,11 +74,11 @@ def _guesses(one: Guessed) -> str:
     return f"{one.correct:,} of {one.guesses:,} guesses right, about {about}"
 
 
-def _gaussian_guesses(best: Guessed, claim: Claim, each: float) -> tuple[Bound, ...]:
+def _gaussian_guesses(best: Guessed, claim: Claim, each: float) -> tuple[ProvenBound, ...]:
     if claim.delta <= 0.0:
         return ()
     lower = f_dp.gaussian_epsilon_lower(best.canaries, best.guesses, best.correct, claim.delta, each)
-    return (Bound("one run, Gaussian family", lower, claim.delta, 1.0 - each, _guesses(best), f_dp.SOURCE, GAUSSIAN),)
+    return (ProvenBound("one run, Gaussian family", lower, claim.delta, 1.0 - each, _guesses(best), f_dp.SOURCE, GAUSSIAN),)
 
 
 def _curve_of_guesses(made: tuple[Guessed, ...], claim: Claim, each: float) -> CurveTest:
@@ -131,7 +131,7 @@ def two_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject
         tested = by_stated(scores, settings.threshold, significance)
     else:
         tested = CHOICES[settings.choose](scores, functools.partial(_merit, claim=claim), significance)
-    measured = Measured(scores, tested.threshold, tested.rates, True, settings.confidence)
+    measured = MeasuredScores(scores, tested.threshold, tested.rates, True, settings.confidence)
     return _tested_audit(tested, claim, settings, subject, INDEPENDENT, measured)
 
 
@@ -155,7 +155,7 @@ def counted_audit(counts: Counts, claim: Claim, settings: AuditSettings, subject
 
 
 def _tested_audit(
-    tested: Tested, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: Measured | None
+    tested: Tested, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: MeasuredScores | None
 ) -> Audit:
     counts, rates, each = tested.counts, tested.rates, settings.confidence
     said = (
@@ -163,10 +163,12 @@ def _tested_audit(
         f"({tested.chosen})"
     )
     lower = two_run.epsilon_lower(rates, claim.delta)
-    bounds = [Bound("two runs", lower, claim.delta, each, said, two_run.SOURCE)]
+    bounds = [ProvenBound("two runs", lower, claim.delta, each, said, two_run.SOURCE)]
     if claim.delta > 0.0:
         gaussian = two_run.gaussian_epsilon_lower(rates, claim.delta)
-        bounds.append(Bound("two runs, Gaussian family", gaussian, claim.delta, each, said, two_run.GAUSSIAN_SOURCE, GAUSSIAN))
+        bounds.append(
+            ProvenBound("two runs, Gaussian family", gaussian, claim.delta, each, said, two_run.GAUSSIAN_SOURCE, GAUSSIAN)
+        )
     return Audit(
         kind="two-run",
         subject=subject,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.audit.noise_draws import draws_of
 from dpcli.audit.noise_statistics import Statistic, factor, statistics
-from dpcli.audit.result import Check
+from dpcli.audit.result import ReplayCheck
 from dpcli.audit.user_code import FAILURES, said
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
@@ -88,7 +88,7 @@ def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
     return {name: np.array(value, dtype=float) for name, value in table.items()}
 
 
-def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[Check, ...]:
+def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]:
     """Every check over all replays.
 
     Those without a p-value are exact: one counterexample is a proof. The others share declared.significance equally, and each its own
@@ -99,15 +99,15 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[Check, ...]:
     return (*exact, *_noise_checks(pairs, declared), *(_judged(one, declared.significance / len(tests)) for one in tests))
 
 
-def _judged(one: Statistic, level: float) -> Check:
+def _judged(one: Statistic, level: float) -> ReplayCheck:
     message = f"{one.found} (p = {one.p:.2g}, refuted below {level:.2g})"
-    return Check(one.name, one.p > level, message, statistical=True, power=one.power(level))
+    return ReplayCheck(one.name, one.p > level, message, statistical=True, power=one.power(level))
 
 
-def _steps(pairs: Sequence[Pair]) -> Check:
+def _steps(pairs: Sequence[Pair]) -> ReplayCheck:
     wrong = [(len(pair.left), len(pair.right)) for pair in pairs if len(pair.left) != len(pair.right)]
     said = f"{wrong[0][0]} with the record, {wrong[0][1]} without" if wrong else f"{len(pairs[0].left)} on both"
-    return Check("number of steps", not wrong, said)
+    return ReplayCheck("number of steps", not wrong, said)
 
 
 def _both(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
@@ -115,32 +115,36 @@ def _both(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
         yield from ((i, left, right) for i, (left, right) in enumerate(zip(pair.left, pair.right, strict=False), 1))
 
 
-def _shapes(pairs: Sequence[Pair]) -> Check:
+def _shapes(pairs: Sequence[Pair]) -> ReplayCheck:
     for i, left, right in _both(pairs):
         shapes = [{name: np.shape(value) for name, value in step.sums.items()} for step in (left, right)]
         if shapes[0] != shapes[1]:
-            return Check("names and shapes of the sums", False, f"step {i}: {shapes[0]} with the record, {shapes[1]} without")
-    return Check("names and shapes of the sums", True, "equal")
+            return ReplayCheck("names and shapes of the sums", False, f"step {i}: {shapes[0]} with the record, {shapes[1]} without")
+    return ReplayCheck("names and shapes of the sums", True, "equal")
 
 
-def _batches(pairs: Sequence[Pair], declared: Declared) -> Check:
+def _batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     """The only ids in one batch and not in the other are the record's, and those are the same in every step."""
     for pair in pairs:
         differ: set[Any] = set()
         for i, left, right in _both([pair]):
             differ |= set(left.batch) ^ set(right.batch)
             if len(differ) > declared.exchanged:
-                return Check("members of the batches", False, f"step {i}: by then {len(differ)} records differ, not the one alone")
-    return Check("members of the batches", True, "equal but for the record")
+                return ReplayCheck(
+                    "members of the batches", False, f"step {i}: by then {len(differ)} records differ, not the one alone"
+                )
+    return ReplayCheck("members of the batches", True, "equal but for the record")
 
 
-def _finite(pairs: Sequence[Pair]) -> Check:
+def _finite(pairs: Sequence[Pair]) -> ReplayCheck:
     for i, left, right in _both(pairs):
         for what, tables in (("sums", (left.sums, right.sums)), ("noise", (left.noise, right.noise))):
             for name in {**tables[0], **tables[1]}:
                 if not all(np.all(np.isfinite(_array(table, name))) for table in tables):
-                    return Check("finite sums", False, f"step {i}: {name} holds NaN or inf in the {what}, which nothing hides")
-    return Check("finite sums", True, "throughout")
+                    return ReplayCheck(
+                        "finite sums", False, f"step {i}: {name} holds NaN or inf in the {what}, which nothing hides"
+                    )
+    return ReplayCheck("finite sums", True, "throughout")
 
 
 def _array(table: Mapping[str, Any], name: str) -> Array:
@@ -158,35 +162,35 @@ def distance(left: Step, right: Step) -> float:
     return math.sqrt(total) if math.isfinite(total) else math.inf
 
 
-def _sensitivity(pairs: Sequence[Pair], declared: Declared) -> Check:
+def _sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     """Measured against declared; only a lower bound on the true one, as other records may move the sums further."""
     found = [(distance(left, right), i) for i, left, right in _both(pairs)]
     worst, step = max(found)
     said = f"measured {worst:.6g} in step {step}, declared {declared.sensitivity:.6g}"
-    return Check("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), said, worst)
+    return ReplayCheck("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), said, worst)
 
 
 def _flat(step: Step) -> Array:
     return np.concatenate([np.ravel(_array(step.noise, name)) for name in sorted(step.noise)] or [np.empty(0)])
 
 
-def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[Check]:
+def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayCheck]:
     """Equal on both datasets, new in every step and every replay."""
     if declared.noise is None:
         return
     if not any(step.noise for pair in pairs for step in pair.left):
-        yield Check("noise", False, "none is reported, though a standard deviation is declared")
+        yield ReplayCheck("noise", False, "none is reported, though a standard deviation is declared")
         return
     drawn = [[_flat(step) for step in pair.left] for pair in pairs]
     yield _same_noise(pairs, declared.noise)
     if declared.fresh:
         again = any(_equal(one, other, declared.noise) for run in drawn for one, other in pairwise(run))
         said = "two steps have the same noise" if again else "no two steps in a row alike"
-        yield Check("new noise in every step", not again, said)
+        yield ReplayCheck("new noise in every step", not again, said)
     if len(drawn) > 1:
         again = any(_equal(one[0], other[0], declared.noise) for one, other in pairwise(drawn))
         said = "two runs have the same noise" if again else "no two runs in a row alike"
-        yield Check("new noise in every run", not again, said)
+        yield ReplayCheck("new noise in every run", not again, said)
 
 
 def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
@@ -202,12 +206,12 @@ def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic
     yield from statistics(found)
 
 
-def _same_noise(pairs: Sequence[Pair], std: float) -> Check:
+def _same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
     for i, left, right in _both(pairs):
         one, other = _flat(left), _flat(right)
         if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=ALIKE * std, equal_nan=True):
-            return Check("noise does not depend on the record", False, f"step {i}: other draws with the record than without")
-    return Check("noise does not depend on the record", True, "equal draws on both")
+            return ReplayCheck("noise does not depend on the record", False, f"step {i}: other draws with the record than without")
+    return ReplayCheck("noise does not depend on the record", True, "equal draws on both")
 
 
 def _equal(one: Array, other: Array, std: float) -> bool:

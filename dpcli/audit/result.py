@@ -15,7 +15,7 @@ AuditKind = Literal["one-run", "two-run", "replay"]
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ProvenBound:
     """A lower bound on epsilon (nats) at `delta`.
 
     confidence: of this bound by itself. evidence: the counts, in words. assumes: what it needs beyond fair coins or independent runs;
@@ -46,7 +46,7 @@ class CurveTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ReplayCheck:
     """One property that a replay showed or refuted.
 
     value: what was measured, where that is a number. statistical: whether it may fail a correct program, as seldom as the audit says.
@@ -62,7 +62,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredScores:
     """What the picture shows: all scores of the judged part, the test that was made of them, and bounds on its errors."""
 
     scores: Scores
@@ -85,17 +85,17 @@ class Audit:
     subject: str
     confidence: float
     claim: Claim | None = None
-    bounds: tuple[Bound, ...] = ()
+    bounds: tuple[ProvenBound, ...] = ()
     curve: CurveTest | None = None
-    checks: tuple[Check, ...] = ()
+    checks: tuple[ReplayCheck, ...] = ()
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     power: tuple[str, ...] = ()
-    measured: Measured | None = None
+    measured: MeasuredScores | None = None
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
-    def deciding(self) -> Bound | None:
+    def deciding(self) -> ProvenBound | None:
         """The bound that is held against the claim."""
         return next((bound for bound in self.bounds if not bound.assumes), None)
 

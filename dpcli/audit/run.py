@@ -33,7 +33,7 @@ TRIALS, REPLAYS = 1000, 5  # where none are stated
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AuditRequest:
     """What the command line asks for, beside the file. epsilon, delta: a claim instead of the file's. correct: guesses that were right."""
 
     settings: AuditSettings
@@ -90,25 +90,25 @@ def request(
     correct: int | None,
     jobs: int | None,
     progress: Progress,
-) -> Request:
+) -> AuditRequest:
     """Read the file and its [audit] table, with flags in place of keys. Raises InputError, InvalidFile."""
     cores = jobs or min(os.cpu_count() or 1, 8)
     if path is None:
-        return Request(overridden(PLAIN, flags), None, epsilon, delta, correct, cores, progress)
+        return AuditRequest(overridden(PLAIN, flags), None, epsilon, delta, correct, cores, progress)
     data = read_bytes(path)
     pipeline = solved(data, path)
     settings = overridden(read_settings(data, path), flags)
-    return Request(settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data), path)
+    return AuditRequest(settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data), path)
 
 
-def audit(asked: Request) -> Audit:
+def audit(asked: AuditRequest) -> Audit:
     """Perform it. Raises InputError for evidence that is missing or wrong, CannotCertify for a claim that says nothing about it."""
     settings = asked.settings
     kind = settings.kind or ("two-run" if settings.function is not None else "one-run")
     return AUDITS[kind](replace(asked, settings=replace(settings, kind=kind)))
 
 
-def _evidence(asked: Request) -> Found:
+def _evidence(asked: AuditRequest) -> Found:
     settings = asked.settings
     if asked.correct is not None:
         if settings.canaries is None or settings.guesses is None:
@@ -122,7 +122,7 @@ def _evidence(asked: Request) -> Found:
     return read_found(settings.scores)
 
 
-def _one_run(asked: Request) -> Audit:
+def _one_run(asked: AuditRequest) -> Audit:
     found = _evidence(asked)
     claim = asked.claim(asked.varied(found))
     if found.scores is not None:
@@ -132,7 +132,7 @@ def _one_run(asked: Request) -> Audit:
     return guessed_audit((found.guessed,), claim, asked.settings, found.path)
 
 
-def _two_run(asked: Request) -> Audit:
+def _two_run(asked: AuditRequest) -> Audit:
     settings = asked.settings
     if settings.function is not None:
         return _trials(asked, settings.function)
@@ -153,7 +153,7 @@ def _pair_source(settings: AuditSettings) -> str:
     return settings.data
 
 
-def _trials(asked: Request, function: str) -> Audit:
+def _trials(asked: AuditRequest, function: str) -> Audit:
     settings = asked.settings
     data, trials = _pair_source(settings), settings.trials or TRIALS
     claim = asked.claim(asked.varied(None))  # before the work, so that nobody waits for a claim that cannot be judged
@@ -162,7 +162,7 @@ def _trials(asked: Request, function: str) -> Audit:
     return two_run_audit(scores, claim, settings, function)
 
 
-def _replay(asked: Request) -> Audit:
+def _replay(asked: AuditRequest) -> Audit:
     settings = asked.settings
     count = settings.trials or REPLAYS
     entropy = secrets.randbits(128) if settings.seed is None else settings.seed
@@ -193,7 +193,7 @@ def _replay(asked: Request) -> Audit:
 Replayed = Callable[[int, "np.random.Generator"], tuple[tuple[Step, ...], tuple[Step, ...]]]
 
 
-def _of_function(asked: Request, function: str, entropy: int) -> tuple[Declared, Replayed, tuple[str, ...]]:
+def _of_function(asked: AuditRequest, function: str, entropy: int) -> tuple[Declared, Replayed, tuple[str, ...]]:
     """The user's program, on the pairs that the user's other function makes."""
     data, program = _pair_source(asked.settings), user_function(function, asked.folders)
 
@@ -207,7 +207,7 @@ def _of_function(asked: Request, function: str, entropy: int) -> tuple[Declared,
     return declared(asked.settings, asked.pipeline, asked.varied(None)), replayed, ()
 
 
-def _of_training(asked: Request) -> tuple[Declared, Replayed, tuple[str, ...]]:
+def _of_training(asked: AuditRequest) -> tuple[Declared, Replayed, tuple[str, ...]]:
     """What the file itself trains."""
     if asked.path is None or asked.pipeline is None or "train" not in dict(asked.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
@@ -215,4 +215,4 @@ def _of_training(asked: Request) -> tuple[Declared, Replayed, tuple[str, ...]]:
     return replace(found.declared, significance=1.0 - asked.settings.confidence), found.replay, found.unseen
 
 
-AUDITS: dict[str, Callable[[Request], Audit]] = {"one-run": _one_run, "two-run": _two_run, "replay": _replay}
+AUDITS: dict[str, Callable[[AuditRequest], Audit]] = {"one-run": _one_run, "two-run": _two_run, "replay": _replay}

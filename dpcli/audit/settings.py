@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from dpcli.errors import InputError
-from dpcli.fields import COUNT, POSITIVE, Key, Rule
+from dpcli.fields import COUNT, POSITIVE, Constraint, Key
 from dpcli.keys.annotations import members_of
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.read import section
 from dpcli.toml.findings import Problem
 from dpcli.toml.shown import quoted
 
-CONFIDENCE = Rule("a number in (0.5, 1)", lambda x: 0.5 < x < 1, (("exclusiveMinimum", 0.5), ("exclusiveMaximum", 1)))
-TRIALS = Rule("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, (("minimum", 1), ("maximum", 10**8)))
+CONFIDENCE = Constraint("a number in (0.5, 1)", lambda x: 0.5 < x < 1, (("exclusiveMinimum", 0.5), ("exclusiveMaximum", 1)))
+TRIALS = Constraint("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, (("minimum", 1), ("maximum", 10**8)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ Part = tuple[bool, int, int]  # world, first trial, one past the last
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrialPlan:
     """So many runs in each world, fixed before the first; all random numbers follow from `entropy`."""
 
     function: str
@@ -51,12 +51,12 @@ class Plan:
         return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(1, int(world), trial)))
 
 
-def planned(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> Plan:
+def planned(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> TrialPlan:
     """The plan of the file of kept trials, where it is the same audit; else a new one.
 
     Raises InputError where the file is another audit's: more trials after a look at the first would be another test.
     """
-    fresh = Plan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
+    fresh = TrialPlan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
     if kept is None or not os.path.exists(kept):
         return fresh
     with open(kept, encoding="utf-8") as file:
@@ -66,10 +66,10 @@ def planned(function: str, data: str, trials: int, seed: int | None, folders: tu
         raise InputError(
             f"{kept}: expected trials of {function} on {data}, {trials} in each world, found another audit's; name a new file"
         )
-    return Plan(function, data, trials, entropy, folders)
+    return TrialPlan(function, data, trials, entropy, folders)
 
 
-def run_trials(plan: Plan, jobs: int, kept: str | None, progress: Progress) -> Scores:
+def run_trials(plan: TrialPlan, jobs: int, kept: str | None, progress: Progress) -> Scores:
     """The scores of all trials. What is done is in the file `kept` at any time, an interruption included.
 
     Raises:
@@ -107,7 +107,7 @@ def _record(line: str) -> dict[str, Any]:
     return {}
 
 
-def _keeper(plan: Plan, path: str | None) -> Callable[[Part, list[float]], None]:
+def _keeper(plan: TrialPlan, path: str | None) -> Callable[[Part, list[float]], None]:
     if path is None:
         return lambda part, values: None
     if not os.path.exists(path):
@@ -130,7 +130,7 @@ def _ends_line(file: Any) -> bool:
     return bool(file.read(1) == b"\n")
 
 
-def _missing(plan: Plan, jobs: int, done: dict[tuple[bool, int], float]) -> list[Part]:
+def _missing(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], float]) -> list[Part]:
     """What is left, in parts of both worlds by turns, so that an early end leaves them equally far."""
     size = max(1, plan.trials // (jobs * CHUNKS))
     spans = [(first, min(first + size, plan.trials)) for first in range(0, plan.trials, size)]
@@ -138,7 +138,7 @@ def _missing(plan: Plan, jobs: int, done: dict[tuple[bool, int], float]) -> list
     return [part for part in parts if any((part[0], trial) not in done for trial in range(part[1], part[2]))]
 
 
-def _computed(plan: Plan, jobs: int, parts: list[Part]) -> Iterator[tuple[Part, list[float]]]:
+def _computed(plan: TrialPlan, jobs: int, parts: list[Part]) -> Iterator[tuple[Part, list[float]]]:
     worker = Worker(plan)  # also where there are others, to fail early and in one voice
     if jobs == 1 or len(parts) < 2:
         yield from ((part, worker.run(part)) for part in parts)
@@ -158,7 +158,7 @@ def _computed(plan: Plan, jobs: int, parts: list[Part]) -> Iterator[tuple[Part, 
 class Worker:
     """The two datasets and the function, made once in each process."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: TrialPlan) -> None:
         self.plan = plan
         self.function = user_function(plan.function, plan.folders)
         self.pair = neighbouring(plan.data, plan.folders, plan.entropy)
@@ -188,7 +188,7 @@ def neighbouring(data: str, folders: tuple[str, ...], entropy: int, index: int =
 _WORKER: list[Worker] = []  # of this process
 
 
-def _start(plan: Plan) -> None:
+def _start(plan: TrialPlan) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends us after the part in hand
     _WORKER[:] = [Worker(plan)]
 

@@ -8,7 +8,7 @@ from dpcli import __version__
 from dpcli.audit.settings import AuditSettings
 from dpcli.cli.lazy import Commands, LazyGroup
 from dpcli.cli.main import COMMANDS, cli
-from dpcli.formats.troff import Section, literal, page
+from dpcli.formats.troff import ManualSection, literal, page
 from dpcli.gate.policy import Policy, PolicyRule, PolicyWaiver
 from dpcli.keys.described import keys_of
 from dpcli.ledger.filters.filter import summaries
@@ -50,28 +50,28 @@ def _main_page() -> str:
     )
     context = _context()
     sections = (
-        Section("synopsis", ("dpcli [options] command [arguments]",)),
-        Section("description", (*_paragraphs(cli.help or ""), "The file format is in dpcli-pipeline(5).")),
-        Section("options", terms=_options(cli, context)),
-        Section("commands", terms=commands),
-        Section("accountants", ("Upper bounds; the headline is the smallest sound one that applies.",), accountants),
-        Section(
+        ManualSection("synopsis", ("dpcli [options] command [arguments]",)),
+        ManualSection("description", (*_paragraphs(cli.help or ""), "The file format is in dpcli-pipeline(5).")),
+        ManualSection("options", terms=_options(cli, context)),
+        ManualSection("commands", terms=commands),
+        ManualSection("accountants", ("Upper bounds; the headline is the smallest sound one that applies.",), accountants),
+        ManualSection(
             "filters",
             ("What adds up the runs of a ledger (dpcli budget), where a later one may be chosen from an earlier one's output.",),
             tuple((name, f"{text}.") for name, text in summaries().items()),
         ),
-        Section("formats", terms=formats),
-        Section(
+        ManualSection("formats", terms=formats),
+        ManualSection(
             "rules",
             ("Checked by dpcli lint and dpcli gate; dpcli explain CODE says more.",),
             tuple((c, rule(c).title) for c in codes()),
         ),
-        Section(
+        ManualSection(
             "failures that no file shows",
             ("What a test, the ledger or the run itself has to catch; dpcli explain CODE says more.",),
             tuple((c, load(target).title) for c, target in {**ELSEWHERE, **LEDGER_RULES}.items()),
         ),
-        Section("exit status", terms=EXIT_CODES),
+        ManualSection("exit status", terms=EXIT_CODES),
     )
     return page("dpcli", 1, "account for the privacy loss of differentially private pipelines", sections, __version__)
 
@@ -96,12 +96,12 @@ def _command_pages(words: str, command: click.Command, parent: click.Context) ->
 def _command_page(words: str, command: click.Command, context: click.Context, table: Commands) -> str:
     terms = tuple((f"{words} {name}", f"{text} See {_page_name(words)}-{name}(1).") for name, (_, text) in table.items())
     sections = (
-        Section("synopsis", (f"{words} " + " ".join(command.collect_usage_pieces(context)),)),
-        Section("description", _paragraphs(command.help or "")),
-        *([Section("commands", terms=terms)] if terms else []),
-        Section("options", terms=_options(command, context)),
-        Section("exit status", terms=EXIT_CODES),
-        Section("see also", ("dpcli(1), dpcli-pipeline(5)",)),
+        ManualSection("synopsis", (f"{words} " + " ".join(command.collect_usage_pieces(context)),)),
+        ManualSection("description", _paragraphs(command.help or "")),
+        *([ManualSection("commands", terms=terms)] if terms else []),
+        ManualSection("options", terms=_options(command, context)),
+        ManualSection("exit status", terms=EXIT_CODES),
+        ManualSection("see also", ("dpcli(1), dpcli-pipeline(5)",)),
     )
     return page(_page_name(words), 1, (command.short_help or "").rstrip(".").lower(), sections, __version__)
 
@@ -135,17 +135,20 @@ def _pipeline_page() -> str:
         ("[[mechanism]]", Entry),
     )
     sections = [
-        Section(
+        ManualSection(
             "description",
             ("A TOML file that describes one pipeline: what is protected, the mechanisms, their sampling, the budget.",),
         ),
-        Section("example", (literal(_example()),)),
-        Section("top level", ("format = 1 comes first in every file.",), _keys(Pipeline)),
-        *(Section(title, (_doc(cls),), _keys(cls)) for title, cls in tables[1:]),
-        Section("partition", (_doc(PartitionKey),), _keys(PartitionKey)),
-        *(Section(f'type = "{name}"', (_doc(load(target)),), _keys(load(target))) for name, target in MECHANISMS.items()),
-        *(Section(f'sampling scheme = "{name}"', (_doc(load(target)),), _keys(load(target))) for name, target in SAMPLING.items()),
-        Section("see also", ("dpcli(1), dpcli-account(1), dpcli-lint(1), dpcli-schema(1)",)),
+        ManualSection("example", (literal(_example()),)),
+        ManualSection("top level", ("format = 1 comes first in every file.",), _keys(Pipeline)),
+        *(ManualSection(title, (_doc(cls),), _keys(cls)) for title, cls in tables[1:]),
+        ManualSection("partition", (_doc(PartitionKey),), _keys(PartitionKey)),
+        *(ManualSection(f'type = "{name}"', (_doc(load(target)),), _keys(load(target))) for name, target in MECHANISMS.items()),
+        *(
+            ManualSection(f'sampling scheme = "{name}"', (_doc(load(target)),), _keys(load(target)))
+            for name, target in SAMPLING.items()
+        ),
+        ManualSection("see also", ("dpcli(1), dpcli-account(1), dpcli-lint(1), dpcli-schema(1)",)),
     ]
     return page("dpcli-pipeline", 5, "the pipeline file, format 1", sections, __version__)
 
@@ -156,13 +159,13 @@ def _policy_page() -> str:
     words, _, example = (policy.__doc__ or "").partition("\n\n")
     example, _, order = example.rpartition("\n\n")
     sections = (
-        Section("description", (words, order.strip())),
-        Section("example", (literal("\n".join(line[4:] for line in example.split("\n"))),)),
-        Section("top level", ("format = 1 comes first in every file.",), _keys(Policy)),
-        Section("[[rule]]", (_doc(PolicyRule),), _keys(PolicyRule)),
-        Section("[[waiver]]", (_doc(PolicyWaiver),), _keys(PolicyWaiver)),
-        Section("horizon = { ... }", (_doc(Horizon),), _keys(Horizon)),
-        Section("see also", ("dpcli-gate(1), dpcli-pipeline(5)",)),
+        ManualSection("description", (words, order.strip())),
+        ManualSection("example", (literal("\n".join(line[4:] for line in example.split("\n"))),)),
+        ManualSection("top level", ("format = 1 comes first in every file.",), _keys(Policy)),
+        ManualSection("[[rule]]", (_doc(PolicyRule),), _keys(PolicyRule)),
+        ManualSection("[[waiver]]", (_doc(PolicyWaiver),), _keys(PolicyWaiver)),
+        ManualSection("horizon = { ... }", (_doc(Horizon),), _keys(Horizon)),
+        ManualSection("see also", ("dpcli-gate(1), dpcli-pipeline(5)",)),
     )
     return page("dpcli-policy", 5, "the policy file of dpcli gate, format 1", sections, __version__)
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dpcli.document.document import Document
 
 
-APPENDED = frozenset({"summary"})  # formats of files that several steps of a job write to
 OUTPUTS = frozenset({"output", "outputs", "pictures"})  # parameters that name what is written
 
 
@@ -117,7 +116,7 @@ def told(function: Callable[..., int]) -> Callable[..., int]:
 
 def _tell(error: BaseException, format_: str, outputs: tuple[str, ...]) -> None:
     from dpcli.document.verdict import stopped
-    from dpcli.formats.facts import judges
+    from dpcli.formats.facts import appended, judges
     from dpcli.present.diagnostics import finding
     from dpcli.toml.render import InvalidFile
 
@@ -129,7 +128,7 @@ def _tell(error: BaseException, format_: str, outputs: tuple[str, ...]) -> None:
     for name, path in map(_split, outputs):
         if judges(name):
             with suppress(DpcliError):  # the first error is the one to be told
-                write(path, _render(document, name, None), name in APPENDED)
+                write(path, _render(document, name, None), appended(name))
     if judges(format_):
         show(_render(document, format_, None))
 
@@ -189,17 +188,17 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     Why it is not 0 goes to standard error too. Raises InputError where a report to be judged would hold nothing that was checked.
     """
     from dpcli.document.verdict import judged, reason
-    from dpcli.formats.facts import judges
+    from dpcli.formats.facts import appended, judges
 
     settings: Settings = click.get_current_context().obj
     why = reason(document) if document.exit_code else ""
     writes = [_split(output) for output in outputs]
     if any(judges(name) for name in (format_, *(name for name, _ in writes))):
         document = judged(document, *_asked())
-    texts = [(path, _render(document, name, None), name in APPENDED) for name, path in writes]
+    texts = [(path, _render(document, name, None), appended(name)) for name, path in writes]
     shown = _render(replace(document, notes=()) if settings.quiet else document, format_, settings)
-    for path, text, appended in texts:
-        write(path, text, appended)
+    for path, text, after in texts:
+        write(path, text, after)
     show(shown)
     if why:
         complain(why)
@@ -238,8 +237,10 @@ def _split(output: str) -> tuple[str, str]:
 
 
 def _render(document: Document, name: str, settings: Settings | None) -> str:
+    from dpcli.formats.facts import for_screen
+
     render: Callable[..., str] = load(FORMATS[name])
-    if name != "table":
+    if not for_screen(name):
         return render(document)
     color = settings is not None and wants_color(settings.color)
     fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")

@@ -13,14 +13,14 @@ import click
 from dpcli.cli.budget.options import opened
 
 if TYPE_CHECKING:
-    from dpcli.train.plan.plan import Plan
+    from dpcli.train.plan.plan import TrainingPlan
     from dpcli.train.run.outcome import Outcome
     from dpcli.train.run.run import Report
 
 EVERY = 0.5  # seconds between two lines
 
 
-def run_with_progress(plan: Plan, ledger: str | None, dataset: str | None, resume: bool, seed: int | None) -> Outcome:
+def run_with_progress(plan: TrainingPlan, ledger: str | None, dataset: str | None, resume: bool, seed: int | None) -> Outcome:
     """Train, with progress on standard error where that is a terminal."""
     from dpcli.train.run.processes import first_process
     from dpcli.train.run.run import train
@@ -38,7 +38,7 @@ def run_with_progress(plan: Plan, ledger: str | None, dataset: str | None, resum
                 click.echo(err=True)
 
 
-def _progress(plan: Plan) -> Report:
+def _progress(plan: TrainingPlan) -> Report:
     """A line: how far, what it has cost so far, the last metrics and the time that is left."""
     from dpcli.analysis.account import account
     from dpcli.present.run_statement import words

@@ -16,7 +16,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.parts import named
-from dpcli.pipeline.resolve import Charge
+from dpcli.pipeline.resolve import BillLine
 from dpcli.plots.words import bound, few, sampling
 
 MOST = 8  # mechanisms that one line names
@@ -267,7 +267,7 @@ def tuning(facts: Facts) -> str | None:
     return "; ".join(text for text in found if text) or None
 
 
-def runs(charge: Charge) -> str:
+def runs(charge: BillLine) -> str:
     """How often it counts."""
     return "1 run" if charge.count == 1 else f"{charge.count:,} runs"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.curve import Curve
+from dpcli.analysis.curve import ProfileCurve
 from dpcli.disclosure.facts import Facts
 from dpcli.document.chart import Axis, Bar, Chart, Line, Marker, Tone
 from dpcli.plots.delta_epsilon import GUARANTEES
@@ -33,7 +33,7 @@ def _question(facts: Facts) -> Question:
     return Question(facts.pipeline, delta=facts.account.delta)
 
 
-def _profile(account: Account, curve: Curve) -> tuple[Chart, ...]:
+def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
     """delta by epsilon, down to deltas that no longer matter; none where the whole curve is below those."""
     low = max(FAINT * (account.delta or 1e-6), 1e-300)
     pairs = zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True)

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from dpcli.analysis.curve import trade_off
-from dpcli.analysis.meaning import Belief, Group, Meaning
+from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
 from dpcli.disclosure.answers import at_most, charged, listing, stated_epsilon
 from dpcli.disclosure.facts import Facts, amplified
 from dpcli.disclosure.item import NOT_STATED, Answer
@@ -33,7 +33,7 @@ HITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class PlainPassage:
     """A heading and what stands below it: sentences, then points."""
 
     title: str
@@ -41,33 +41,35 @@ class Passage:
     points: tuple[str, ...] = ()
 
 
-def plain(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
+def plain(facts: Facts, answers: tuple[Answer, ...]) -> tuple[PlainPassage, ...]:
     """What is promised, what an attacker can still do, what it rests on, what it leaves out, and what is still to be asked."""
     promised = (_promise(facts), _nothing(facts)) if facts.meaning is None else (_promise(facts), _attack(facts, facts.meaning))
     rest = () if facts.meaning is None else (_several(facts, facts.meaning), _rests_on(facts))
     return (*_refused(facts), *promised, *rest, _left_out(facts), *_to_ask(facts, answers))
 
 
-def _refused(facts: Facts) -> tuple[Passage, ...]:
+def _refused(facts: Facts) -> tuple[PlainPassage, ...]:
     """Before anything else: a rule that calls the file unsound."""
     if not facts.unsound:
         return ()
     found = tuple(f"{one.rule}: {one.key + ': ' if one.key else ''}{one.message}" for one in facts.unsound)
     return (
-        Passage("NOT SOUND", ("Do not rely on the number below: the file breaks a rule without which it does not hold.",), found),
+        PlainPassage(
+            "NOT SOUND", ("Do not rely on the number below: the file breaks a rule without which it does not hold.",), found
+        ),
     )
 
 
-def _promise(facts: Facts) -> Passage:
+def _promise(facts: Facts) -> PlainPassage:
     if facts.meaning is None:
-        return Passage("What is promised", ("Nothing: " + stated_epsilon(facts.account) + ".",))
+        return PlainPassage("What is promised", ("Nothing: " + stated_epsilon(facts.account) + ".",))
     slack = (
         ""
         if facts.account.delta == 0.0
         else f" Delta ({facts.account.delta!r}) is added on top of every probability that this limit bounds; it should be far smaller than "
         f"one over the number of records{_of_records(facts)}."
     )
-    return Passage(
+    return PlainPassage(
         "What is promised",
         (
             f"There is a limit on how much the release can depend on any one {facts.unit}: {at_most(facts.account)}.",
@@ -96,18 +98,18 @@ def _budget(facts: Facts) -> tuple[str, ...]:
     return (f"{words[budget.verdict]}: {spent}.",)
 
 
-def _nothing(facts: Facts) -> Passage:
-    return Passage(
+def _nothing(facts: Facts) -> PlainPassage:
+    return PlainPassage(
         "What an attacker can still find out",
         (f"Possibly everything about one {facts.unit}: no bound is known. Treat the release like the raw data.",),
     )
 
 
-def _attack(facts: Facts, meaning: Meaning) -> Passage:
+def _attack(facts: Facts, meaning: Meaning) -> PlainPassage:
     secret, (hit, miss) = SECRETS[facts.privacy.adjacency].format(unit=facts.unit), HITS[facts.privacy.adjacency]
     caught = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
     verdict = " This limit rules out next to nothing." if caught >= USELESS else ""
-    return Passage(
+    return PlainPassage(
         "What an attacker can still find out",
         (
             f"Suppose that an attacker sees the release, already knows everything else about the data, and asks {secret}.",
@@ -136,9 +138,9 @@ def _guess(belief: Belief) -> str:
     )
 
 
-def _several(facts: Facts, meaning: Meaning) -> Passage:
+def _several(facts: Facts, meaning: Meaning) -> PlainPassage:
     groups = [f"{group.size} {facts.unit}s together: {_limit(group)}" for group in meaning.groups if group.size > 1]
-    return Passage(
+    return PlainPassage(
         "One person, several records",
         (
             _whom(facts),
@@ -148,7 +150,7 @@ def _several(facts: Facts, meaning: Meaning) -> Passage:
     )
 
 
-def _limit(group: Group) -> str:
+def _limit(group: GroupMeaning) -> str:
     if group.reason:
         return f"no limit is known ({group.reason})"
     return f"epsilon <= {bound(group.epsilon)}" + (", which is no protection" if group.epsilon > LARGEST else "")
@@ -167,9 +169,9 @@ def _whom(facts: Facts) -> str:
     return f"The limit is about one {unit} with all of at most {most:,} records; the program must enforce that bound."
 
 
-def _rests_on(facts: Facts) -> Passage:
+def _rests_on(facts: Facts) -> PlainPassage:
     drawn = [entry.name for entry in facts.pipeline.mechanisms if amplified(entry)]
-    return Passage(
+    return PlainPassage(
         "What the number rests on",
         (
             f"It counts {listing(charged(facts))}, with the noise that the file states. The random numbers must stay secret.",
@@ -189,8 +191,8 @@ def _drawn(names: list[str], facts: Facts) -> tuple[str, ...]:
     )
 
 
-def _left_out(facts: Facts) -> Passage:
-    return Passage(
+def _left_out(facts: Facts) -> PlainPassage:
+    return PlainPassage(
         "What it does not cover",
         ("The limit is silent on these:",),
         (
@@ -209,7 +211,7 @@ def _others(facts: Facts) -> str:
     return f"Other releases from the same data{known}: their costs add up."
 
 
-def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
+def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[PlainPassage, ...]:
     """The open ends: what the file does not state, and what the rules warn of."""
     silent = [answer.item.question for answer in answers if not answer.stated]
     warnings = [f"{one.rule}: {one.message}" for one in facts.diagnostics if one.severity != "error"]
@@ -217,4 +219,4 @@ def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
         return ()
     silence = f"The file is silent on {len(silent)} of {len(answers)} items" if silent else "The file states every item"
     more = f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''} by dpcli lint" if warnings else ""
-    return (Passage("What is still to be asked", (f"{silence}{more}:",), (*warnings, *silent)),)
+    return (PlainPassage("What is still to be asked", (f"{silence}{more}:",), (*warnings, *silent)),)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dpcli.disclosure import items, registry_form
 from dpcli.disclosure.facts import Facts
 from dpcli.disclosure.item import Answer, Chapter
-from dpcli.disclosure.plain import Passage, plain
+from dpcli.disclosure.plain import PlainPassage, plain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +22,7 @@ class Statement:
     facts: Facts
     chapters: tuple[tuple[str, tuple[Answer, ...]], ...]
     asked_by: tuple[str, ...]
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[PlainPassage, ...] = ()
 
     @property
     def answers(self) -> tuple[Answer, ...]:

@@ -1,11 +1,17 @@
-"""What a format states about itself: whether CI systems read a verdict from it (JUDGES), and which endings of a path mean it (ENDINGS)."""
+"""What a format states about itself: whether CI systems read a verdict from it (JUDGES), which endings of a path mean it (ENDINGS).
+
+Also whether it is laid out for a screen, with a width and colours (SCREEN), and whether several steps of a job write to one file of it
+(APPENDED); both only where stated.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-from dpcli.registry import FORMATS, load
+from dpcli.registry import FORMATS
 
 
 def judges(name: str) -> bool:
@@ -19,5 +25,19 @@ def meant_by(path: str, names: Sequence[str]) -> str | None:
     return next((name for ending, name in endings.items() if path.lower().endswith(ending)), None)
 
 
+def for_screen(name: str) -> bool:
+    """Whether its `render` takes a width and whether there are colours."""
+    return bool(getattr(_module(name), "SCREEN", False))
+
+
+def appended(name: str) -> bool:
+    """Whether it goes after what a file holds."""
+    return bool(getattr(_module(name), "APPENDED", False))
+
+
 def _stated(name: str, what: str) -> Any:
-    return load(f"{FORMATS[name].partition(':')[0]}:{what}")
+    return getattr(_module(name), what)
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(FORMATS[name].partition(":")[0])

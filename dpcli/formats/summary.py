@@ -6,6 +6,7 @@ from dpcli.document.document import Document
 from dpcli.formats import markdown as format_markdown
 
 JUDGES = True
+APPENDED = True
 ENDINGS = ()
 
 

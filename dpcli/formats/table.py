@@ -7,6 +7,7 @@ from dataclasses import replace
 from dpcli.document.document import Document, Table, visible
 
 JUDGES = False
+SCREEN = True
 ENDINGS = ()
 
 FOLDED = 12  # columns that a text which may be folded has at least

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ManualSection:
     """A heading, paragraphs, and then terms with their definitions."""
 
     title: str
@@ -15,7 +15,7 @@ class Section:
     terms: tuple[tuple[str, str], ...] = ()
 
 
-def page(name: str, number: int, short: str, sections: Sequence[Section], version: str) -> str:
+def page(name: str, number: int, short: str, sections: Sequence[ManualSection], version: str) -> str:
     """The source of one page."""
     lines = [
         f'.TH "{name.upper()}" "{number}" "" "dpcli {version}" "dpcli manual"',

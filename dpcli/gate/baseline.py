@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcli.errors import InputError
-from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Rule
+from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Constraint
 from dpcli.gate.bases import Base
 from dpcli.git.command import work_tree
 
@@ -86,11 +86,11 @@ def _evidence(stated: Any) -> int:
     return stated
 
 
-def _optional(stated: Any, rule: Rule) -> float | None:
+def _optional(stated: Any, rule: Constraint) -> float | None:
     return None if stated is None else _number(stated, rule)
 
 
-def _number(stated: Any, rule: Rule) -> float:
+def _number(stated: Any, rule: Constraint) -> float:
     if type(stated) not in (int, float) or not math.isfinite(stated) or not rule.holds(stated):
         raise ValueError(f"{stated!r} in place of {rule.text}")
     return float(stated)

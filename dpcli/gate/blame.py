@@ -12,7 +12,7 @@ from dpcli.errors import CannotCertify, InputError
 from dpcli.gate.bases import Base
 from dpcli.gate.verdicts import Target
 from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.pipeline.resolve import Charge
+from dpcli.pipeline.resolve import BillLine
 from dpcli.rounding import up
 from dpcli.toml.findings import Path
 from dpcli.toml.shown import shown
@@ -86,7 +86,7 @@ def _hardest(targets: Sequence[Target]) -> list[Target]:
     return list(found.values())
 
 
-def _fits(pipeline: Pipeline, charge: Charge, targets: Sequence[Target]) -> Iterable[str]:
+def _fits(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -> Iterable[str]:
     """The least noise, and the most steps or epochs, in one mechanism; "" where there is none."""
     entry = charge.entries[0]
     noise = _least(pipeline, entry, "noise", targets)

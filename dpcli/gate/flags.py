@@ -7,15 +7,15 @@ import math
 from dataclasses import dataclass, field
 
 from dpcli.errors import InputError
-from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Rule
-from dpcli.gate.ledger import Room
+from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Constraint
+from dpcli.gate.ledger import LedgerSaid
 from dpcli.gate.policy import NO_POLICY, Policy
 from dpcli.gate.policy_read import read_policy
 from dpcli.pipeline.gate_keys import Caps, Horizon
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class GateTerms:
     """What all files are held to, and compared with.
 
     caps, horizon: from flags. as_of: the day on which waivers are judged. ledger, dataset: where to ask whether it still fits.
@@ -30,7 +30,7 @@ class Terms:
     baseline: str | None = None
     ledger: str | None = None
     dataset: str | None = None
-    room: Room = field(default_factory=Room)
+    room: LedgerSaid = field(default_factory=LedgerSaid)
 
 
 def checked_terms(
@@ -46,7 +46,7 @@ def checked_terms(
     ledger: str | None = None,
     dataset: str | None = None,
     as_of: str | None = None,
-) -> Terms:
+) -> GateTerms:
     """The terms from flags. Raises InputError for values out of range, or flags that mean nothing beside each other."""
     caps = Caps(
         _within("--max-epsilon", max_epsilon, POSITIVE),
@@ -62,10 +62,10 @@ def checked_terms(
         raise InputError("--dataset: expected --ledger too, found none")
     planned = _horizon(horizon, horizon_epsilon)
     held = read_policy(policy) if policy is not None else NO_POLICY
-    return Terms(caps, planned, held, _day(as_of), base_ref, baseline, ledger, dataset)
+    return GateTerms(caps, planned, held, _day(as_of), base_ref, baseline, ledger, dataset)
 
 
-def _within(flag: str, value: float | None, rule: Rule) -> float | None:
+def _within(flag: str, value: float | None, rule: Constraint) -> float | None:
     if value is not None and not (math.isfinite(value) and rule.holds(value)):
         raise InputError(f"{flag}: expected {rule.text}, found {value!r}")
     return value

@@ -17,7 +17,7 @@ from dpcli.gate.caps import cap_condition, capped, delta_condition
 from dpcli.gate.claims import claims
 from dpcli.gate.deleted import gone
 from dpcli.gate.findings import finding_conditions, required_conditions
-from dpcli.gate.flags import Terms
+from dpcli.gate.flags import GateTerms
 from dpcli.gate.horizon import horizon_condition
 from dpcli.gate.increase import epsilon_now, increase_condition, new_file, statement_conditions
 from dpcli.gate.judgement import Gated, Judged
@@ -52,7 +52,7 @@ class Opened:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def gate(paths: Sequence[str], terms: Terms) -> Gated:
+def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     """Judge each file; against a revision also those that are gone, which is all there is to judge where no paths are left.
 
     Raises:
@@ -73,30 +73,30 @@ def gate(paths: Sequence[str], terms: Terms) -> Gated:
     return Gated(found, policy.path or None, notices)
 
 
-def _nothing(terms: Terms) -> Judged:
+def _nothing(terms: GateTerms) -> Judged:
     """What is said where no file is left to judge, and none is gone."""
     text = f"no file was given, and {terms.base_ref} has no pipeline that is gone"
     return Judged(".", None, (Condition("files", "pass", text, ()),))
 
 
-def _gone(paths: Sequence[str], terms: Terms, bases: Bases | None) -> Iterator[Judged]:
+def _gone(paths: Sequence[str], terms: GateTerms, bases: Bases | None) -> Iterator[Judged]:
     if terms.base_ref is not None and bases is not None:
         yield from gone(terms.base_ref, paths, (base.renamed for base in bases.values() if base is not None))
 
 
-def _bases(paths: Sequence[str], terms: Terms) -> Bases | None:
+def _bases(paths: Sequence[str], terms: GateTerms) -> Bases | None:
     if terms.base_ref is not None:
         return bases_at(terms.base_ref, paths, lambda path, pipeline: capped(pipeline, _caps(path, pipeline, terms)))
     return bases_from(terms.baseline, paths) if terms.baseline is not None else None
 
 
-def _caps(path: str, pipeline: Pipeline, terms: Terms) -> Caps:
+def _caps(path: str, pipeline: Pipeline, terms: GateTerms) -> Caps:
     """Flags before the policy; the file's own come after both."""
     return over(terms.caps, terms.policy.caps(path, pipeline))
 
 
 @limited
-def _judged(path: str, terms: Terms, bases: Bases | None) -> Judged:
+def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
     diagnostics: tuple[Diagnostic, ...] = ()
     try:
         data = terms.room.read(path)
@@ -134,7 +134,7 @@ def _check(pipeline: Pipeline, data: bytes) -> None:
         refuse(findings, tables, text, path)
 
 
-def _accounted(opened: Opened, result: Account, caps: Caps, terms: Terms, bases: Bases | None) -> Judged:
+def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, bases: Bases | None) -> Judged:
     base = None if bases is None else bases.get(opened.path)
     now = None if base is None else epsilon_now(result, base)
     changes = () if base is None else costs_of(base, opened.data)
@@ -147,7 +147,7 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: Terms, bases:
     return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.asked, opened.own)
 
 
-def _conditions(opened: Opened, result: Account, caps: Caps, terms: Terms) -> Iterator[Condition]:
+def _conditions(opened: Opened, result: Account, caps: Caps, terms: GateTerms) -> Iterator[Condition]:
     """What a file must satisfy whatever it was before."""
     yield from link_condition(opened.path, terms.base_ref is not None)
     yield cap_condition(result)
@@ -162,7 +162,7 @@ def _conditions(opened: Opened, result: Account, caps: Caps, terms: Terms) -> It
 
 
 def _against(
-    opened: Opened, result: Account, base: Base | None, now: float | None, caps: Caps, terms: Terms
+    opened: Opened, result: Account, base: Base | None, now: float | None, caps: Caps, terms: GateTerms
 ) -> Iterator[Condition]:
     """What a file must satisfy against the base."""
     if base is None or now is None:
@@ -174,7 +174,7 @@ def _against(
     yield increase_condition(result, base, now, caps)
 
 
-def _escaped(opened: Opened, base: Base, caps: Caps, terms: Terms) -> list[str]:
+def _escaped(opened: Opened, base: Base, caps: Caps, terms: GateTerms) -> list[str]:
     """The caps of the policy that held the file as it was, under its name then, and are looser or gone now."""
     if base.account is None:
         return []

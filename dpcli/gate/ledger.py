@@ -19,7 +19,7 @@ from dpcli.toml.render import InvalidFile
 KEY = ("privacy",)
 
 
-class Quote(Protocol):
+class LedgerQuote(Protocol):
     """What a ledger answers. share: of its cap that this pipeline's runs would take; left: the share that is left before any."""
 
     @property
@@ -38,7 +38,9 @@ class Quote(Protocol):
 class Quoter(Protocol):
     """The ledger's side: one call for all pipelines and how often each is run, from outside any spend."""
 
-    def __call__(self, url: str, dataset: str | None, asked: Sequence[tuple[Pipeline, int]]) -> Sequence[Quote | Exception]: ...
+    def __call__(
+        self, url: str, dataset: str | None, asked: Sequence[tuple[Pipeline, int]]
+    ) -> Sequence[LedgerQuote | Exception]: ...
 
 
 def ledger_conditions(asked: Sequence[tuple[Pipeline, Horizon | None]], url: str, dataset: str | None) -> tuple[Condition, ...]:
@@ -53,7 +55,7 @@ def ledger_conditions(asked: Sequence[tuple[Pipeline, Horizon | None]], url: str
     return tuple(_refused(answer) if isinstance(answer, Exception) else _answered(answer) for answer in answers)
 
 
-def _answered(answer: Quote) -> Condition:
+def _answered(answer: LedgerQuote) -> Condition:
     return Condition(
         "ledger", "pass" if answer.fits else "fail", answer.message, ("mechanism",), shares=(answer.share, answer.left)
     )
@@ -68,7 +70,7 @@ def _refused(error: Exception) -> Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class LedgerSaid:
     """What a ledger said about all files, by path; contents: the files as they were read for that."""
 
     conditions: Mapping[str, Condition] = field(default_factory=dict)
@@ -79,13 +81,13 @@ class Room:
         return self.contents[path] if path in self.contents else read_bytes(path)
 
 
-def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Horizon | None) -> Room:
+def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Horizon | None) -> LedgerSaid:
     """Ask a ledger about all files at once; without one, and of files that cannot be read, nothing is said here.
 
     horizon: of flags or policy, which come before a file's own.
     """
     if url is None:
-        return Room()
+        return LedgerSaid()
     contents: dict[str, bytes] = {}
     pipelines: list[tuple[str, Pipeline]] = []
     for path in paths:
@@ -94,4 +96,4 @@ def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Ho
             pipelines.append((path, parse(contents[path], path)))
     asked = [(pipeline, horizon or pipeline.gate.horizon) for _, pipeline in pipelines]
     answers = ledger_conditions(asked, url, dataset)
-    return Room({path: answer for (path, _), answer in zip(pipelines, answers, strict=True)}, contents)
+    return LedgerSaid({path: answer for (path, _), answer in zip(pipelines, answers, strict=True)}, contents)

@@ -9,7 +9,7 @@ from typing import Any
 from dpcli.gate.policy import Policy
 from dpcli.git.revision import read_source
 from dpcli.keys.annotations import members_of
-from dpcli.keys.kinds import Place
+from dpcli.keys.kinds import KeyPlace
 from dpcli.keys.member import Members, read_members
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.read import refuse, toml_document
@@ -35,7 +35,7 @@ def read_policy_bytes(data: bytes, source: str) -> Policy:
     findings = Findings(advice=_advice)
     values: dict[str, Any] = {}
     try:
-        values = read_members(KEYS, tables, Place((), findings))
+        values = read_members(KEYS, tables, KeyPlace((), findings))
         for key, expected, found in _policy(values).problems() if not findings.items else ():
             findings.add("DP005", key, expected, found)
     except TooMany:

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 from dpcli import registry
 from dpcli.fields import Key, Note, Open, Person, Prose
 from dpcli.keys.compound import Either, Listed, Opaque
-from dpcli.keys.kinds import Day, Flag, Kind, Number, Whole
+from dpcli.keys.kinds import Day, Flag, Kind, Number, WholeNumber
 from dpcli.keys.member import Member, Members
-from dpcli.keys.tables import Selected, Table
+from dpcli.keys.tables import KeyTable, SelectedTable
 from dpcli.keys.words import Paragraph, Remark, Signature, Text, members, words
 from dpcli.mechanisms.sampling.schemes import Scheme
 
@@ -43,7 +43,7 @@ def kind_of(hint: Any) -> Kind:
     origin = typing.get_origin(hint)
     if origin in _GENERIC:
         return _GENERIC[origin](typing.get_args(hint))
-    return members(hint) if issubclass(hint, enum.Enum) else Table(hint, members_of(hint))
+    return members(hint) if issubclass(hint, enum.Enum) else KeyTable(hint, members_of(hint))
 
 
 def _union(arms: tuple[Any, ...]) -> Kind:
@@ -51,12 +51,12 @@ def _union(arms: tuple[Any, ...]) -> Kind:
     return kinds[0] if len(kinds) == 1 else Either(*kinds)
 
 
-SAMPLING = Selected("scheme", registry.SAMPLING, members_of)
-MECHANISMS = Selected("type", registry.MECHANISMS, members_of)
+SAMPLING = SelectedTable("scheme", registry.SAMPLING, members_of)
+MECHANISMS = SelectedTable("type", registry.MECHANISMS, members_of)
 
 _PLAIN: Mapping[Any, Kind] = {
     float: Number(),
-    int: Whole(),
+    int: WholeNumber(),
     str: Text(),
     bool: Flag(),
     datetime.date: Day(),

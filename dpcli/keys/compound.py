@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.fields import Rule
-from dpcli.keys.kinds import Kind, Place, Refused, expected
+from dpcli.fields import Constraint
+from dpcli.keys.kinds import KeyPlace, Kind, Refused, expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Listed:
     def text(self) -> str:
         return f"a list, each {self.item.text}"
 
-    def read(self, value: Any, place: Place) -> tuple[Any, ...]:
+    def read(self, value: Any, place: KeyPlace) -> tuple[Any, ...]:
         if type(value) is not list:
             hint = "write [[...]], with two brackets" if type(value) is dict else ""
             place.wrong_type(f"a list, each {expected(self.item, place.rule)}", value, hint)
@@ -30,15 +30,15 @@ class Listed:
             raise Refused
         return read
 
-    def items(self, values: list[Any], place: Place) -> Iterator[Any]:
+    def items(self, values: list[Any], place: KeyPlace) -> Iterator[Any]:
         """The values that could be read."""
         for index, value in enumerate(values):
             try:
-                yield self.item.read(value, Place((*place.path, index), place.findings, place.rule))
+                yield self.item.read(value, KeyPlace((*place.path, index), place.findings, place.rule))
             except Refused:
                 continue
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "array", "items": self.item.schema(rule)}
 
 
@@ -53,14 +53,14 @@ class Either:
     def text(self) -> str:
         return f"{self.scalar.text}, or {self.several.text}"
 
-    def read(self, value: Any, place: Place) -> Any:
+    def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is (list if isinstance(self.several, Listed) else dict):
             return self.several.read(value, place)
         if type(value) is not str:
             place.wrong_type(self.text, value)
         return self.scalar.read(value, place)
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"oneOf": [self.scalar.schema(rule), self.several.schema(rule)]}
 
 
@@ -70,10 +70,10 @@ class Opaque:
 
     text: str = "a table"
 
-    def read(self, value: Any, place: Place) -> dict[str, Any]:
+    def read(self, value: Any, place: KeyPlace) -> dict[str, Any]:
         if type(value) is not dict:
             place.wrong_type(self.text, value)
         return value
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "object"}

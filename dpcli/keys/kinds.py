@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
-from dpcli.fields import Rule
+from dpcli.fields import Constraint
 from dpcli.toml.findings import Findings, Path
 from dpcli.toml.shown import shown
 
@@ -19,12 +19,12 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KeyPlace:
     """Where a value stands, by which rule it is judged, and who wants to know."""
 
     path: Path
     findings: Findings
-    rule: Rule | None = None
+    rule: Constraint | None = None
 
     def wrong_type(self, expected: str, value: Any, hint: str = "") -> NoReturn:
         self.findings.add("DP003", self.path, expected, shown(value), hint)
@@ -43,12 +43,12 @@ class Kind(Protocol):
         """What completes "expected ..." where no rule says more."""
         ...
 
-    def read(self, value: Any, place: Place) -> Any: ...
+    def read(self, value: Any, place: KeyPlace) -> Any: ...
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]: ...
+    def schema(self, rule: Constraint | None) -> dict[str, Any]: ...
 
 
-def expected(kind: Kind, rule: Rule | None) -> str:
+def expected(kind: Kind, rule: Constraint | None) -> str:
     """The rule's words where there is a rule, else the kind's."""
     return rule.text if rule else kind.text
 
@@ -59,7 +59,7 @@ class Number:
 
     text: str = "a number"
 
-    def read(self, value: Any, place: Place) -> float:
+    def read(self, value: Any, place: KeyPlace) -> float:
         if type(value) not in (int, float):
             place.wrong_type(expected(self, place.rule), value, _number_hint(value))
         number = _as_float(value)
@@ -67,17 +67,17 @@ class Number:
             place.out_of_range(expected(self, place.rule), value)
         return number + 0.0  # -0.0 becomes 0.0
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "number", **dict(rule.schema if rule else ())}
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeNumber:
     """A whole number, written as one: 1e18 is refused with the digits to write instead."""
 
     text: str = "a whole number"
 
-    def read(self, value: Any, place: Place) -> int:
+    def read(self, value: Any, place: KeyPlace) -> int:
         if type(value) is float and not math.isfinite(value):
             place.out_of_range(expected(self, place.rule), value)
         if type(value) is not int:
@@ -86,7 +86,7 @@ class Whole:
             place.out_of_range(expected(self, place.rule), value)
         return value
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "integer", **dict(rule.schema if rule else ())}
 
 
@@ -96,13 +96,13 @@ class Flag:
 
     text: str = "true or false"
 
-    def read(self, value: Any, place: Place) -> bool:
+    def read(self, value: Any, place: KeyPlace) -> bool:
         if type(value) is not bool:
             word = value.lower() if type(value) is str else ""
             place.wrong_type(self.text, value, f"write {word} without quotes" if word in ("true", "false") else "")
         return value
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "boolean"}
 
 
@@ -112,12 +112,12 @@ class Day:
 
     text: str = "a date (2030-12-31, without quotes)"
 
-    def read(self, value: Any, place: Place) -> datetime.date:
+    def read(self, value: Any, place: KeyPlace) -> datetime.date:
         if type(value) is not datetime.date:
             place.wrong_type(self.text, value)
         return value
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "string", "format": "date", "pattern": r"^\d{4}-\d{2}-\d{2}$"}
 
 

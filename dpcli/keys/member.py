@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from dpcli.fields import Rule
-from dpcli.keys.kinds import Kind, Place, Refused, expected
+from dpcli.fields import Constraint
+from dpcli.keys.kinds import KeyPlace, Kind, Refused, expected
 from dpcli.toml.shown import quoted
 from dpcli.toml.suggest import closest
 
@@ -19,7 +19,7 @@ class Member:
 
     name: str
     kind: Kind
-    rule: Rule | None = None
+    rule: Constraint | None = None
     doc: str = ""
     required: bool = False
     safer: Literal["smaller"] | None = None
@@ -33,7 +33,7 @@ class Member:
 Members = Mapping[str, Member]
 
 
-def read_members(known: Members, table: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace) -> dict[str, Any]:
     """The value of every key that could be read; a finding for every key that is unknown, missing or wrong."""
     mistaken = {_unknown(key, known, place) for key in table if key not in known}
     values = {}
@@ -53,7 +53,7 @@ def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
     return meant, f"did you mean '{meant}'" if meant else ""
 
 
-def _unknown(key: str, known: Members, place: Place) -> str | None:
+def _unknown(key: str, known: Members, place: KeyPlace) -> str | None:
     """Add the finding; returns the known key that was meant, whose absence then needs no finding of its own."""
     meant, hint = (place.findings.advice or nearest)(key, known)
     place.findings.add("DP002", (*place.path, key), "a known key" if hint else "one of " + ", ".join(known), quoted(key), hint)

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcli.fields import Rule
-from dpcli.keys.kinds import Place, Refused
+from dpcli.fields import Constraint
+from dpcli.keys.kinds import KeyPlace, Refused
 from dpcli.keys.member import Member, Members, read_members
 from dpcli.keys.table_schema import selected_schema, table_schema
-from dpcli.keys.words import Choice, words
+from dpcli.keys.words import OneOf, words
 from dpcli.registry import load
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class KeyTable:
     """A table that becomes an instance of the dataclass `cls`."""
 
     cls: type
@@ -26,7 +26,7 @@ class Table:
         stated = [name for name, member in self.members.items() if member.required] or list(self.members)[:2]
         return "a table { " + ", ".join(f"{name} = ..." for name in stated) + " }"
 
-    def read(self, value: Any, place: Place) -> Any:
+    def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
             place.wrong_type(self.text, value)
         before = len(place.findings)
@@ -35,12 +35,12 @@ class Table:
             raise Refused
         return self.cls(**values)
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return table_schema(self.members)
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedTable:
     """A table whose dataclass is named by one of its own keys, through a registry.
 
     members_of: the keys of a dataclass (handed in, since finding them needs this class).
@@ -55,7 +55,7 @@ class Selected:
         return f"a table {{ {self.selector} = ..., ... }}"
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> OneOf:
         return words(self.registry)
 
     def own(self, name: str) -> Members:
@@ -78,7 +78,7 @@ class Selected:
         stated = own[self.selector]
         return {**own, self.selector: replace(selector, doc=stated.doc)}
 
-    def read(self, value: Any, place: Place) -> Any:
+    def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
             named = type(value) is str and value in self.registry
             place.wrong_type(self.text, value, f'write {{ {self.selector} = "{value}", ... }}' if named else "")
@@ -89,7 +89,7 @@ class Selected:
             raise Refused
         return load(self.registry[name])(**values)
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return selected_schema(self.selector, {name: self.members(name) for name in self.registry})
 
 
@@ -99,8 +99,8 @@ class Unjudged:
 
     text: str = "a value"
 
-    def read(self, value: Any, place: Place) -> None:
+    def read(self, value: Any, place: KeyPlace) -> None:
         return None
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {}

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.fields import Rule
-from dpcli.keys.kinds import Place
+from dpcli.fields import Constraint
+from dpcli.keys.kinds import KeyPlace
 from dpcli.toml.shown import listed, shown
 
 LONGEST_NAME = 200
@@ -30,7 +30,7 @@ def is_silent(text: str) -> bool:
     return tuple(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())[: len(SILENT)]) == SILENT
 
 
-def _check_said(value: str, place: Place) -> None:
+def _check_said(value: str, place: KeyPlace) -> None:
     """Refuse what would count as stated and states nothing."""
     if not value.strip():
         place.out_of_range("text that is not empty", value)
@@ -46,14 +46,14 @@ class Remark:
 
     text: str = "text in quotes"
 
-    def read(self, value: Any, place: Place) -> str:
+    def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
             place.wrong_type(self.text, value, _quotes(value))
         if not value.translate(_BREAKS).isprintable():
             place.out_of_range("text without control or invisible characters", value)
         return value
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "string"}
 
 
@@ -67,7 +67,7 @@ class Text:
 
     text: str = "text in quotes"
 
-    def read(self, value: Any, place: Place) -> str:
+    def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
             place.wrong_type(self.text, value, _quotes(value))
         if not value.isprintable():
@@ -78,7 +78,7 @@ class Text:
             place.out_of_range(f"at most {LONGEST_NAME} characters", value)
         return value
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_NAME}
 
 
@@ -88,7 +88,7 @@ class Paragraph:
 
     text: str = "text in quotes"
 
-    def read(self, value: Any, place: Place) -> str:
+    def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
             place.wrong_type(self.text, value)
         if not value.translate(_BREAKS).isprintable():
@@ -98,7 +98,7 @@ class Paragraph:
             place.out_of_range(f"at most {LONGEST_PASSAGE} characters", value)
         return value
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_PASSAGE}
 
 
@@ -108,12 +108,12 @@ class Signature:
 
     text: str = "text in quotes"
 
-    def read(self, value: Any, place: Place) -> str:
+    def read(self, value: Any, place: KeyPlace) -> str:
         name = Text(self.text).read(value, place)
         _check_said(name, place)
         return name
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_NAME}
 
 
@@ -121,7 +121,7 @@ _BREAKS = str.maketrans("\n\t", "  ")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class OneOf:
     """One word out of a fixed set, and the value that each stands for."""
 
     values: Mapping[str, Any]
@@ -130,7 +130,7 @@ class Choice:
     def text(self) -> str:
         return listed(tuple(self.values))
 
-    def read(self, value: Any, place: Place) -> Any:
+    def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not str:
             place.wrong_type(self.text, value)
         if value not in self.values:
@@ -140,15 +140,15 @@ class Choice:
             place.out_of_range(f"a known {place.path[-1]}" if hint and len(self.values) > LONGEST_LIST else self.text, value, hint)
         return self.values[value]
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"enum": list(self.values)}
 
 
-def words(values: Iterable[str]) -> Choice:
+def words(values: Iterable[str]) -> OneOf:
     """A choice among words that stand for themselves."""
-    return Choice({value: value for value in values})
+    return OneOf({value: value for value in values})
 
 
-def members(values: type[enum.Enum]) -> Choice:
+def members(values: type[enum.Enum]) -> OneOf:
     """A choice among the members of an enumeration, by value."""
-    return Choice({member.value: member for member in values})
+    return OneOf({member.value: member for member in values})

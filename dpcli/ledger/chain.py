@@ -18,7 +18,7 @@ GENESIS = "0" * 64
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StoredRow:
     """One entry as a backend keeps it."""
 
     seq: int
@@ -35,10 +35,10 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One entry, read: its place in the chain and its content."""
 
-    row: Row
+    row: StoredRow
     content: Mapping[str, Any]
 
     @property
@@ -62,14 +62,14 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("ascii", "backslashreplace")).hexdigest()
 
 
-def sealed(content: Mapping[str, Any], dataset: str, head: Head) -> Entry:
+def sealed(content: Mapping[str, Any], dataset: str, head: Head) -> LedgerEntry:
     """The entry that follows `head`."""
     whole = {**content, "ledger": VERSION, "dataset": dataset, "seq": head.seq + 1, "previous": head.hash}
     body = canonical(whole)
-    return Entry(Row(head.seq + 1, body, digest(body)), json.loads(body))
+    return LedgerEntry(StoredRow(head.seq + 1, body, digest(body)), json.loads(body))
 
 
-def opened(row: Row, dataset: str, head: Head) -> Entry:
+def opened(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
     """The entry in a row that follows `head`. Raises LedgerError where anything in it was changed."""
     place = f'dataset "{dataset}", entry {head.seq + 1}'
     if row.seq != head.seq + 1:
@@ -81,7 +81,7 @@ def opened(row: Row, dataset: str, head: Head) -> Entry:
         raise LedgerError(f"{place}: does not follow the entry before it: the ledger was changed by hand")
     if content.get("seq") != row.seq or content.get("dataset") != dataset or _spelled(content) != row.body:
         raise LedgerError(f"{place}: its content belongs elsewhere: the ledger was changed by hand")
-    return Entry(row, content)
+    return LedgerEntry(row, content)
 
 
 def owner_of(body: object) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Cost, label
-from dpcli.ledger.state import State
+from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DECLARED = "run "  # how the amounts of a declared set begin
 
 
-def denial(state: State, pipeline: Pipeline, cost: Cost, delta: float) -> str:
+def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float) -> str:
     """The whole message, several lines: the numbers, what would fit, and what other composition says."""
     from dpcli.ledger.fit import fitting
 
@@ -29,7 +29,7 @@ def denial(state: State, pipeline: Pipeline, cost: Cost, delta: float) -> str:
     return "\n  ".join(lines)
 
 
-def shortfall(state: State, cost: Cost) -> str:
+def shortfall(state: LedgerState, cost: Cost) -> str:
     """What a run costs, what is left, and how much is missing, of the amount that is scarcest."""
     wanted, left = amounts.read(cost.amounts), state.left()
     if state.open_terms().mode == "declared":
@@ -43,7 +43,7 @@ def shortfall(state: State, cost: Cost) -> str:
     )
 
 
-def _no_argument(state: State) -> str:
+def _no_argument(state: LedgerState) -> str:
     """Why a smaller total of other accountants changes nothing."""
     terms = state.open_terms()
     return (
@@ -75,6 +75,6 @@ def down(amount: Decimal) -> str:
     return rounded(amount)
 
 
-def percent(amount: Decimal, state: State, name: str) -> str:
+def percent(amount: Decimal, state: LedgerState, name: str) -> str:
     """A share of a cap in print."""
     return f"{100.0 * amounts.share({name: amount}, state.caps):.1f} %"

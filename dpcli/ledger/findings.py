@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.expiry import STAMP
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.state import Run, State
+from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.sqlite_file import network_file_system
 from dpcli.toml.diagnostics import Diagnostic, Severity
 
@@ -18,7 +18,7 @@ HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LedgerFinding:
     """One thing that a rule says: about an entry (its number) or the ledger as a whole (0)."""
 
     rule: str
@@ -35,23 +35,23 @@ def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
     return tuple(Diagnostic(f.rule, f.severity, f.message, place, f"entry {f.entry}" if f.entry else "terms") for f in found)
 
 
-def _delta(ledger: Ledger, state: State) -> Iterator[Finding]:
+def _delta(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     terms = state.open_terms()
     if terms.dataset_size is None:
-        yield Finding("DP306", "warning", "opened without dataset_size: nothing can say whether its delta is small enough", 1)
+        yield LedgerFinding("DP306", "warning", "opened without dataset_size: nothing can say whether its delta is small enough", 1)
     elif terms.delta * terms.dataset_size > 0.1:
         tenth = 0.1 / terms.dataset_size
-        yield Finding(
+        yield LedgerFinding(
             "DP105", "warning", f"expected a delta of at most 1/(10 dataset_size) = {tenth:.7g}, found {terms.delta:g}", 1
         )
 
 
-def _large_epsilon(ledger: Ledger, state: State) -> Iterator[Finding]:
+def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     if state.epsilon > LARGE:
-        yield Finding("DP304", "warning", f"a cap of epsilon = {state.epsilon:g} limits next to no attack", 1)
+        yield LedgerFinding("DP304", "warning", f"a cap of epsilon = {state.epsilon:g} limits next to no attack", 1)
 
 
-def _same_run(ledger: Ledger, state: State) -> Iterator[Finding]:
+def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """One run under two keys within an hour: a retry that was charged twice, or one question that was answered twice."""
     last: dict[str, Run] = {}
     for run in state.runs.values():
@@ -61,7 +61,7 @@ def _same_run(ledger: Ledger, state: State) -> Iterator[Finding]:
             last[text] = run
             if before is not None and _seconds(run) - _seconds(before) < HOUR:
                 words = f'"{run.key}" is the run of "{before.key}" (entry {before.seq}) again, within the hour'
-                yield Finding("DP404", "warning", f"{words}: a retry keeps its key, a repeated question its answer", run.seq)
+                yield LedgerFinding("DP404", "warning", f"{words}: a retry keeps its key, a repeated question its answer", run.seq)
 
 
 def _seconds(run: Run) -> float:
@@ -71,7 +71,7 @@ def _seconds(run: Run) -> float:
         return 0.0
 
 
-def _sizes(ledger: Ledger, state: State) -> Iterator[Finding]:
+def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """batch_size is a rate only over the true size: runs that state another one may have been charged at a wrong rate."""
     first: Run | None = None
     for run in state.runs.values():
@@ -81,46 +81,48 @@ def _sizes(ledger: Ledger, state: State) -> Iterator[Finding]:
             known = first.pipeline["privacy"]["dataset_size"]
             if size != known:
                 words = f'"{run.key}" states dataset_size {size}, "{first.key}" (entry {first.seq}) {known}: one of them has another rate'
-                yield Finding("DP005", "warning", f"{words}; dpcli budget init --dataset-size settles it", run.seq)
+                yield LedgerFinding("DP005", "warning", f"{words}; dpcli budget init --dataset-size settles it", run.seq)
 
 
-def _overspent(ledger: Ledger, state: State) -> Iterator[Finding]:
+def _overspent(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """A cap that was amended below what is spent takes nothing back."""
     if any(state.spent[name] > cap for name, cap in state.caps.items()):
-        yield Finding(
+        yield LedgerFinding(
             "DP304", "warning", "more is spent than the cap allows since it was amended: what is spent stays spent", state.head.seq
         )
 
 
-def _unknown_data(ledger: Ledger, state: State) -> Iterator[Finding]:
+def _unknown_data(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     if state.open_terms().fingerprint is None and len(ledger.store.datasets()) > 1:
         words = "one of several datasets, opened without a fingerprint: the same data under another name would not be noticed"
-        yield Finding("DP406", "warning", words, 1)
+        yield LedgerFinding("DP406", "warning", words, 1)
 
 
-def _other_version(ledger: Ledger, state: State) -> Iterator[Finding]:
+def _other_version(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     from dpcli import __version__
 
     older = sorted({str(run.content.get("dpcli")) for run in state.runs.values()} - {__version__})
     if older:
         words = f"charged by dpcli {', '.join(older)}: dpcli budget verify computes their costs again"
-        yield Finding("DP408", "warning", words, state.head.seq)
+        yield LedgerFinding("DP408", "warning", words, state.head.seq)
 
 
-def _network(ledger: Ledger, state: State) -> Iterator[Finding]:
+def _network(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     kind = None if "://" in ledger.store.place else network_file_system(ledger.store.place)
     if kind is not None:
-        yield Finding("DP409", "error", f"on a network file system ({kind}), whose locks do not keep two machines apart")
+        yield LedgerFinding("DP409", "error", f"on a network file system ({kind}), whose locks do not keep two machines apart")
 
 
-def _forgotten(ledger: Ledger, state: State) -> Iterator[Finding]:
+def _forgotten(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """A reservation past its day counts in full; whoever made it should say how it ended."""
     for run in state.runs.values():
         if run.expired(ledger.now()):
-            yield Finding("DP403", "warning", f'the reservation "{run.key}" has expired and counts in full: commit it', run.seq)
+            yield LedgerFinding(
+                "DP403", "warning", f'the reservation "{run.key}" has expired and counts in full: commit it', run.seq
+            )
 
 
-RULES: tuple[Callable[[Ledger, State], Iterator[Finding]], ...] = (
+RULES: tuple[Callable[[Ledger, LedgerState], Iterator[LedgerFinding]], ...] = (
     _delta,
     _large_epsilon,
     _same_run,

@@ -9,14 +9,14 @@ from dataclasses import replace
 from dpcli.analysis.calibrate import parameter_key, substitute
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger.amounts import read
-from dpcli.ledger.state import State
+from dpcli.ledger.state import LedgerState
 from dpcli.pipeline.model import Entry, Pipeline
 
 DIGITS = 4
 DOUBLINGS = 14
 
 
-def fitting(state: State, pipeline: Pipeline, delta: float) -> tuple[str, ...]:
+def fitting(state: LedgerState, pipeline: Pipeline, delta: float) -> tuple[str, ...]:
     """Changes of one parameter each that would fit now, as "noise_multiplier = 1.913 in train (now 1.1)"; none in declared mode.
 
     The values are on the side that fits, to four significant digits.
@@ -27,13 +27,13 @@ def fitting(state: State, pipeline: Pipeline, delta: float) -> tuple[str, ...]:
     return tuple(text for text in (_noise(state, pipeline, busiest, delta), _steps(state, pipeline, busiest, delta)) if text)
 
 
-def _fits(state: State, pipeline: Pipeline, delta: float) -> bool:
+def _fits(state: LedgerState, pipeline: Pipeline, delta: float) -> bool:
     with suppress(InputError, CannotCertify, NotRepresentable):
         return state.fits(read(state.open_terms().the_filter.cost(pipeline, delta).amounts))
     return False
 
 
-def _noise(state: State, pipeline: Pipeline, entry: Entry, delta: float) -> str:
+def _noise(state: LedgerState, pipeline: Pipeline, entry: Entry, delta: float) -> str:
     key = parameter_key(entry, "noise")
     if key is None:
         return ""
@@ -58,7 +58,7 @@ def _doubled(now: float) -> Iterator[float]:
     yield from (float(f"{now * 2.0**i:.{DIGITS}g}") for i in range(1, DOUBLINGS))
 
 
-def _steps(state: State, pipeline: Pipeline, entry: Entry, delta: float) -> str:
+def _steps(state: LedgerState, pipeline: Pipeline, entry: Entry, delta: float) -> str:
     if entry.epochs is not None or entry.steps < 2:
         return ""
     count = _most(lambda steps: _fits(state, _with_steps(pipeline, entry, steps), delta), entry.steps)

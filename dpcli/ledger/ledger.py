@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli import __version__
 from dpcli.errors import Denied, InputError, LedgerError
-from dpcli.ledger.chain import Entry, digest, opened, sealed
+from dpcli.ledger.chain import LedgerEntry, digest, opened, sealed
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
 from dpcli.ledger.names import looks, mixed, strange
-from dpcli.ledger.requests import Amend, Charge, Move, Request, Upgrade, checked_key
-from dpcli.ledger.state import Run, State
+from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Upgrade, checked_key
+from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.terms import LedgerTerms
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -40,9 +40,9 @@ class Receipt:
     entry: the entry that was appended, None where it had been granted before (`repeated`). run: what it is about, as it now stands.
     """
 
-    entry: Entry | None
+    entry: LedgerEntry | None
     run: Run | None
-    state: State
+    state: LedgerState
 
     @property
     def repeated(self) -> bool:
@@ -59,18 +59,18 @@ class Ledger:
     def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] | None = None) -> None:
         self.store, self.dataset, self.now = store, dataset, now or store.now
         self.who = who or store.who or account_name()
-        self._state = State(dataset)
+        self._state = LedgerState(dataset)
 
-    def state(self) -> State:
+    def state(self) -> LedgerState:
         """Everything up to now. Raises LedgerError where the ledger is missing, locked or damaged."""
         for row in self.store.after(self.dataset, self._state.head.seq):
             self._state.apply(opened(row, self.dataset, self._state.head))
         self._state.open_terms()
         return self._state
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[LedgerEntry, ...]:
         """Every entry, checked against the chain."""
-        state, found = State(self.dataset), []
+        state, found = LedgerState(self.dataset), []
         for row in self.store.after(self.dataset, 0):
             found.append(opened(row, self.dataset, state.head))
             state.apply(found[-1])
@@ -144,9 +144,9 @@ class Ledger:
 
             raise Denied(denial(self.state(), pipeline, cost, at)) from None
 
-    def _append(self, request: Request, key: str) -> Receipt:
+    def _append(self, request: LedgerRequest, key: str) -> Receipt:
         state = self.state()  # most of the reading before anybody has to wait
-        entry: Entry | None = None
+        entry: LedgerEntry | None = None
         try:
             with self.store.writing(self.dataset) as tail:
                 for row in tail.after(state.head.seq):
@@ -160,12 +160,12 @@ class Ledger:
             state.apply(entry)
         return Receipt(entry, state.runs.get(key), state)
 
-    def _next(self, request: Request) -> Entry | None:
+    def _next(self, request: LedgerRequest) -> LedgerEntry | None:
         now, state = self.now(), self._state
         content = request.entry(state, now)
         return None if content is None else sealed(self._signed(content, now), self.dataset, state.head)
 
-    def _write(self, tail: Tail, entry: Entry) -> None:
+    def _write(self, tail: Tail, entry: LedgerEntry) -> None:
         _rehearsed(self._state, entry)
         tail.append(entry.row)
         if list(tail.after(self._state.head.seq)) != [entry.row]:
@@ -180,7 +180,7 @@ class Ledger:
 
 
 def open_dataset(
-    store: Store, dataset: str, terms: Terms, who: str = "", now: Callable[[], str] | None = None, new: bool = False
+    store: Store, dataset: str, terms: LedgerTerms, who: str = "", now: Callable[[], str] | None = None, new: bool = False
 ) -> Ledger:
     """Append the opening entry of a new dataset.
 
@@ -201,8 +201,8 @@ def open_dataset(
         if not new:
             _refuse_alike(store, dataset)
         _refuse_known_data(store, dataset, terms)
-        entry = sealed(ledger._signed({"kind": "open", "terms": terms.content(), "caps": caps}), dataset, State(dataset).head)
-        _rehearsed(State(dataset), entry)
+        entry = sealed(ledger._signed({"kind": "open", "terms": terms.content(), "caps": caps}), dataset, LedgerState(dataset).head)
+        _rehearsed(LedgerState(dataset), entry)
         tail.append(entry.row)
     return ledger
 
@@ -230,7 +230,7 @@ def _refuse_alike(store: Store, dataset: str) -> None:
         )
 
 
-def _refuse_known_data(store: Store, dataset: str, terms: Terms) -> None:
+def _refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
     """The same data under a second name would have a second budget."""
     for other in store.datasets() if terms.fingerprint is not None else ():
         known = _terms_of(store, other) if other != dataset else None
@@ -240,15 +240,15 @@ def _refuse_known_data(store: Store, dataset: str, terms: Terms) -> None:
             )
 
 
-def _terms_of(store: Store, dataset: str) -> Terms | None:
+def _terms_of(store: Store, dataset: str) -> LedgerTerms | None:
     """The terms of another dataset by its opening alone: what is wrong with its later entries is its own affair."""
-    state = State(dataset)
+    state = LedgerState(dataset)
     for row in store.opening(dataset):
         state.apply(opened(row, dataset, state.head))
     return state.terms
 
 
-def _rehearsed(state: State, entry: Entry) -> None:
+def _rehearsed(state: LedgerState, entry: LedgerEntry) -> None:
     """The entry held against the grammar, and applied to a copy: what a later reading would refuse must not be written."""
     import copy
 

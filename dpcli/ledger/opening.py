@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import Denied, InputError
 from dpcli.ledger.chain import canonical
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.terms import LedgerTerms
 from dpcli.pipeline.canonical import tables_of
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 def open_with(url: str, dataset: str, given: Mapping[str, Any]) -> Ledger:
     """Open a ledger. given: the flags by name. Raises InputError, Denied or LedgerError where it cannot be opened."""
     common = ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")
-    terms = checked(Terms(**{name: given[name] for name in common}))
+    terms = checked(LedgerTerms(**{name: given[name] for name in common}))
     return init(url, dataset, _MODES[given["mode"]](terms, given), new=bool(given.get("new")))
 
 
-def _adaptive(terms: Terms, given: Mapping[str, Any]) -> Terms:
+def _adaptive(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     if given["plans"]:
         raise InputError("--declare: expected --mode declared with it, found adaptive")
     own = {name: given[name] for name in ("order", "slack") if given[name] is not None}
@@ -43,7 +43,7 @@ def _adaptive(terms: Terms, given: Mapping[str, Any]) -> Terms:
     return replace(terms, filter=found.name, parameters=dict(found.parameters()))
 
 
-def _declared(terms: Terms, given: Mapping[str, Any]) -> Terms:
+def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     from dpcli.ledger.opening import declared_terms
 
     for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
@@ -67,7 +67,7 @@ _MODES = {"adaptive": _adaptive, "declared": _declared}
 MOST = 10**6
 
 
-def declared_terms(terms: Terms, pipelines: Sequence[tuple[Pipeline, int]]) -> Terms:
+def declared_terms(terms: LedgerTerms, pipelines: Sequence[tuple[Pipeline, int]]) -> LedgerTerms:
     """The terms with a set of (pipeline, runs), certified as a whole.
 
     Raises:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import Entry
+from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.filters.filter import label
-from dpcli.ledger.state import State
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.state import LedgerState
+from dpcli.ledger.terms import LedgerTerms
 from dpcli.pipeline.canonical import pipeline_from
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Restated:
     least: bool
 
 
-def restated(terms: Terms, pipeline: Pipeline) -> Restated:
+def restated(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
     """The run as the ledger has to count it: its mechanisms under the ledger's unit, adjacency and dataset_size.
 
     A unit that states no bound on its records is given one record: the cost is then a lower bound on the true one.
@@ -49,7 +49,7 @@ def restated(terms: Terms, pipeline: Pipeline) -> Restated:
     return Restated(replace(pipeline, privacy=privacy), others, unknown)
 
 
-def understated(state: State, charges: Sequence[Entry], progress: Progress | None = None) -> Iterator[str]:
+def understated(state: LedgerState, charges: Sequence[LedgerEntry], progress: Progress | None = None) -> Iterator[str]:
     """Charges under other terms than the ledger's, and costs that this version finds larger than what was charged.
 
     A run that cannot be priced is one of them, whatever its content does to whoever tries.
@@ -67,7 +67,7 @@ def understated(state: State, charges: Sequence[Entry], progress: Progress | Non
             yield f"{who}: {said}"
 
 
-def undeclared(terms: Terms) -> Iterator[str]:
+def undeclared(terms: LedgerTerms) -> Iterator[str]:
     """What this version finds about a declared set as a whole, under the ledger's terms."""
     try:
         yield from _above(terms)
@@ -75,7 +75,7 @@ def undeclared(terms: Terms) -> Iterator[str]:
         yield f"the declared runs: their cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
 
 
-def _above(terms: Terms) -> Iterator[str]:
+def _above(terms: LedgerTerms) -> Iterator[str]:
     from dpcli.ledger.declared import composed
 
     runs = [(restated(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
@@ -87,7 +87,7 @@ def _above(terms: Terms) -> Iterator[str]:
         yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
 
 
-def _wrong(terms: Terms, entry: Entry) -> Iterator[str]:
+def _wrong(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
     delta = float(entry.content["delta"])
     if not delta < 1.0:
         raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")

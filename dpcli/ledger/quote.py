@@ -13,7 +13,7 @@ from dpcli.ledger.denial import down, percent, shortfall, up
 from dpcli.ledger.filters.filter import Cost, label
 from dpcli.ledger.fit import fitting
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.state import State
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import open_ledger
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def _wanted(ledger: Ledger, pipeline: Pipeline, runs: int) -> tuple[Wanted, Cost
     return many, Cost({name: str(value) for name, value in many.items()}, cost.detail), delta
 
 
-def _answer(state: State, item: tuple[Wanted, Cost, float], total: Wanted, files: int, pipeline: Pipeline, runs: int) -> Quote:
+def _answer(
+    state: LedgerState, item: tuple[Wanted, Cost, float], total: Wanted, files: int, pipeline: Pipeline, runs: int
+) -> Quote:
     wanted, whole, delta = item
     if not state.fits(wanted):
         message, fits = _too_much(state, whole, runs, pipeline, delta), False
@@ -87,27 +89,27 @@ def _answer(state: State, item: tuple[Wanted, Cost, float], total: Wanted, files
     return Quote(fits, message, amounts.share(wanted, state.caps), 1.0 - amounts.share(state.spent, state.caps))
 
 
-def _fits(state: State, cost: Cost, runs: int) -> str:
+def _fits(state: LedgerState, cost: Cost, runs: int) -> str:
     name, amount = max(amounts.read(cost.amounts).items(), key=lambda item: amounts.share(dict([item]), state.caps))
     many = "it costs" if runs == 1 else f"{runs} runs cost"
     of = f"{up(amount)} of {label(name)}, {percent(amount, state, name)} of the cap of {state.dataset}"
     return f"{many} {of}; {down(state.left()[name])} is left"
 
 
-def _together(state: State, total: Wanted, files: int) -> str:
+def _together(state: LedgerState, total: Wanted, files: int) -> str:
     if files == 1:
         return ""
     name = max(total, key=lambda amount: amounts.share({amount: total[amount]}, state.caps))
     return f" ({percent(total[name], state, name)} of the cap for all {files} files together)"
 
 
-def _too_much(state: State, cost: Cost, runs: int, pipeline: Pipeline, delta: float) -> str:
+def _too_much(state: LedgerState, cost: Cost, runs: int, pipeline: Pipeline, delta: float) -> str:
     would = fitting(state, pipeline, delta) if runs == 1 else ()
     said = f"{state.dataset}: {shortfall(state, cost)}".replace("the run costs", "it costs" if runs == 1 else f"{runs} runs cost")
     return said + (f"; would fit: {'; or '.join(would)}" if would else "")
 
 
-def _too_many(state: State, cost: Cost, total: Wanted, runs: int, files: int) -> str:
+def _too_many(state: LedgerState, cost: Cost, total: Wanted, runs: int, files: int) -> str:
     """This one would fit, but not with the others."""
     name = amounts.exceeded(amounts.add(state.spent, total), state.caps) or next(iter(total))
     alone = amounts.read(cost.amounts).get(name, Decimal(0))

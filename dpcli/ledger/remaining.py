@@ -8,11 +8,11 @@ from fractions import Fraction
 
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Filter
-from dpcli.ledger.state import Run, State
+from dpcli.ledger.state import LedgerState, Run
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Remaining:
     """What may still be spent.
 
     spent, reserved, left: shares of the cap (the scarcest amount decides); of the number of declared runs in declared mode. There is no
@@ -29,7 +29,7 @@ class Room:
     pure: float
 
 
-def room(state: State) -> Room:
+def room(state: LedgerState) -> Remaining:
     """What a state leaves."""
     terms = state.open_terms()
     reserved = {name: Decimal(0) for name in state.caps}
@@ -38,7 +38,7 @@ def room(state: State) -> Room:
             reserved = amounts.add(reserved, run.cost)
     declared = terms.mode == "declared"
     spent = share_of(state, state.spent)
-    return Room(
+    return Remaining(
         spent,
         share_of(state, reserved),
         max(1.0 - spent, 0.0),
@@ -48,14 +48,14 @@ def room(state: State) -> Room:
     )
 
 
-def share_of(state: State, part: amounts.Amounts) -> float:
+def share_of(state: LedgerState, part: amounts.Amounts) -> float:
     """The share of the cap that a part of the spending takes; in declared mode, of the number of runs that were declared."""
     if state.open_terms().mode == "declared":
         return float(sum(part.values()) / sum(state.caps.values()))
     return amounts.share(part, state.caps)
 
 
-def runs_like(state: State, run: Run) -> int:
+def runs_like(state: LedgerState, run: Run) -> int:
     """How many more runs of that cost fit; -1 where it costs nothing, and any number does."""
     left = state.left()
     return min((Fraction(left[name]) // Fraction(cost) for name, cost in run.cost.items() if cost > 0), default=-1)

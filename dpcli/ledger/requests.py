@@ -10,15 +10,15 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.state import NEXT, Run, State
+from dpcli.ledger.state import NEXT, LedgerState, Run
 
 LONGEST = 200
 
 
-class Request(Protocol):
+class LedgerRequest(Protocol):
     """Raises Denied where the budget says no, LedgerError where the ledger holds something that contradicts it."""
 
-    def entry(self, state: State, now: str) -> dict[str, Any] | None: ...
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Charge:
         """What makes two charges the same."""
         return {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
 
-    def entry(self, state: State, now: str) -> dict[str, Any] | None:
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         if self.key in state.runs:
             self._refuse_other(state)
             self._refuse_begun(state)
@@ -53,7 +53,7 @@ class Charge:
         stated = {name: value for name, value in optional.items() if value}
         return {**self.body(), "cost": dict(self.cost.amounts), "detail": self.cost.detail, **stated}
 
-    def _refuse_other(self, state: State) -> None:
+    def _refuse_other(self, state: LedgerState) -> None:
         run = state.runs[self.key]
         if canonical({name: run.content.get(name) for name in self.body()}) != canonical(self.body()):
             raise LedgerError(
@@ -68,7 +68,7 @@ class Charge:
         if run.status == "void":
             raise LedgerError(f'key "{self.key}": expected a new key, found one whose reservation was voided')
 
-    def _refuse_begun(self, state: State) -> None:
+    def _refuse_begun(self, state: LedgerState) -> None:
         """A reservation is asked for again by a run that starts again: what drew noise before is paid for, what it draws now is not."""
         run = state.runs[self.key]
         if self.kind == "reserve" and run.status != "reserved":
@@ -91,7 +91,7 @@ class Move:
     why: str = ""
     despite_clock: bool = False
 
-    def entry(self, state: State, now: str) -> dict[str, Any] | None:
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         run = state.run(self.key)
         self._refuse_other(run)
         if self.kind == "start" and run.status == "started":
@@ -142,7 +142,7 @@ class Amend:
     approver: str
     acknowledged: bool = False
 
-    def entry(self, state: State, now: str) -> dict[str, Any] | None:
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         terms = state.open_terms()
         if terms.mode == "declared":
             raise InputError("expected a ledger in adaptive mode to amend, found declared mode: its set of runs is fixed for good")
@@ -167,7 +167,7 @@ class Upgrade:
     schema: str
     version: int
 
-    def entry(self, state: State, now: str) -> dict[str, Any] | None:
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         state.open_terms()
         if state.schema == self.schema:
             return None

@@ -10,9 +10,9 @@ from typing import Any
 
 from dpcli.errors import LedgerError
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import Entry, Head
+from dpcli.ledger.chain import Head, LedgerEntry
 from dpcli.ledger.expiry import is_stamp, later
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.terms import LedgerTerms
 
 LONGEST = 200  # characters of a run's mechanisms in print
 # What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
@@ -47,12 +47,12 @@ class Run:
 
 
 @dataclass(slots=True)
-class State:
+class LedgerState:
     """One dataset's ledger up to `head`. Built by `apply`, which refuses an entry that no sound ledger can hold."""
 
     dataset: str
     head: Head = field(default_factory=Head)
-    terms: Terms | None = None
+    terms: LedgerTerms | None = None
     caps: dict[str, Decimal] = field(default_factory=dict)
     epsilon: float = 0.0  # the cap as last amended
     largest: float = 0.0  # the largest cap there was: what is guaranteed of everything together
@@ -63,7 +63,7 @@ class State:
     schema: str = ""  # the hash of the definitions that guard the entries
     version: int = 1  # of those definitions
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: LedgerEntry) -> None:
         """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
         change = _CHANGES.get(entry.kind)
         if change is None:
@@ -82,7 +82,7 @@ class State:
         """The later of `now` and the latest entry's time, unless that is more than a day ahead: then some clock was wrong."""
         return max(now, self.latest) if self.latest <= later(now, days=1) else now
 
-    def open_terms(self) -> Terms:
+    def open_terms(self) -> LedgerTerms:
         """The terms. Raises LedgerError where the dataset has no ledger."""
         if self.terms is None:
             raise LedgerError(f'no ledger for dataset "{self.dataset}": dpcli budget init opens one')
@@ -102,16 +102,16 @@ class State:
             raise LedgerError(f'dataset "{self.dataset}": expected the key of a run, found {key!r}, which no entry has')
         return self.runs[key]
 
-    def _open(self, entry: Entry) -> None:
+    def _open(self, entry: LedgerEntry) -> None:
         if self.terms is not None or entry.row.seq != 1:
             raise LedgerError(f"{self._place(entry)}: a second opening: the ledger was changed by hand")
-        terms, caps = Terms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
+        terms, caps = LedgerTerms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
         terms.refuse_nonsense(caps)
         self.terms, self.caps, self.epsilon, self.largest = terms, caps, terms.epsilon, terms.epsilon
         self.schema, self.version = terms.schema, terms.version or 1
         self.spent = dict.fromkeys(self.caps, Decimal(0))
 
-    def _charge(self, entry: Entry) -> None:
+    def _charge(self, entry: LedgerEntry) -> None:
         self.open_terms()
         cost = amounts.read(entry.content["cost"])
         _refuse_no_run(entry.content)
@@ -122,7 +122,7 @@ class State:
         self.spent = amounts.add(self.spent, cost)
         self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, NEXT[entry.kind], cost, entry.content)
 
-    def _move(self, entry: Entry) -> None:
+    def _move(self, entry: LedgerEntry) -> None:
         run = self.run(entry.key)
         if run.status not in BEFORE[entry.kind]:
             raise LedgerError(f"{self._place(entry)}: {entry.kind} of a run that is {run.status}: the ledger was changed by hand")
@@ -130,7 +130,7 @@ class State:
         if entry.kind == "void":
             self.spent = amounts.add(self.spent, run.cost, -1)
 
-    def _amend(self, entry: Entry) -> None:
+    def _amend(self, entry: LedgerEntry) -> None:
         self.open_terms()
         caps = amounts.read(entry.content["caps"])
         if set(caps) != set(self.caps):
@@ -138,11 +138,11 @@ class State:
         self.caps, self.epsilon = caps, float(entry.content["epsilon"])
         self.largest = max(self.largest, self.epsilon)
 
-    def _upgrade(self, entry: Entry) -> None:
+    def _upgrade(self, entry: LedgerEntry) -> None:
         self.open_terms()
         self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
 
-    def _place(self, entry: Entry) -> str:
+    def _place(self, entry: LedgerEntry) -> str:
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
 
 
@@ -164,13 +164,13 @@ def _refuse_no_run(content: Mapping[str, Any]) -> None:
         raise ValueError(f"delta {content['delta']!r}")
 
 
-_CHANGES: dict[str, Callable[[State, Entry], None]] = {
-    "open": State._open,
-    "spend": State._charge,
-    "reserve": State._charge,
-    "start": State._move,
-    "commit": State._move,
-    "void": State._move,
-    "amend": State._amend,
-    "upgrade": State._upgrade,
+_CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
+    "open": LedgerState._open,
+    "spend": LedgerState._charge,
+    "reserve": LedgerState._charge,
+    "start": LedgerState._move,
+    "commit": LedgerState._move,
+    "void": LedgerState._move,
+    "amend": LedgerState._amend,
+    "upgrade": LedgerState._upgrade,
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LedgerTerms:
     """The opening of one dataset's ledger.
 
     dataset: its name. unit, adjacency: what every run must be stated in. epsilon, delta: the cap.
@@ -45,7 +45,7 @@ class Terms:
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) not in (None, (), "")}
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> Terms:
+    def read(cls, content: Mapping[str, Any]) -> LedgerTerms:
         """From the opening entry. Raises LedgerError where it is not one."""
         try:
             return cls(**content)
@@ -115,7 +115,7 @@ class Terms:
             )
 
 
-def checked(terms: Terms) -> Terms:
+def checked(terms: LedgerTerms) -> LedgerTerms:
     """The terms of a new ledger, or InputError for values that no ledger may be opened for."""
     from dpcli.mechanisms.neighbours import Adjacency
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import Entry, Head, digest
+from dpcli.ledger.chain import Head, LedgerEntry, digest
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.price import SLACK, undeclared, understated
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.terms import LedgerTerms
 
 ANCHOR = "dpcli/anchor/v1"
 
@@ -82,7 +82,7 @@ def read_anchor(path: str) -> dict[str, Any]:
     return dict(found)
 
 
-def refuse_lost(ledger: Ledger, entries: tuple[Entry, ...], anchor: Mapping[str, Any]) -> None:
+def refuse_lost(ledger: Ledger, entries: tuple[LedgerEntry, ...], anchor: Mapping[str, Any]) -> None:
     """Raise LedgerError where the chain does not contain the anchored entry: a backup was restored, or the history replaced."""
     place, seq = f'{ledger.store.place}: dataset "{ledger.dataset}"', anchor["seq"]
     if anchor["dataset"] != ledger.dataset:
@@ -95,7 +95,7 @@ def refuse_lost(ledger: Ledger, entries: tuple[Entry, ...], anchor: Mapping[str,
         raise LedgerError(f"{place}: entry {seq} is not the one that was anchored: another history was put in its place (DP405)")
 
 
-def _wide(terms: Terms, entries: tuple[Entry, ...]) -> Iterator[str]:
+def _wide(terms: LedgerTerms, entries: tuple[LedgerEntry, ...]) -> Iterator[str]:
     """Caps in the filter's currency that are above what this version derives from the epsilon they stand for."""
     for entry in entries:
         if "caps" in entry.content:

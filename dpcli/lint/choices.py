@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo
+from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo
 from dpcli.lint.settings import chosen, covered, on, one_of, section, settings, spelled, switched_on, words
 from dpcli.pipeline.model import Pipeline
 
@@ -24,7 +24,7 @@ NOISE_SEEDS = {"seed", "noise_seed", "insecure_seed", "rng_seed", "random_seed",
 SEEDS = frozenset({*NOISE_SEEDS, "data_seed", "sampling_seed"})
 
 
-def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[Finding]:
+def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from _batch_norm(pipeline)
     if not covered(pipeline, "validation", "early_stopping") and not _says(pipeline, "validation", "public"):
         message = "when to stop is decided by data: decide by public data, or count the decisions and say so in covers.validation"
@@ -49,12 +49,12 @@ def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[Finding]:
         yield from switched_on(pipeline, METRICS, message)
 
 
-def _batch_norm(pipeline: Pipeline) -> Iterator[Finding]:
+def _batch_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "statistics of a batch mix its records, and their running means are kept without noise: use GroupNorm"
     for path, name, value in settings(pipeline):
         named = name in LAYERS and any(word == "batch" or "batchnorm" in _bare(word) for word in words(value))
         if named or (_bare(name) in ("batchnorm", "syncbatchnorm") and on(value)):
-            yield Finding(path, message)
+            yield RuleFinding(path, message)
 
 
 def _bare(word: str) -> str:
@@ -69,13 +69,13 @@ def _says(pipeline: Pipeline, key: str, word: str) -> bool:
     return any(name == key and word in words(value) for _, name, value in settings(pipeline))
 
 
-def _shown(pipeline: Pipeline) -> Iterator[Finding]:
+def _shown(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from switched_on(
         pipeline, SHOWN, "a log outlives the run and is read by others: write no record, nor what one record gave"
     )
 
 
-def _seeded(pipeline: Pipeline) -> Iterator[Finding]:
+def _seeded(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "noise or samples that a seed repeats are no secret: leave the seed out"
     yield from chosen(pipeline, SEEDS, lambda value: value is not False and spelled(str(value)) not in ("", "none"), message)
     message = "noise needs a cryptographic generator: others can be predicted from what they have drawn"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
+from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import chosen, on, one_of, section, settings, spelled
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
 from dpcli.mechanisms.stated.pure_and_approx import ApproxSpec
@@ -17,19 +17,19 @@ PATE = frozenset({*ACCOUNTANT, "epsilon", "bound"})
 SANITISED = frozenset({"sanitise", "sanitised", "sanitize", "sanitized", "smooth_sensitivity"})
 
 
-def _classical(pipeline: Pipeline) -> Iterator[Finding]:
+def _classical(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         spec = entry.spec
         if isinstance(spec, ApproxSpec) and spec.epsilon > 1 and _from_classical_noise(_words(entry)):
             found = f'found {spec.epsilon:g}: state type = "gaussian" with its noise'
-            yield Finding((*path, "epsilon"), f"the classical formula proves nothing above epsilon = 1, {found}")
+            yield RuleFinding((*path, "epsilon"), f"the classical formula proves nothing above epsilon = 1, {found}")
 
 
 def _from_classical_noise(text: str) -> bool:
     return "gaussian" in text and not any(word in text for word in ANALYTIC)
 
 
-def _vector(pipeline: Pipeline) -> Iterator[Finding]:
+def _vector(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         spec = entry.spec
         if isinstance(spec, DiscreteGaussianSpec) and spec.sensitivity is not None and spec.priced_as_vector(1):
@@ -37,21 +37,21 @@ def _vector(pipeline: Pipeline) -> Iterator[Finding]:
                 f"priced as a vector of integers that moves by {spec.sensitivity} in L2: say dimension = 1 where it is one integer, which "
                 "costs less, or l2_sensitivity, a real number, where it is a vector"
             )
-            yield Finding((*path, "sensitivity"), message)
+            yield RuleFinding((*path, "sensitivity"), message)
 
 
 def _words(entry: Entry) -> str:
     return spelled(f"{entry.name} {entry.description or ''}")
 
 
-def _approximation(pipeline: Pipeline) -> Iterator[Finding]:
+def _approximation(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "a limit theorem bounds nothing after finitely many steps: choose an accountant that is an upper bound, or leave it out"
     )
     yield from chosen(pipeline, ACCOUNTANT, one_of(*APPROXIMATIONS), message, "train", "pate", "pmixed", "audit")
 
 
-def _data_dependent(pipeline: Pipeline) -> Iterator[Finding]:
+def _data_dependent(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "an epsilon that depends on the votes is private itself: sanitise it by smooth sensitivity, or use the independent one"
     )
@@ -65,7 +65,7 @@ def _data_dependent(pipeline: Pipeline) -> Iterator[Finding]:
             and "data_dependent" in text
             and not any(word in text for word in ("saniti", "smooth"))
         ):
-            yield Finding(path, message)
+            yield RuleFinding(path, message)
 
 
 GAUSSIAN_STATED = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
+from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import covered, section, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
@@ -21,22 +21,22 @@ DATA_DERIVED = re.compile("quantile|quartile|decile|percentile|median|cluster|k-
 ALONE = edited(edited(TRAIN, "steps = 1000\n", ""), 'sampling = { scheme = "poisson", batch_size = 256 }\n', "")
 
 
-def _tuning(pipeline: Pipeline) -> Iterator[Finding]:
+def _tuning(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if covered(pipeline, "tuning") or any(entry.spec.selects for entry in pipeline.mechanisms):
         return
     message = "every run of the search is a release: count them all in the file and say so in train.covers.tuning"
     yield from switched_on(pipeline, SEARCHES, message)
 
 
-def _adaptive(pipeline: Pipeline) -> Iterator[Finding]:
+def _adaptive(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.adaptive:
-        yield Finding(
+        yield RuleFinding(
             ("privacy", "adaptive"),
             "where later parameters depend on earlier outputs, only valid filters may add up: basic, zCDP and Gaussian accountants",
         )
 
 
-def _same_sample(pipeline: Pipeline) -> Iterator[Finding]:
+def _same_sample(pipeline: Pipeline) -> Iterator[RuleFinding]:
     named = {name for entry in pipeline.mechanisms for name in parts_named(entry.spec)}
     found: dict[tuple[object, ...], str] = {}
     for path, entry in entries(pipeline):
@@ -51,7 +51,7 @@ def _same_sample(pipeline: Pipeline) -> Iterator[Finding]:
                 f'priced as a sample separate from "{first}", which has the same rate and as many steps: if both read one batch, name '
                 "them in a composed entry and sample that"
             )
-            yield Finding((*path, "sampling"), message)
+            yield RuleFinding((*path, "sampling"), message)
 
 
 def _charged(entry: Entry, contributions: int) -> str:
@@ -65,19 +65,19 @@ def _charged(entry: Entry, contributions: int) -> str:
     return f"{counted}: they must be disjoint, and each record's part must not depend on other records"
 
 
-def _partition(pipeline: Pipeline) -> Iterator[Finding]:
+def _partition(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         if entry.partition is None:
             continue
         key = (*path, "partition")
         if pipeline.privacy.adjacency is Adjacency.REPLACE_ONE:
             message = "parallel composition needs add-remove or zero-out: a record that is replaced may move to another part"
-            yield Finding(key, message, "error")
+            yield RuleFinding(key, message, "error")
         elif isinstance(entry.partition, str) or DATA_DERIVED.search(entry.partition.of):
-            yield Finding(key, _charged(entry, pipeline.privacy.max_contributions or 1))
+            yield RuleFinding(key, _charged(entry, pipeline.privacy.max_contributions or 1))
         elif (pipeline.privacy.max_contributions or 1) > 1:
             message = "a unit's records may lie in several parts: partition = { of, part } needs max_contributions = 1"
-            yield Finding(key, message, "error")
+            yield RuleFinding(key, message, "error")
 
 
 TUNING = RuleInfo(

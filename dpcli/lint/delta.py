@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import expm1, log1p
 
-from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
+from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.mechanisms.stated.pure_and_approx import ApproxSpec
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import named
@@ -22,31 +22,33 @@ def _stated(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
             yield (table, "delta"), values.delta
 
 
-def _large_delta(pipeline: Pipeline) -> Iterator[Finding]:
+def _large_delta(pipeline: Pipeline) -> Iterator[RuleFinding]:
     size = pipeline.privacy.dataset_size
     if size is None:
         return
     for path, delta in _stated(pipeline):
         expected_victims = Fraction(repr(delta)) * size  # exact: at delta = 1/size the rule must not depend on rounding
         if expected_victims >= 1:
-            yield Finding(path, f"expected a delta below 1/dataset_size = {1 / size:.7g}, found {delta:g}", "error")
+            yield RuleFinding(path, f"expected a delta below 1/dataset_size = {1 / size:.7g}, found {delta:g}", "error")
         elif expected_victims > Fraction(1, 10):
-            yield Finding(path, f"expected a delta of at most 1/(10 dataset_size) = {0.1 / size:.7g}, found {delta:g}", "warning")
+            yield RuleFinding(
+                path, f"expected a delta of at most 1/(10 dataset_size) = {0.1 / size:.7g}, found {delta:g}", "warning"
+            )
 
 
-def _unknown_size(pipeline: Pipeline) -> Iterator[Finding]:
+def _unknown_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.dataset_size is None and any(delta > 0 for _, delta in _stated(pipeline)):
-        yield Finding(("privacy", "dataset_size"), "dataset_size is missing, so nothing checks whether delta is small enough")
+        yield RuleFinding(("privacy", "dataset_size"), "dataset_size is missing, so nothing checks whether delta is small enough")
 
 
-def _unreachable_delta(pipeline: Pipeline) -> Iterator[Finding]:
+def _unreachable_delta(pipeline: Pipeline) -> Iterator[RuleFinding]:
     stated = dict(_stated(pipeline))
     for path, delta in stated.items():
         if 0.0 < delta < SMALLEST:
-            yield Finding(path, f"expected a delta of at least {SMALLEST:g}, where floating point ends, found {delta:g}")
+            yield RuleFinding(path, f"expected a delta of at least {SMALLEST:g}, where floating point ends, found {delta:g}")
     for path, entry in entries(pipeline):
         if 0.0 in stated.values() and entry.spec.needs_delta and not _free(entry, pipeline.privacy.dataset_size):
-            yield Finding(
+            yield RuleFinding(
                 (*path, "type"), f'"{entry.type}" has no finite epsilon at delta = 0: state a delta > 0, or use a pure mechanism'
             )
     spent = _stated_away(pipeline)
@@ -55,7 +57,7 @@ def _unreachable_delta(pipeline: Pipeline) -> Iterator[Finding]:
             message = (
                 f"expected more than the deltas that the mechanisms state, {spent:.7g}, found {delta:g}: no epsilon is finite there"
             )
-            yield Finding(path, message)
+            yield RuleFinding(path, message)
 
 
 def _free(entry: Entry, dataset_size: int | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, entries
+from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, entries
 from dpcli.lint.settings import OF_TEXT, covered, one_of, section, settings, switched_on
 from dpcli.pipeline.model import Pipeline
 
@@ -13,11 +13,11 @@ NAMES = DOMAINS | {"bins", "bin_edges", "scaler", "feature_range"}
 FITTED = ("data", "from_data", "private", "private_data", "train", "fit", "fitted", "trained", "learned", "learnt", "infer", "auto")
 
 
-def _private_names(pipeline: Pipeline) -> Iterator[Finding]:
+def _private_names(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "fitted to private records, so it reveals them: declare it, take it from public data, or count a noisy selection"
     for path, name, value in settings(pipeline):
         if name in NAMES and one_of(*FITTED)(value) and not covered(pipeline, name):
-            yield Finding(path, message)
+            yield RuleFinding(path, message)
     if not covered(pipeline, "tokenizer", "vocabulary"):
         yield from switched_on(pipeline, frozenset({"train_tokenizer", "build_vocabulary", "build_vocab"}), message)
     if pipeline.privacy.releases == "outputs":
@@ -27,7 +27,7 @@ def _private_names(pipeline: Pipeline) -> Iterator[Finding]:
                     "list the parts in the file (partition = { of = ..., part = ... }): which parts appear in the output "
                     "must not depend on the data"
                 )
-                yield Finding((*path, "partition"), message, "warning")
+                yield RuleFinding((*path, "partition"), message, "warning")
 
 
 PRIVATE_NAMES = RuleInfo(

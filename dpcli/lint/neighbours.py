@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpcli.errors import InputError
-from dpcli.lint.rule import HEAD, Finding, RuleInfo, edited, entries
+from dpcli.lint.rule import HEAD, RuleFinding, RuleInfo, edited, entries
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.model import Pipeline
 
 
-def _mixed_adjacency(pipeline: Pipeline) -> Iterator[Finding]:
+def _mixed_adjacency(pipeline: Pipeline) -> Iterator[RuleFinding]:
     wanted = pipeline.privacy.adjacency
     for path, entry in entries(pipeline):
         if isinstance(entry.spec, RandomizedResponseSpec) and wanted is Adjacency.ADD_REMOVE:
             message = (
                 "it hides a record's category and not its presence: expected adjacency = replace-one or zero-out, found add-remove"
             )
-            yield Finding((*path, "type"), message)
+            yield RuleFinding((*path, "type"), message)
         stated, key = getattr(entry.spec, "adjacency", None), (*path, "adjacency")
         if stated is None:
             continue
@@ -27,17 +27,19 @@ def _mixed_adjacency(pipeline: Pipeline) -> Iterator[Finding]:
         try:
             changes = conversion(stated, wanted)
         except InputError as refusal:
-            yield Finding(key, str(refusal))
+            yield RuleFinding(key, str(refusal))
             continue
         if changes > 1:
-            yield Finding(key, f"stated under {stated.value}, counted as {changes} such changes for one {wanted.value}", "warning")
+            yield RuleFinding(
+                key, f"stated under {stated.value}, counted as {changes} such changes for one {wanted.value}", "warning"
+            )
 
 
-def _record_or_unit(pipeline: Pipeline) -> Iterator[Finding]:
+def _record_or_unit(pipeline: Pipeline) -> Iterator[RuleFinding]:
     records = pipeline.privacy.max_contributions or 1
     for path, entry in entries(pipeline):
         if records > 1 and getattr(entry.spec, "stated_for", "unit") is None:
-            yield Finding(
+            yield RuleFinding(
                 (*path, "stated_for"),
                 f'expected stated_for = "record" or "unit" where a unit contributes at most {records} records, found nothing',
             )

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dpcli.lint.rule import HEAD, Finding, RuleInfo, entries
+from dpcli.lint.rule import HEAD, RuleFinding, RuleInfo, entries
 from dpcli.pipeline.model import Entry, Pipeline
 
 AGAIN = re.compile(r"[-_ .]+\(?(?:again|retry|retried|repeat|repeated|rerun|copy|bis|[2-9])\)?$", re.IGNORECASE)
 
 
-def _asked_again(pipeline: Pipeline) -> Iterator[Finding]:
+def _asked_again(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.releases != "outputs":
         return
     asked = [(path, entry, _question(entry)) for path, entry in entries(pipeline) if not entry.spec.free]
@@ -24,7 +24,7 @@ def _asked_again(pipeline: Pipeline) -> Iterator[Finding]:
             first = described.setdefault((question, entry.description), entry.name) if entry.description else entry.name
         if first != entry.name:
             message = f'the same as mechanism["{first}"] with fresh noise, which averages out: publish the first answer again'
-            yield Finding((*path, "name"), message)
+            yield RuleFinding((*path, "name"), message)
 
 
 def _question(entry: Entry) -> Entry:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleFinding:
     """What a check says about one key.
 
     path: from the top of the file, list positions 0-based, e.g. ("mechanism", 2, "sampling", "scheme").
@@ -49,7 +49,7 @@ class RuleInfo:
     source: str
     bad: str
     good: str
-    check: Callable[[Pipeline], Iterator[Finding]] | None = None
+    check: Callable[[Pipeline], Iterator[RuleFinding]] | None = None
 
 
 def entries(pipeline: Pipeline) -> Iterator[tuple[Path, Entry]]:

@@ -16,7 +16,7 @@ from dpcli.toml.render import InvalidFile
 from dpcli.toml.suggest import closest
 
 if TYPE_CHECKING:
-    from dpcli.lint.rule import Finding, RuleInfo
+    from dpcli.lint.rule import RuleFinding, RuleInfo
     from dpcli.pipeline.model import Pipeline
 
 
@@ -64,7 +64,7 @@ def judge(pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
     return _placed(found, pipeline, data) if found else ()
 
 
-def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, Finding]]:
+def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
     """What each rule finds in a pipeline that was read, in the order of the codes."""
     for info in map(rule, checked(bool(pipeline.sections))):
         if info.check is not None:
@@ -72,7 +72,7 @@ def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, Finding]]:
                 yield info, finding
 
 
-def _placed(found: tuple[tuple[RuleInfo, Finding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
+def _placed(found: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
     """The findings with line, column and source line."""
     from dpcli.toml.positions import locate
     from dpcli.toml.shown import key_text

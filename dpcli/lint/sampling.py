@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
-from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
+from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import chosen, one_of, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson
@@ -19,10 +19,10 @@ SHUFFLED = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequent
 OF_ONE_SIZE = ("fixed_size", "fixed", "without_replacement")
 
 
-def _not_amplified(pipeline: Pipeline) -> Iterator[Finding]:
+def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         if isinstance(entry.sampling, OncePerEpoch) and not entry.sampling.amplified:
-            yield Finding(
+            yield RuleFinding(
                 (*path, "sampling", "scheme"),
                 f'scheme = "{entry.sampling.scheme}" earns no amplification: each pass counts as one run on all of the data; '
                 'sample with scheme = "poisson" to be counted at its rate',
@@ -41,11 +41,11 @@ def _counted_as_poisson(pipeline: Pipeline) -> bool:
     return any(isinstance(entry.sampling, Poisson) for entry in pipeline.mechanisms)
 
 
-def _fixed_size(pipeline: Pipeline) -> Iterator[Finding]:
+def _fixed_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
     adjacency = pipeline.privacy.adjacency
     for path, entry in entries(pipeline):
         if isinstance(entry.sampling, FixedSize) and adjacency is not Adjacency.REPLACE_ONE:
-            yield Finding(
+            yield RuleFinding(
                 (*path, "sampling", "scheme"),
                 f'expected adjacency = "replace-one" with scheme = "fixed-size", found "{adjacency.value}"',
             )
@@ -54,7 +54,7 @@ def _fixed_size(pipeline: Pipeline) -> Iterator[Finding]:
         yield from chosen(pipeline, SAMPLER, one_of(*OF_ONE_SIZE), message)
 
 
-def _rounded_steps(pipeline: Pipeline) -> Iterator[Finding]:
+def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         if entry.epochs is None:
             continue
@@ -65,7 +65,7 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[Finding]:
                 continue  # no command takes so many
             unit = "steps" if rate else "passes"
             message = f"{entry.epochs:.12g} epochs = {float(exact):,.12g} {unit}; using {ceil(exact):,}"
-            yield Finding((*path, "epochs"), message)
+            yield RuleFinding((*path, "epochs"), message)
 
 
 def _epoch_share(entry: Entry, dataset_size: int | None) -> Fraction | None:
@@ -75,11 +75,11 @@ def _epoch_share(entry: Entry, dataset_size: int | None) -> Fraction | None:
     return entry.sampling.exact_rate(dataset_size)
 
 
-def _never_sampled(pipeline: Pipeline) -> Iterator[Finding]:
+def _never_sampled(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         scheme = entry.sampling
         if isinstance(scheme, Poisson) and scheme.exact_rate(pipeline.privacy.dataset_size) == 0:
-            yield Finding((*path, "sampling", "rate"), "a rate of 0 never samples a record: it costs and learns nothing")
+            yield RuleFinding((*path, "sampling", "rate"), "a rate of 0 never samples a record: it costs and learns nothing")
 
 
 NOT_AMPLIFIED = RuleInfo(

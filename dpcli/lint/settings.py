@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dpcli.lint.rule import Finding
+from dpcli.lint.rule import RuleFinding
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.findings import Path
 
@@ -62,18 +62,18 @@ def covered(pipeline: Pipeline, *notes: str) -> bool:
     )
 
 
-def switched_on(pipeline: Pipeline, keys: frozenset[str], message: str, *sections: str) -> Iterator[Finding]:
+def switched_on(pipeline: Pipeline, keys: frozenset[str], message: str, *sections: str) -> Iterator[RuleFinding]:
     """A finding for each of `keys` that is switched on."""
     return chosen(pipeline, keys, on, message, *sections)
 
 
 def chosen(
     pipeline: Pipeline, keys: frozenset[str], wrong: Callable[[Any], bool], message: str, *sections: str
-) -> Iterator[Finding]:
+) -> Iterator[RuleFinding]:
     """A finding for each of `keys` whose value is wrong."""
     for path, name, value in settings(pipeline, *sections):
         if name in keys and wrong(value):
-            yield Finding(path, message)
+            yield RuleFinding(path, message)
 
 
 def one_of(*wanted: str) -> Callable[[Any], bool]:

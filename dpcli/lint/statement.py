@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, exp
 
-from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, edited, entries
+from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.findings import Path
 
@@ -13,33 +13,33 @@ from dpcli.toml.findings import Path
 LARGE = 10.0
 
 
-def _floating_point(pipeline: Pipeline) -> Iterator[Finding]:
+def _floating_point(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.releases != "outputs":
         return
     for path, entry in entries(pipeline):
         if entry.spec.discrete_twin is not None:
             whole = float(getattr(entry.spec, "sensitivity", None) or 1.0).is_integer()
             discrete = f', or "{entry.spec.discrete_twin}" where the query is a whole number' if whole else ""
-            yield Finding(
+            yield RuleFinding(
                 (*path, "type"),
                 f'floating-point "{entry.type}" noise, once published, reveals more than its formula says: '
                 f"use an OpenDP sampler{discrete} (nothing to do if no noisy number is published)",
             )
 
 
-def _not_stated(pipeline: Pipeline) -> Iterator[Finding]:
+def _not_stated(pipeline: Pipeline) -> Iterator[RuleFinding]:
     privacy = pipeline.privacy
     if privacy.unit is None:
-        yield Finding(("privacy", "unit"), "expected what one individual is, such as example or user, found nothing")
+        yield RuleFinding(("privacy", "unit"), "expected what one individual is, such as example or user, found nothing")
     if privacy.releases is None:
         message = "expected what leaves the private side: final-model, all-checkpoints or outputs, found nothing"
-        yield Finding(("privacy", "releases"), message)
+        yield RuleFinding(("privacy", "releases"), message)
 
 
-def _large_epsilon(pipeline: Pipeline) -> Iterator[Finding]:
+def _large_epsilon(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, epsilon in _stated_epsilons(pipeline):
         if epsilon > LARGE:
-            yield Finding(
+            yield RuleFinding(
                 path,
                 f"epsilon = {epsilon:g} gives almost no protection against membership inference (at a 1 % false-positive rate "
                 f"it permits a {ceil(1e4 * (100.0 - 99.0 * exp(-epsilon))) / 1e4:g} % hit rate)",

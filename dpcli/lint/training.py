@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dpcli.lint.rule import HEAD, TRAIN, Finding, RuleInfo, entries
+from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, entries
 from dpcli.lint.settings import RELEASING, chosen, on, one_of, section, settings, switched_on, words
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Poisson
@@ -23,23 +23,25 @@ DROPS = {"drop_last", "drop_remainder", "dataloader_drop_last", "drop_empty", "m
 SKIPS = frozenset({*DROPS, "skip_empty", "skip_empty_batch", "skip_empty_batches"})
 
 
-def _resumed(pipeline: Pipeline) -> Iterator[Finding]:
+def _resumed(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for name in RELEASING:
         if not any(key in ("run_id", "ledger") and on(value) for _, key, value in settings(pipeline, name)):
             message = "expected the run_id of the run that is continued (or its ledger) with it, found neither"
             yield from switched_on(pipeline, RESUME, message, name)
 
 
-def _normalised(pipeline: Pipeline) -> Iterator[Finding]:
+def _normalised(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.adjacency is not Adjacency.ADD_REMOVE:
         return  # elsewhere the number of records is the same in neighbouring datasets
     for path, name, value in settings(pipeline):
         counted = any("len(" in word or (name in NORMALISE and word in COUNTED) for word in words(value))
         if counted:
-            yield Finding(path, f"expected a declared constant such as the expected batch size, found a private count, {value!r}")
+            yield RuleFinding(
+                path, f"expected a declared constant such as the expected batch size, found a private count, {value!r}"
+            )
 
 
-def _clipped_together(pipeline: Pipeline) -> Iterator[Finding]:
+def _clipped_together(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "a bound on a sum of several records' gradients bounds no record's own: clip each record's gradient"
     yield from chosen(pipeline, CLIP_PER, one_of(*TOGETHER), message)
     if any(name in CLIP_PER for _, name, _ in settings(pipeline)):
@@ -49,21 +51,21 @@ def _clipped_together(pipeline: Pipeline) -> Iterator[Finding]:
     yield from chosen(pipeline, MICROBATCHES, lambda value: on(value) and value not in single, message)
 
 
-def _other_noise(pipeline: Pipeline) -> Iterator[Finding]:
+def _other_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from switched_on(
         pipeline, frozenset({"disable_dp"}), "without the noise that the file states, nothing of its epsilon holds"
     )
     stated = {getattr(entry.spec, key, None) for _, entry in entries(pipeline) for key in ("noise_multiplier", "sigma")} - {None}
     for path, name, value in settings(pipeline, "train"):
         if stated and name in ("noise_multiplier", "sigma") and _number(value) and value not in stated:
-            yield Finding(path, f"expected the noise of a mechanism of this file, found {value!r}")
+            yield RuleFinding(path, f"expected the noise of a mechanism of this file, found {value!r}")
 
 
 def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _skips_empty(pipeline: Pipeline) -> Iterator[Finding]:
+def _skips_empty(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if any(isinstance(entry.sampling, Poisson | BallsInBins) for _, entry in entries(pipeline)):
         message = (
             "a batch of random size may be small or empty, and whether it is says who is in it: take every step, noise included"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_ndtr_array
@@ -53,3 +53,11 @@ def atom_tails(at: Array, losses: Array, log_p: Array, log_q: Array) -> Tails:
             below.append(np.concatenate(([-np.inf], np.logaddexp.accumulate(log_mass)))[index])
     cap = [np.minimum(values, 0.0) for values in (above[0], below[0], above[1], below[1])]
     return Tails(*cap)
+
+
+class HasTails(Protocol):
+    """A privacy loss that can be put on a grid."""
+
+    def tails(self, at: Array) -> Tails:
+        """log P(L > l), log P(L <= l), log Q(L > l), log Q(L <= l) at increasing l."""
+        ...

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcli.fields import Rule
+from dpcli.fields import Constraint
 from dpcli.keys.annotations import MECHANISMS, kind_of, members_of
-from dpcli.keys.kinds import Kind, Place, Refused
+from dpcli.keys.kinds import KeyPlace, Kind, Refused
 from dpcli.keys.member import Member, Members, read_members
 from dpcli.keys.table_schema import selected_schema
 from dpcli.pipeline.misplaced import advice
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
-from dpcli.pipeline.section import UNREAD, Section
+from dpcli.pipeline.section import UNREAD, SectionTable
 from dpcli.registry import SECTIONS, load
 from dpcli.toml.findings import Findings
 
-FORMAT = Rule("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
+FORMAT = Constraint("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
 
 
 @dataclass(frozen=True, slots=True)
-class Mechanism:
+class MechanismTable:
     """One [[mechanism]] table: the keys of every entry and those of its type, side by side."""
 
     text: str = "a table { name = ..., type = ..., ... }"
@@ -32,7 +32,7 @@ class Mechanism:
         own = MECHANISMS.any() if name is None else MECHANISMS.own(name)
         return {**members_of(Entry), "type": selector, **own}
 
-    def read(self, value: Any, place: Place) -> Entry:
+    def read(self, value: Any, place: KeyPlace) -> Entry:
         if type(value) is not dict:
             place.wrong_type(self.text, value)
         before = len(place.findings)
@@ -42,7 +42,7 @@ class Mechanism:
             raise Refused
         return _entry(name, values)
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return selected_schema("type", {name: self.members(name) for name in MECHANISMS.registry})
 
 
@@ -57,22 +57,22 @@ class Mechanisms:
     """The [[mechanism]] tables; one that cannot be read leaves None in its place, so that the others are still checked."""
 
     text: str = "at least one [[mechanism]] table"
-    item: Mechanism = Mechanism()
+    item: MechanismTable = MechanismTable()
 
-    def read(self, value: Any, place: Place) -> tuple[Entry | None, ...]:
+    def read(self, value: Any, place: KeyPlace) -> tuple[Entry | None, ...]:
         if type(value) is not list:
             place.wrong_type(self.text, value, "write [[mechanism]], with two brackets" if type(value) is dict else "")
         if not value:
             place.out_of_range(self.text, value)
         return tuple(self.entry(table, replace(place, path=(*place.path, index))) for index, table in enumerate(value))
 
-    def entry(self, table: Any, place: Place) -> Entry | None:
+    def entry(self, table: Any, place: KeyPlace) -> Entry | None:
         try:
             return self.item.read(table, place)
         except Refused:
             return None
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "array", "minItems": 1, "items": self.item.schema(rule)}
 
 
@@ -88,7 +88,7 @@ TOP: Members = {
     "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism", required=True),
     "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
     "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader in addition to the numbers"),
-    **{name: _table(name, Section(name), f"read by dpcli {name}") for name in SECTIONS},
+    **{name: _table(name, SectionTable(name), f"read by dpcli {name}") for name in SECTIONS},
 }
 
 
@@ -99,8 +99,8 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
     if type(stated) is int and stated != 1:
         # Of another version nothing else can be said.
         tables = {"format": stated}
-        return read_members({"format": TOP["format"]}, tables, Place((), findings))
-    return read_members(TOP, tables, Place((), findings))
+        return read_members({"format": TOP["format"]}, tables, KeyPlace((), findings))
+    return read_members(TOP, tables, KeyPlace((), findings))
 
 
 def meant(key: str, known: Iterable[str]) -> tuple[str | None, str]:

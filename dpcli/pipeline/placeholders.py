@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
-from dpcli.keys.kinds import CALIBRATE, Number, Whole
+from dpcli.keys.kinds import CALIBRATE, Number, WholeNumber
 from dpcli.keys.member import Members
 from dpcli.pipeline.model import Entry
 
@@ -30,7 +30,7 @@ def _keys(table: Mapping[str, Any]) -> Iterator[str]:
 
 def _marked(table: Mapping[str, Any], known: Members) -> Iterator[str]:
     for key, value in table.items():
-        if value == CALIBRATE and key in known and isinstance(known[key].kind, Number | Whole):
+        if value == CALIBRATE and key in known and isinstance(known[key].kind, Number | WholeNumber):
             yield key
 
 

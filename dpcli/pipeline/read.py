@@ -15,7 +15,7 @@ from dpcli.pipeline.placeholders import find_calibrate, substituted
 from dpcli.pipeline.section import in_section
 from dpcli.toml import syntax
 from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.findings import Finding, Findings, TooMany
+from dpcli.toml.findings import Fault, Findings, TooMany
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
 from dpcli.toml.shown import key_text
@@ -118,7 +118,7 @@ def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]
     return values
 
 
-def _diagnostics(findings: list[Finding], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
+def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
     """The findings with their places in the text, in the order of these."""
     from dpcli.toml.positions import locate
 

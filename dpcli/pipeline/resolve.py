@@ -19,7 +19,7 @@ MAX_COUNT = 10**18
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
+class BillLine:
     """One line of the bill: what the accountants add up. entries: the entries of the file that it stands for."""
 
     name: str
@@ -28,7 +28,7 @@ class Charge:
     entries: tuple[Entry, ...]
 
 
-def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[Charge, ...]:
+def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     """The charges of a pipeline, in the file's order.
 
     Args:
@@ -40,7 +40,7 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[Charge, ...]:
     neighbours = Neighbours(pipeline.privacy.adjacency, pipeline.privacy.max_contributions or 1, group_size)
     entries = {entry.name: entry for entry in pipeline.mechanisms}
     members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
-    charges: list[Charge] = []
+    charges: list[BillLine] = []
     parts: dict[str, dict[str, list[tuple[Mechanism, int, Entry]]]] = {}
     for entry in pipeline.mechanisms:
         if entry.name in members:
@@ -52,11 +52,11 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[Charge, ...]:
         if isinstance(entry.partition, PartitionKey):
             parts.setdefault(entry.partition.of, {}).setdefault(entry.partition.part, []).append((mechanism, count, entry))
         else:
-            charges.append(Charge(entry.name, mechanism, count, (entry,)))
+            charges.append(BillLine(entry.name, mechanism, count, (entry,)))
     return (*charges, *(_parallel(of, branches) for of, branches in parts.items()))
 
 
-def repeated(charges: tuple[Charge, ...], runs: int) -> tuple[Charge, ...]:
+def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
     """The charges of `runs` runs of the whole pipeline on the same data. Raises InputError where a count would pass 10^18."""
     if runs < 1 or any(charge.count * runs > MAX_COUNT for charge in charges):
         raise InputError(f"expected a number of runs with which nothing runs more than 10^18 times, found {runs}")
@@ -121,10 +121,10 @@ def _bound(
     return bound
 
 
-def _parallel(of: str, branches: dict[str, list[tuple[Mechanism, int, Entry]]]) -> Charge:
+def _parallel(of: str, branches: dict[str, list[tuple[Mechanism, int, Entry]]]) -> BillLine:
     from dpcli.mechanisms.combined.composed import Composed
     from dpcli.mechanisms.combined.parallel import Parallel
 
     mechanism = Parallel(tuple(Composed(tuple((m, n) for m, n, _ in branch)) for branch in branches.values()))
     entries = tuple(entry for branch in branches.values() for _, _, entry in branch)
-    return Charge(f"{of}: " + " | ".join(entry.name for entry in entries), mechanism, 1, entries)
+    return BillLine(f"{of}: " + " | ".join(entry.name for entry in entries), mechanism, 1, entries)

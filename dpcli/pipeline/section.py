@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.fields import Rule
+from dpcli.fields import Constraint
 from dpcli.keys.annotations import kind_of
-from dpcli.keys.kinds import Kind, Place
+from dpcli.keys.kinds import KeyPlace, Kind
 from dpcli.pipeline.gate_keys import under
 from dpcli.registry import SECTIONS, load
 from dpcli.toml.findings import Path, Problem
@@ -20,7 +20,7 @@ UNREAD: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class SectionTable:
     """A table that becomes the registered dataclass of its name, which is imported where a file has the table."""
 
     name: str
@@ -30,12 +30,12 @@ class Section:
     def table(self) -> Kind:
         return kind_of(load(SECTIONS[self.name]))
 
-    def read(self, value: Any, place: Place) -> Any:
+    def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
             place.wrong_type(self.text, value)
         return self.table.read(value, place)
 
-    def schema(self, rule: Rule | None) -> dict[str, Any]:
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return self.table.schema(rule)
 
 

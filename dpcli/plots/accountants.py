@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcli.analysis.account import Account, Row
+from dpcli.analysis.account import Account, AccountRow
 from dpcli.document.chart import Axis, Bar, Chart, Tone
 from dpcli.plots.epsilons import Question
 from dpcli.plots.words import bound, name_of, not_a_bound, setting
@@ -37,7 +37,7 @@ def _bounds(account: Account) -> str:
     return f"every number is an upper bound{but}, rounded up; the smallest bound is the headline"
 
 
-def _bar(row: Row, position: int, account: Account) -> Bar:
+def _bar(row: AccountRow, position: int, account: Account) -> Bar:
     tone = Tone.MAIN if row is account.winner else Tone.MUTED
     label = bound(row.upper) if row.accountant.sound else f"~ {bound(row.upper)}"
     return Bar(row.accountant.name, label, float(position), row.upper, tone)

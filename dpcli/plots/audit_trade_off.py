@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcli.audit.binomial import rate_lower, rate_upper
-from dpcli.audit.result import Audit, Measured
+from dpcli.audit.result import Audit, MeasuredScores
 from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Tone
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
@@ -39,7 +39,7 @@ def chart(audit: Audit) -> Chart:
     )
 
 
-def _rates(measured: Measured) -> tuple[Array, Array]:
+def _rates(measured: MeasuredScores) -> tuple[Array, Array]:
     """False positive and false negative rates at thresholds from the strictest to the loosest."""
     sign = -1.0 if measured.threshold is not None and not measured.threshold.above else 1.0
     inside, outside = np.sort(sign * measured.scores.inside), np.sort(sign * measured.scores.outside)
@@ -51,7 +51,7 @@ def _rates(measured: Measured) -> tuple[Array, Array]:
     return alarms, missed
 
 
-def _bands(measured: Measured, rates: tuple[Array, Array]) -> tuple[Band, ...]:
+def _bands(measured: MeasuredScores, rates: tuple[Array, Array]) -> tuple[Band, ...]:
     """Around the measured curve at each threshold by itself; none for canaries of one run, which are not independent."""
     if not measured.independent:
         return ()
@@ -65,7 +65,7 @@ def _bands(measured: Measured, rates: tuple[Array, Array]) -> tuple[Band, ...]:
     return (Band(f"{100 * measured.confidence:g} % at each threshold", lower, upper, Tone.MAIN),)
 
 
-def _markers(audit: Audit, measured: Measured) -> tuple[Marker, ...]:
+def _markers(audit: Audit, measured: MeasuredScores) -> tuple[Marker, ...]:
     """The test that was judged, at upper bounds on both of its errors."""
     bound = audit.deciding
     if measured.rates is None or bound is None:
@@ -76,7 +76,7 @@ def _markers(audit: Audit, measured: Measured) -> tuple[Marker, ...]:
     )
 
 
-def _notes(audit: Audit, measured: Measured) -> list[str]:
+def _notes(audit: Audit, measured: MeasuredScores) -> list[str]:
     found = [f"{bound.method}: epsilon >= {down(bound.epsilon)}: {bound.evidence}" for bound in audit.bounds if not bound.assumes]
     if measured.rates is not None:
         fpr, fnr = percent(measured.rates.false_positive), percent(measured.rates.false_negative)

@@ -7,14 +7,14 @@ from itertools import pairwise
 from math import floor
 
 from dpcli.document.chart import Axis, Chart, Line, Marker, Tone
-from dpcli.ledger.chain import Entry
+from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.remaining import share_of
-from dpcli.ledger.state import State
+from dpcli.ledger.state import LedgerState
 
 
-def chart(entries: Sequence[Entry]) -> Chart | None:
+def chart(entries: Sequence[LedgerEntry]) -> Chart | None:
     """The share of the cap that each entry left, as steps; None before the first charge. An amended cap moves it up or down."""
-    state, left, amended = State(str(entries[0].content["dataset"])), [], []
+    state, left, amended = LedgerState(str(entries[0].content["dataset"])), [], []
     for entry in entries:
         state.apply(entry)
         left.append(100.0 * max(1.0 - share_of(state, state.spent), 0.0))

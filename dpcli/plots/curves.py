@@ -20,7 +20,7 @@ PROBE = 8  # every so many values all accountants are asked; between two such, t
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class EpsilonCurve:
     """epsilon of one group of accountants at increasing values."""
 
     names: tuple[str, ...]
@@ -42,7 +42,7 @@ class Curve:
         return (Band(f"{self.label}, certified", lower, tuple(place(x, high) for x, _, high in both), self.tone),)
 
 
-def curves(question: Question, account: Account, values: Sequence[float], at: Setting) -> tuple[Curve, ...]:
+def curves(question: Question, account: Account, values: Sequence[float], at: Setting) -> tuple[EpsilonCurve, ...]:
     """A curve for each group of accountants, through the values at which it finds a finite epsilon.
 
     Raises CannotCertify where that is nowhere, or at one value only.
@@ -60,7 +60,9 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Se
     if missing:
         raise CannotCertify(f"cannot draw what was asked for: {', '.join(missing)}: no finite epsilon at two or more of the values")
     return tuple(
-        Curve(group, line_label(group, (e for _, e in pairs)), pairs, all(sound[name] for name in group), SERIES[i % len(SERIES)])
+        EpsilonCurve(
+            group, line_label(group, (e for _, e in pairs)), pairs, all(sound[name] for name in group), SERIES[i % len(SERIES)]
+        )
         for i, (group, pairs) in enumerate(drawn)
     )
 
@@ -91,7 +93,7 @@ def _part(question: Question, i: int, of: int) -> Progress:
     return lambda done, total: question.progress(i * total + done, of * total)
 
 
-def certificates(found: tuple[Curve, ...]) -> tuple[str, ...]:
+def certificates(found: tuple[EpsilonCurve, ...]) -> tuple[str, ...]:
     """What each line is worth."""
     sound = [curve for curve in found if curve.sound]
     if len(sound) == 1:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dpcli.analysis.account import Account
 from dpcli.document.chart import Axis, Chart, Line, Marker
 from dpcli.numerics.arrays import np
-from dpcli.plots.curves import Curve, certificates, curves
+from dpcli.plots.curves import EpsilonCurve, certificates, curves
 from dpcli.plots.epsilons import Question
 from dpcli.plots.words import epsilon_at_most, name_of, not_a_bound, setting
 
@@ -44,7 +44,7 @@ def chart(question: Question) -> Chart:
     )
 
 
-def _line(curve: Curve) -> Line:
+def _line(curve: EpsilonCurve) -> Line:
     """Without the deltas at which epsilon is 0 already, where there are enough others: they hold, but a smaller one does too."""
     line = curve.line(_across)
     some = tuple(point for point in line.points if point[0] > 0.0)

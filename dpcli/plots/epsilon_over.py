@@ -9,7 +9,7 @@ from dpcli.analysis.account import Account
 from dpcli.document.chart import Axis, Chart, Line, Marker, Tone, log_span
 from dpcli.errors import InputError
 from dpcli.pipeline.model import Entry
-from dpcli.plots.curves import Curve, certificates, curves, replaced
+from dpcli.plots.curves import EpsilonCurve, certificates, curves, replaced
 from dpcli.plots.epsilons import Question
 from dpcli.plots.words import epsilon_at_most, few, name_of, not_a_bound, setting
 
@@ -47,13 +47,13 @@ def _upright(x: float, y: float) -> tuple[float, float]:
     return x, y
 
 
-def _positive(curve: Curve) -> Line:
+def _positive(curve: EpsilonCurve) -> Line:
     """Without the points at epsilon 0, which a log axis cannot show."""
     line = curve.line(_upright)
     return Line(line.label, tuple((x, y) for x, y in line.points if y > 0.0), line.tone, line.dashed)
 
 
-def _here(account: Account, found: tuple[Curve, ...], key: str, here: float) -> tuple[Marker, ...]:
+def _here(account: Account, found: tuple[EpsilonCurve, ...], key: str, here: float) -> tuple[Marker, ...]:
     """The headline at the file's own value, unless the lines say otherwise there: then the value is not what the file runs at."""
     drawn = min((e.upper for curve in found for value, e in curve.found if value == here), default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dpcli.accountants.base import Bound, checked
-from dpcli.analysis.account import Account, Row, account, attained, sound_profiles
+from dpcli.analysis.account import Account, AccountRow, account, attained, sound_profiles
 from dpcli.errors import CannotCertify, InternalError, NotRepresentable
 from dpcli.pipeline.model import Pipeline
 from dpcli.registry import ACCOUNTANTS
@@ -54,7 +54,7 @@ class Question:
             raise CannotCertify(f"cannot draw what was asked for: {'; '.join(reasons)}")
         return found
 
-    def groups(self, rows: Sequence[Row]) -> tuple[tuple[str, ...], ...]:
+    def groups(self, rows: Sequence[AccountRow]) -> tuple[tuple[str, ...], ...]:
         """The accountants of each line: one each where they were named, else all the sound ones, the most promising first."""
         if self.accountants:
             return tuple((name,) for name in dict.fromkeys(self.accountants))
@@ -108,7 +108,7 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
                 yield row.accountant.name, row.bound
 
 
-def _promise(row: Row) -> tuple[int, float]:
+def _promise(row: AccountRow) -> tuple[int, float]:
     """Certified on both sides first, then by the bound; those that say nothing here may still do so elsewhere."""
     order = list(ACCOUNTANTS).index(row.accountant.name)
     if row.bound is None:

@@ -6,7 +6,7 @@ import math
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.corners import corners
-from dpcli.analysis.curve import Curve, profile, trade_off
+from dpcli.analysis.curve import ProfileCurve, profile, trade_off
 from dpcli.document.chart import SERIES, Axis, Band, Chart, Line, Points, Tone
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import false_negatives
@@ -31,7 +31,7 @@ def chart(question: Question) -> Chart:
     return picture(account, found, question.accountants)
 
 
-def picture(account: Account, found: tuple[tuple[str, Curve], ...], accountants: tuple[str, ...] = ()) -> Chart:
+def picture(account: Account, found: tuple[tuple[str, ProfileCurve], ...], accountants: tuple[str, ...] = ()) -> Chart:
     """Named curves that are known already. accountants: those that were asked for one by one."""
     unsound = {row.accountant.name for row in account.rows if not row.accountant.sound}
     lines = tuple(Line(label, _points(curve), SERIES[i % len(SERIES)], label in unsound) for i, (label, curve) in enumerate(found))
@@ -48,7 +48,7 @@ def picture(account: Account, found: tuple[tuple[str, Curve], ...], accountants:
     )
 
 
-def _meaning(curve: Curve) -> tuple[str, ...]:
+def _meaning(curve: ProfileCurve) -> tuple[str, ...]:
     """What a curve that is a bound says."""
     rates = "; ".join(f"{percent_up(1.0 - rate)} at {100.0 * x:g} %" for x, rate in _read(curve))
     return (
@@ -59,23 +59,23 @@ def _meaning(curve: Curve) -> tuple[str, ...]:
     )
 
 
-def _whole(question: Question, account: Account) -> Curve:
+def _whole(question: Question, account: Account) -> ProfileCurve:
     """The privacy profile, closely spaced where e^epsilon still bends the curve."""
     reach = 1.25 * min(row.upper for row in account.rows) + 1e-3
     epsilons = sorted({*np.linspace(0.0, min(reach, 8.0), POINTS).tolist(), *np.linspace(0.0, reach, 9).tolist()})
     return _with_headline(profile(question.pipeline, epsilons, question.group_size, account.delta or 1e-6), account)
 
 
-def _with_headline(curve: Curve, account: Account) -> Curve:
+def _with_headline(curve: ProfileCurve, account: Account) -> ProfileCurve:
     """The headline is a pair as well, and may lie between the others."""
     if account.winner is None or account.delta is None:
         return curve
     at = int(np.searchsorted(curve.epsilons, account.upper))
     epsilons = np.insert(curve.epsilons, at, account.upper)
-    return Curve(epsilons, np.insert(curve.upper, at, account.delta), np.insert(curve.lower, at, account.delta))
+    return ProfileCurve(epsilons, np.insert(curve.upper, at, account.delta), np.insert(curve.lower, at, account.delta))
 
 
-def _named(question: Question, account: Account) -> tuple[tuple[str, Curve], ...]:
+def _named(question: Question, account: Account) -> tuple[tuple[str, ProfileCurve], ...]:
     """The pairs of each accountant that was asked for."""
     assert account.delta is not None
     deltas = sorted({*np.geomspace(*FAINT).tolist(), *np.linspace(*PLAIN).tolist(), account.delta, 0.0})
@@ -83,18 +83,18 @@ def _named(question: Question, account: Account) -> tuple[tuple[str, Curve], ...
     return tuple((one.label, _of_pairs([(e.upper, delta) for delta, e in one.found])) for one in found)
 
 
-def _of_pairs(pairs: list[tuple[float, float]]) -> Curve:
+def _of_pairs(pairs: list[tuple[float, float]]) -> ProfileCurve:
     epsilons, deltas = np.array(sorted(pairs)).T
-    return Curve(epsilons, deltas, np.zeros_like(deltas))
+    return ProfileCurve(epsilons, deltas, np.zeros_like(deltas))
 
 
-def _points(curve: Curve) -> Points:
+def _points(curve: ProfileCurve) -> Points:
     """The curve at its corners, between which it is straight."""
     alphas = corners(zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True))
     return tuple(zip(alphas, trade_off(curve, alphas).tolist(), strict=True))
 
 
-def _read(curve: Curve) -> tuple[tuple[float, float], ...]:
+def _read(curve: ProfileCurve) -> tuple[tuple[float, float], ...]:
     return tuple(zip(READ_AT, trade_off(curve, READ_AT).tolist(), strict=True))
 
 
@@ -108,7 +108,7 @@ def _headline(account: Account) -> tuple[Line, ...]:
     return (Line(label, tuple(zip(alphas, rates.tolist(), strict=True)), Tone.THIRD, dashed=True),)
 
 
-def _worth(curve: Curve) -> str:
+def _worth(curve: ProfileCurve) -> str:
     """How far the true curve may be above what is drawn."""
     gap = float((curve.upper - curve.lower).max())
     if gap < TIGHT:

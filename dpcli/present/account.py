@@ -6,11 +6,11 @@ import json
 import math
 from typing import Any
 
-from dpcli.analysis.account import Account, Row
+from dpcli.analysis.account import Account, AccountRow
 from dpcli.document.document import Check, Document, Sheet, Table, jsonable
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 from dpcli.pipeline.model import Entry
-from dpcli.pipeline.resolve import Charge
+from dpcli.pipeline.resolve import BillLine
 from dpcli.plots.words import sampling
 from dpcli.present.diagnostics import diagnostic_data, finding
 from dpcli.rounding import down, percent, up
@@ -91,7 +91,7 @@ def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
     return account.exit_code or int(any(d.severity == "error" for d in diagnostics))
 
 
-def _row_data(row: Row, quantity: str = "epsilon") -> dict[str, Any]:
+def _row_data(row: AccountRow, quantity: str = "epsilon") -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": row.accountant.name,
         "sound": row.accountant.sound,
@@ -147,7 +147,7 @@ def _accountants(account: Account, decimals: int) -> Table:
     )
 
 
-def _detail(row: Row, decimals: int) -> str:
+def _detail(row: AccountRow, decimals: int) -> str:
     assert row.bound is not None
     parts = [f"{key} {value:.4g}" for key, value in row.bound.detail.items()]
     if row.bound.lower is not None:
@@ -172,7 +172,7 @@ def _mechanisms(account: Account) -> Table:
     return Table(title, ("mechanism", "type", "runs", "sampling", "share"), rows, frozenset({2, 4}))
 
 
-def _runs(charge: Charge) -> str:
+def _runs(charge: BillLine) -> str:
     """How often it counts; where a pass counts once, that is said."""
     passes = isinstance(charge.entries[0].sampling, OncePerEpoch)
     return f"{charge.count:,} passes" if passes else f"{charge.count:,}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dpcli.audit.claim import Claim
-from dpcli.audit.result import Audit, Bound
+from dpcli.audit.result import Audit, ProvenBound
 from dpcli.document.chart import Chart
 from dpcli.document.document import Check, Document, Passage, Table
 from dpcli.present.diagnostics import diagnostic_data, finding
@@ -99,7 +99,7 @@ def _tables(audit: Audit) -> Iterable[Table]:
         yield Table("what was checked", ("check", "verdict", "found", "would find (90 %)"), checked, flagged=flags)
 
 
-def _row(audit: Audit, i: int, bound: Bound) -> tuple[str, ...]:
+def _row(audit: Audit, i: int, bound: ProvenBound) -> tuple[str, ...]:
     assert audit.claim is not None
     mark = f" [{i}]" if bound.assumes else ""
     return (f"{bound.method}{mark}", down(bound.epsilon), up(audit.claim.epsilon), _percent(bound.confidence), bound.evidence)
@@ -191,7 +191,7 @@ def _claim_data(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _bound_data(bound: Bound) -> dict[str, Any]:
+def _bound_data(bound: ProvenBound) -> dict[str, Any]:
     return {
         "method": bound.method,
         "epsilon_lower": bound.epsilon,

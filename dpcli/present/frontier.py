@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from dpcli.document.chart import Axis, Chart, Cloud, Line, Span, Tone, log_span
 from dpcli.plots.words import setting
 from dpcli.present.sweep import PUBLIC
-from dpcli.sweep.result import Measured
+from dpcli.sweep.result import MeasuredSweep
 
 SHARES = frozenset({"accuracy"})  # metrics from 0 to 1
 ROOM = 0.08  # of the height, above and below
 AIR = 1.15  # a factor, on either side
 
 
-def chart(found: Measured) -> Chart:
+def chart(found: MeasuredSweep) -> Chart:
     """The picture of a sweep in which a run has ended, at the certified epsilon of one run."""
     plan, best, metric = found.plan, found.best, found.metric
     shown = [cell for cell in best if all(map(math.isfinite, cell.values))]
@@ -58,7 +58,7 @@ def _range(metric: str, heights: Iterable[float]) -> tuple[float, float]:
     return (max(low, 0.0), min(high, 1.0)) if metric in SHARES else (low, high)
 
 
-def _notes(found: Measured) -> Iterable[str]:
+def _notes(found: MeasuredSweep) -> Iterable[str]:
     yield PUBLIC
     for cell in found.best:
         yield f"epsilon {cell.variant.epsilon:g}: {cell.variant.setting.label}: {cell.median:.4g}"

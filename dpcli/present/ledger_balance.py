@@ -10,8 +10,8 @@ from dpcli.ledger import amounts
 from dpcli.ledger.declared import numbered
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.remaining import Room, room, share_of
-from dpcli.ledger.state import State, named
+from dpcli.ledger.remaining import Remaining, room, share_of
+from dpcli.ledger.state import LedgerState, named
 from dpcli.present.ledger_data import balance, runs, terms, total
 from dpcli.rounding import down as rounded_down
 from dpcli.rounding import up as rounded
@@ -48,7 +48,7 @@ def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
     return (picture,) if picture else ()
 
 
-def headline(state: State, found: Room) -> str:
+def headline(state: LedgerState, found: Remaining) -> str:
     """The balance in one sentence, with everything that it depends on."""
     stated = state.open_terms()
     cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", f"{rounded(100.0 * found.spent, 1)} %"
@@ -59,14 +59,14 @@ def headline(state: State, found: Room) -> str:
     return f"{state.dataset}: {spent} {per}{guaranteed(state)}{_left_words(state, found)}"
 
 
-def guaranteed(state: State) -> str:
+def guaranteed(state: LedgerState) -> str:
     """What the outputs so far are covered by, where the cap was once higher."""
     if state.largest <= state.epsilon:
         return ""
     return f"; what was released before is guaranteed the largest cap there was, epsilon {state.largest!r}"
 
 
-def _left_words(state: State, found: Room) -> str:
+def _left_words(state: LedgerState, found: Remaining) -> str:
     if state.open_terms().mode == "declared":
         return ""
     if found.spent > 1.0:
@@ -74,13 +74,13 @@ def _left_words(state: State, found: Room) -> str:
     return f"; {left_percent(found)} of the {state.open_terms().filter} cap is left{scarce(state)}"
 
 
-def scarce(state: State) -> str:
+def scarce(state: LedgerState) -> str:
     """Which amount is the scarcest, where that is delta and not the one that everybody looks at."""
     tightest = max(state.caps, key=lambda name: amounts.share({name: state.spent[name]}, state.caps))
     return " (delta is what runs out: describe runs at a smaller --delta)" if tightest == "delta" and state.spent["delta"] else ""
 
 
-def how(state: State) -> str:
+def how(state: LedgerState) -> str:
     """What adds the runs up."""
     stated = state.open_terms()
     if stated.mode == "declared":
@@ -89,12 +89,12 @@ def how(state: State) -> str:
     return f"adaptive, filter: {stated.filter}{own}"
 
 
-def left_percent(found: Room) -> str:
+def left_percent(found: Remaining) -> str:
     """What is left of the cap; never rounded up, and never below 0."""
     return f"{rounded_down(100.0 * found.left, 1)} %"
 
 
-def _outlook(state: State, found: Room) -> tuple[str, ...]:
+def _outlook(state: LedgerState, found: Remaining) -> tuple[str, ...]:
     """What still fits."""
     lines = []
     if state.last is not None and found.like_last is not None and state.open_terms().mode == "adaptive":
@@ -116,7 +116,7 @@ def _outlook(state: State, found: Room) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _conversion(state: State) -> float:
+def _conversion(state: LedgerState) -> float:
     """The epsilon of next to nothing: what a filter's conversion takes before the first run."""
     stated = state.open_terms()
     if stated.mode == "declared":
@@ -124,7 +124,7 @@ def _conversion(state: State) -> float:
     return stated.the_filter.epsilon(dict.fromkeys(state.caps, Decimal("1e-30")), stated.delta)
 
 
-def _details(state: State, found: Room) -> tuple[str, ...]:
+def _details(state: LedgerState, found: Remaining) -> tuple[str, ...]:
     """The balance for a terminal, without any library: a bar, a line per run, the outlook."""
     lines = [_bar(found, "declared runs" if state.open_terms().mode == "declared" else "cap")]
     table = _run_table(state)
@@ -142,7 +142,7 @@ def _details(state: State, found: Room) -> tuple[str, ...]:
     return (*lines, "", *_outlook(state, found))
 
 
-def _bar(found: Room, of: str) -> str:
+def _bar(found: Remaining, of: str) -> str:
     reserved = round(WIDTH * min(found.reserved, 1.0))  # the shares of a cap that was amended to next to nothing have no end
     spent = max(round(WIDTH * min(found.spent, 1.0)), int(found.spent > 0))
     bar = "#" * (spent - min(reserved, spent)) + "+" * min(reserved, spent)
@@ -153,7 +153,7 @@ def _set(cell: str, width: int, right: bool) -> str:
     return cell.rjust(width) if right else cell.ljust(width)
 
 
-def _run_table(state: State) -> Table:
+def _run_table(state: LedgerState) -> Table:
     runs = list(state.runs.values())
     rows = [
         (

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import Entry
+from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.remaining import room, share_of
-from dpcli.ledger.state import State
+from dpcli.ledger.state import LedgerState
 
 
-def terms(state: State) -> dict[str, Any]:
+def terms(state: LedgerState) -> dict[str, Any]:
     """What the ledger was opened for."""
     return {"dataset": state.dataset, "terms": state.open_terms().content()}
 
 
-def balance(state: State) -> dict[str, Any]:
+def balance(state: LedgerState) -> dict[str, Any]:
     """What is spent and what is left, as shares of the cap and in the filter's currency.
 
     epsilon_guaranteed: the largest cap since the opening, which is what the outputs so far are covered by.
@@ -40,7 +40,7 @@ def balance(state: State) -> dict[str, Any]:
     }
 
 
-def runs(state: State) -> list[dict[str, Any]]:
+def runs(state: LedgerState) -> list[dict[str, Any]]:
     """Every charge."""
     return [
         {
@@ -58,7 +58,7 @@ def runs(state: State) -> list[dict[str, Any]]:
     ]
 
 
-def entry_data(entry: Entry | None) -> dict[str, Any] | None:
+def entry_data(entry: LedgerEntry | None) -> dict[str, Any] | None:
     """One entry, with its hash."""
     return None if entry is None else {**entry.content, "hash": entry.row.hash}
 
@@ -67,6 +67,6 @@ def _plain(found: amounts.Amounts) -> Mapping[str, str]:
     return {name: str(value) for name, value in found.items()}
 
 
-def total(state: State) -> str:
+def total(state: LedgerState) -> str:
     """The bare number: the share of the cap that is used, between 0 and 1 (above 1 where the cap was lowered); no epsilon."""
     return repr(room(state).spent)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import Entry
+from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger
 from dpcli.present.ledger_data import entry_data
@@ -83,16 +83,16 @@ def verified(ledger: Ledger, found: Verified) -> Document:
     )
 
 
-def _text(entry: Entry, name: str) -> str:
+def _text(entry: LedgerEntry, name: str) -> str:
     return str(entry.content.get(name, ""))
 
 
-def _why(entry: Entry) -> str:
+def _why(entry: LedgerEntry) -> str:
     approver = f" (approved by {entry.content['approver']})" if "approver" in entry.content else ""
     return _text(entry, "why") + approver
 
 
-def _amounts(entry: Entry) -> str:
+def _amounts(entry: LedgerEntry) -> str:
     """What a charge costs, or what an opening or an amendment allows."""
     if "caps" in entry.content:
         epsilon = entry.content.get("epsilon", entry.content.get("terms", {}).get("epsilon"))

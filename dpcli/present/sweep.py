@@ -11,7 +11,7 @@ from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.plots.words import sampling
 from dpcli.rounding import up
 from dpcli.sweep.plan import SweepPlan, Variant
-from dpcli.sweep.result import Cell, Measured, Selected
+from dpcli.sweep.result import Cell, MeasuredSweep, PrivateSelection
 from dpcli.sweep.search import mean
 
 PUBLIC = (
@@ -47,7 +47,7 @@ def planned(plan: SweepPlan) -> Document:
     )
 
 
-def measured(found: Measured, pictures: Sequence[Chart]) -> Document:
+def measured(found: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
     """What the runs of a sweep have come to; exit code 2 where one failed."""
     plan, best, failures = found.plan, found.best, found.failures
     said = ", ".join(f"{cell.median:.4g} at epsilon {cell.variant.epsilon:g}" for cell in best)
@@ -71,7 +71,7 @@ def measured(found: Measured, pictures: Sequence[Chart]) -> Document:
     )
 
 
-def selected(found: Selected) -> Document:
+def selected(found: PrivateSelection) -> Document:
     """What a private search has released."""
     plan, notes = found.plan, (*_search_notes(found), SECRET)
     data = {**_head_data(plan), "schema": "dpcli/sweep-search/v1", "exit_code": FAILED if found.failures else 0}
@@ -99,7 +99,7 @@ def selected(found: Selected) -> Document:
     return Document(headline, data, "pass", (table,), notes, details=notes)
 
 
-def _search_notes(found: Selected) -> tuple[str, ...]:
+def _search_notes(found: PrivateSelection) -> tuple[str, ...]:
     kept = () if found.variant is None else (f"model, statement and file of the best trial are in {found.folder}",)
     return (*kept, "the search is over: more trials, or a search from the beginning, would be another release")
 
@@ -198,7 +198,7 @@ def _plan_data(plan: SweepPlan) -> dict[str, Any]:
     return {"schema": "dpcli/sweep-plan/v1", **_head_data(plan), "repeats": repeats, "points": points, "exit_code": 0}
 
 
-def _measured_data(found: Measured) -> dict[str, Any]:
+def _measured_data(found: MeasuredSweep) -> dict[str, Any]:
     points = [
         {
             **_point(cell.variant),

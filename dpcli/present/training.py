@@ -11,7 +11,7 @@ from dpcli.document.document import Document
 from dpcli.present.account import headline
 from dpcli.present.run_statement import words
 from dpcli.rounding import up
-from dpcli.train.plan.plan import Plan
+from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
 from dpcli.train.run.outcome import MODEL, STATEMENT, Outcome, folder_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpcli.train.plan.estimate import Estimate
 
 
-def planned(plan: Plan) -> Document:
+def planned(plan: TrainingPlan) -> Document:
     """What `dpcli train` would do, how long it would take, and how much memory."""
     from dpcli.train.plan.estimate import estimate
 
@@ -55,7 +55,7 @@ def planned(plan: Plan) -> Document:
     return Document(headline(plan.account), data, "pass", notes=details, details=details, total=repr(plan.account.upper))
 
 
-def by_entry(plan: Plan) -> list[tuple[int, Stage]]:
+def by_entry(plan: TrainingPlan) -> list[tuple[int, Stage]]:
     """The steps of each entry, with its first stage."""
     firsts = {stage.entry.name: stage for stage in reversed(plan.stages)}
     names = dict.fromkeys(stage.entry.name for stage in plan.stages)

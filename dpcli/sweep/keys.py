@@ -52,7 +52,7 @@ FIXED_IN_MECHANISM = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class KeyChange:
     """One value for one key of the file. place: where the sweep states the value, in a list or alone."""
 
     dotted: str

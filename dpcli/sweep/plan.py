@@ -19,7 +19,7 @@ from dpcli.sweep.settings import REPEATS, Sweep, read_sweep
 from dpcli.toml.findings import Findings
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.write import toml_text
-from dpcli.train.plan.plan import Plan, plan_of
+from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.settings import read_train
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Variant:
     epsilon: float
     setting: Setting
     text: str
-    plan: Plan
+    plan: TrainingPlan
     fingerprint: str
 
     @property
@@ -97,7 +97,7 @@ def plan_sweep(path: str) -> SweepPlan:
     return SweepPlan(path, sweep, os.path.abspath(folder), variants, trials, better)
 
 
-def name_of(plan: Plan) -> str:
+def name_of(plan: TrainingPlan) -> str:
     """The pipeline's name, else that of its file."""
     stem = os.path.splitext(os.path.basename(plan.path))[0]
     return plan.pipeline.name or ("stdin" if plan.path == "-" else stem)
@@ -110,7 +110,7 @@ class _Solver:
     path: str
     base: Mapping[str, Any]
     digest: str
-    known: dict[str, tuple[Mapping[str, Any], Plan]]
+    known: dict[str, tuple[Mapping[str, Any], TrainingPlan]]
 
     def variant(self, epsilon: float, setting: Setting) -> Variant:
         tables = {**setting.of(self.base), "budget": {"epsilon": epsilon}}
@@ -124,7 +124,7 @@ class _Solver:
         fingerprint = hashlib.sha256(f"{text}\n{self.digest}".encode()).hexdigest()
         return Variant(epsilon, setting, text, plan, fingerprint)
 
-    def solved(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> tuple[Mapping[str, Any], Plan]:
+    def solved(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> tuple[Mapping[str, Any], TrainingPlan]:
         """The tables with numbers where they say "calibrate", and their plan."""
         try:
             plan = plan_of(self.path, toml_text(tables).encode())

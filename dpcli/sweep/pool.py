@@ -7,7 +7,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
-from dpcli.sweep.worker import Answer, Job, serve
+from dpcli.sweep.worker import Job, JobAnswer, serve
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
@@ -30,7 +30,7 @@ class Pool:
         for process in self.processes.values():
             process.join()
 
-    def answers(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Answer]]:
+    def answers(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, JobAnswer]]:
         """Each job with its answer, in the order in which they end; a job is taken from `jobs` when a process is free for it."""
         for job in jobs:
             if len(self.busy) == self.most:
@@ -54,7 +54,7 @@ class Pool:
         self.processes[ours] = process
         return ours
 
-    def _ended(self) -> list[tuple[Job, Answer]]:
+    def _ended(self) -> list[tuple[Job, JobAnswer]]:
         """Wait for one answer at least."""
         found = []
         for pipe in wait(list(self.busy)):
@@ -62,11 +62,11 @@ class Pool:
             found.append((self.busy.pop(pipe), self._received(pipe)))
         return found
 
-    def _received(self, pipe: Connection) -> Answer:
+    def _received(self, pipe: Connection) -> JobAnswer:
         try:
-            answer: Answer = pipe.recv()
+            answer: JobAnswer = pipe.recv()
         except (EOFError, ConnectionResetError):
             process = self.processes.pop(pipe)
             process.join()
-            return Answer({}, f"its process ended with code {process.exitcode}: killed, or out of memory")
+            return JobAnswer({}, f"its process ended with code {process.exitcode}: killed, or out of memory")
         return answer

@@ -29,7 +29,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSweep:
     """metric: what every value is; "" where no run has ended."""
 
     plan: SweepPlan
@@ -52,7 +52,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class PrivateSelection:
     """What a private search releases: the best of its trials, or nothing where their number came out as 0. folder: where it lies."""
 
     plan: SweepPlan

@@ -10,8 +10,8 @@ from dpcli.errors import InputError
 from dpcli.sweep.charges import Books
 from dpcli.sweep.plan import SweepPlan, Variant
 from dpcli.sweep.pool import Pool
-from dpcli.sweep.result import Cell, Measured
-from dpcli.sweep.worker import Answer, Job, kept
+from dpcli.sweep.result import Cell, MeasuredSweep
+from dpcli.sweep.worker import Job, JobAnswer, kept
 from dpcli.train.run.folder import exclusive
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 SHORT = 16  # digits of a fingerprint that name a folder
 
 
-def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Progress) -> Measured:
+def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Progress) -> MeasuredSweep:
     """Every run of a sweep whose tuning is public. Those that ended before, of files that are still the same, are not made again.
 
     Args:
@@ -47,7 +47,7 @@ def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Pr
     if books.denied is not None:
         raise books.denied
     cells = tuple(_cell(variant, [answers[job.folder] for job in own]) for variant, own in jobs)
-    return Measured(plan, _metric(plan, answers.values()), cells)
+    return MeasuredSweep(plan, _metric(plan, answers.values()), cells)
 
 
 def _job(plan: SweepPlan, variant: Variant, number: int) -> Job:
@@ -55,18 +55,18 @@ def _job(plan: SweepPlan, variant: Variant, number: int) -> Job:
     return Job(plan.path, variant.text, folder, variant.fingerprint)
 
 
-def _by_turns(jobs: list[tuple[Variant, list[Job]]], answers: dict[str, Answer]) -> list[tuple[Job, Pipeline]]:
+def _by_turns(jobs: list[tuple[Variant, list[Job]]], answers: dict[str, JobAnswer]) -> list[tuple[Job, Pipeline]]:
     """What is missing, the first run of every setting first, so that an early end leaves them equally far."""
     turns = zip(*([(job, variant.plan.pipeline) for job in own] for variant, own in jobs), strict=True)
     return [(job, pipeline) for turn in turns for job, pipeline in turn if job.folder not in answers]
 
 
-def _cell(variant: Variant, answers: list[Answer]) -> Cell:
+def _cell(variant: Variant, answers: list[JobAnswer]) -> Cell:
     values = tuple(next(iter(answer.metrics.values())) for answer in answers if answer.failure is None)
     return Cell(variant, values, tuple(answer.failure for answer in answers if answer.failure is not None))
 
 
-def _metric(plan: SweepPlan, answers: Iterable[Answer]) -> str:
+def _metric(plan: SweepPlan, answers: Iterable[JobAnswer]) -> str:
     """The headline of every run. Raises InputError where they differ."""
     names = {next(iter(answer.metrics)) for answer in answers if answer.failure is None}
     if len(names) > 1:

@@ -15,20 +15,20 @@ from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, Poisson, RepeatAndSelectSpec
+from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelectSpec
 from dpcli.pipeline.canonical import tables_of
 
 if TYPE_CHECKING:
     from dpcli.mechanisms.choice.repeat_and_select import Trials
     from dpcli.pipeline.model import Entry
-    from dpcli.train.plan.plan import Plan
+    from dpcli.train.plan.plan import TrainingPlan
 
 DIGITS = 60  # of the probabilities: what rounding moves is far below any delta
 BITS = 160  # of the uniform number: it stays farther below 1 than rounding takes the sum of all probabilities
 MOST = 10_000.0  # trials on average: beyond it nobody waits, and none is cut off
 
 
-def trials_of(path: str, private: bool, plans: Sequence[Plan]) -> Trials | None:
+def trials_of(path: str, private: bool, plans: Sequence[TrainingPlan]) -> Trials | None:
     """The distribution of the number of trials, None for public tuning.
 
     Raises InputError where the accounting would not be of this search.
@@ -47,7 +47,7 @@ def trials_of(path: str, private: bool, plans: Sequence[Plan]) -> Trials | None:
     return _honoured(path, entries[0], plans) if private else None
 
 
-def _honoured(path: str, entry: Entry, plans: Sequence[Plan]) -> Trials:
+def _honoured(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> Trials:
     """The trials of the entry, where each is the one mechanism that the entry runs, on all of the data."""
     assert isinstance(entry.spec, RepeatAndSelectSpec)
     place, trained = f'{path}: mechanism["{entry.name}"]', {stage.entry.name for plan in plans for stage in plan.stages}
@@ -108,4 +108,4 @@ def _chain(mass: Decimal, first: int, ratio: Callable[[int], Decimal]) -> Iterat
         mass *= ratio(k)
 
 
-_MASSES: dict[type, Callable[[Any], Masses]] = {NegativeBinomial: _negative_binomial, Poisson: _poisson}
+_MASSES: dict[type, Callable[[Any], Masses]] = {NegativeBinomial: _negative_binomial, PoissonTrials: _poisson}

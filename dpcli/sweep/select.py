@@ -15,9 +15,9 @@ from dpcli.sweep.charges import Books
 from dpcli.sweep.direction import Better, worth
 from dpcli.sweep.plan import SweepPlan
 from dpcli.sweep.pool import Pool
-from dpcli.sweep.result import Selected
+from dpcli.sweep.result import PrivateSelection
 from dpcli.sweep.search import candidates
-from dpcli.sweep.worker import RUN, Answer, Job, kept
+from dpcli.sweep.worker import RUN, Job, JobAnswer, kept
 from dpcli.train.run.folder import exclusive, replaced
 from dpcli.train.run.outcome import METRICS
 
@@ -29,7 +29,7 @@ SCHEMA = "dpcli/sweep-search/v1"
 OWNER = 0o600  # how many trials there are is secret
 
 
-def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> Selected:
+def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSelection:
     """The best trial of a private search; the others, and how many there were, are removed.
 
     An interrupted search goes on with the trials that were drawn at its start, and one that has ended is not made again: either would be
@@ -48,7 +48,7 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> Selected:
         if "draws" in state and "chosen" not in state:
             failures = _chosen(plan, processes, place, state)
             if failures:
-                return Selected(plan, "", None, None, plan.folder, failures)
+                return PrivateSelection(plan, "", None, None, plan.folder, failures)
         if "draws" in state:
             _released(plan, place, state)
             books.ended(state["charge"])
@@ -109,7 +109,7 @@ def _chosen(plan: SweepPlan, processes: int, place: str, state: dict[str, Any]) 
     return ()
 
 
-def _best(better: Better, draws: list[int], answers: list[Answer]) -> dict[str, Any] | None:
+def _best(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[str, Any] | None:
     """The first of the best; the trials are equal in law, so this is one of the best at random."""
     found = [next(iter(answer.metrics.items())) for answer in answers]
     ranked = max(range(len(found)), key=lambda i: worth(better, found[i][1]), default=None)
@@ -134,7 +134,9 @@ def _released(plan: SweepPlan, place: str, state: dict[str, Any]) -> None:
     _keep(place, state)
 
 
-def _selected(plan: SweepPlan, chosen: Mapping[str, Any] | None) -> Selected:
+def _selected(plan: SweepPlan, chosen: Mapping[str, Any] | None) -> PrivateSelection:
     if chosen is None:
-        return Selected(plan, "", None, None, plan.folder)
-    return Selected(plan, chosen["metric"], chosen["value"], plan.variants[chosen["variant"]], os.path.join(plan.folder, BEST))
+        return PrivateSelection(plan, "", None, None, plan.folder)
+    return PrivateSelection(
+        plan, chosen["metric"], chosen["value"], plan.variants[chosen["variant"]], os.path.join(plan.folder, BEST)
+    )

@@ -12,9 +12,9 @@ from typing import Any
 from dpcli.pipeline.consistency import check
 from dpcli.pipeline.document import read_document
 from dpcli.pipeline.placeholders import substituted
-from dpcli.sweep.keys import Change, changed, spelled, target
+from dpcli.sweep.keys import KeyChange, changed, spelled, target
 from dpcli.sweep.settings import Sweep
-from dpcli.toml.findings import Finding, Findings, Path, TooMany
+from dpcli.toml.findings import Fault, Findings, Path, TooMany
 from dpcli.toml.shown import shown
 from dpcli.toml.write import value_text
 
@@ -26,7 +26,7 @@ MOST = 1000  # settings, which are judged one by one
 class Setting:
     """What differs from the file. epsilon: the one that it is for; None for every one. place: where the file says so."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[KeyChange, ...]
     epsilon: float | None = None
     place: Path = ("sweep",)
 
@@ -65,14 +65,14 @@ def _grid(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings
     yield from (Setting(chosen, place=("sweep", "grid")) for chosen in itertools.product(*axes))
 
 
-def _axis(dotted: str, place: Path, values: Any, tables: Mapping[str, Any], findings: Findings) -> tuple[Change, ...]:
+def _axis(dotted: str, place: Path, values: Any, tables: Mapping[str, Any], findings: Findings) -> tuple[KeyChange, ...]:
     path = target(dotted, place, tables, findings)
     if type(values) is not list:
         findings.add("DP003", place, "a list of values", shown(values))
         return ()
     if not values or any(value in values[:index] for index, value in enumerate(values)):
         findings.add("DP004", place, "one or more different values", "one of them twice" if values else "an empty list")
-    return tuple(Change(dotted, path, value, (*place, index)) for index, value in enumerate(values))
+    return tuple(KeyChange(dotted, path, value, (*place, index)) for index, value in enumerate(values))
 
 
 def _single(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> Iterator[Setting]:
@@ -80,7 +80,7 @@ def _single(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> Iter
         place: Path = ("sweep", "setting", index)
         epsilon = _epsilon(table, place, sweep, findings)
         stated = spelled({key: value for key, value in table.items() if key != "epsilon"}, place)
-        changes = (Change(dotted, target(dotted, where, tables, findings), value, where) for dotted, where, value in stated)
+        changes = (KeyChange(dotted, target(dotted, where, tables, findings), value, where) for dotted, where, value in stated)
         yield Setting(tuple(changes), epsilon, place)
 
 
@@ -114,7 +114,7 @@ def _judge(found: list[Setting], tables: Mapping[str, Any], findings: Findings) 
                 findings.add(fault.rule, place, fault.expected, fault.found, fault.hint)
 
 
-def _faults(tables: Mapping[str, Any]) -> list[Finding]:
+def _faults(tables: Mapping[str, Any]) -> list[Fault]:
     """What is wrong with a whole file, [train] included."""
     findings = Findings()
     with suppress(TooMany):
@@ -122,7 +122,7 @@ def _faults(tables: Mapping[str, Any]) -> list[Finding]:
     return findings.items
 
 
-def _cause(setting: Setting, fault: Finding) -> Path:
+def _cause(setting: Setting, fault: Fault) -> Path:
     """Where the sweep states the change that a finding is about, its key or its value; where it states the setting, if about none."""
     for change in setting.changes:
         if change.target[: len(fault.key)] == fault.key or fault.key[: len(change.target)] == change.target:

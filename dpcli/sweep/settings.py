@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from dpcli.fields import POSITIVE, Key, Open, Rule
+from dpcli.fields import POSITIVE, Constraint, Key, Open
 from dpcli.pipeline.read import refuse, section, toml_document
 from dpcli.toml.findings import Findings, Problem
 from dpcli.toml.shown import shown
 
-RUNS = Rule("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
+RUNS = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 REPEATS = 5
 WHY = (
     '"public" (chosen on public data, or not counted and labelled so) or "repeat-and-select" (the search is a mechanism of the file): '

@@ -33,7 +33,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JobAnswer:
     """What a run came to: its metrics, of which the first is its headline, or why there are none."""
 
     metrics: dict[str, float]
@@ -61,13 +61,13 @@ def _leave_with_parent() -> None:
     os._exit(1)
 
 
-def _answer(job: Job) -> Answer:
+def _answer(job: Job) -> JobAnswer:
     try:
-        return Answer(perform(job))
+        return JobAnswer(perform(job))
     except DpcliError as error:
-        return Answer({}, str(error))
+        return JobAnswer({}, str(error))
     except Exception as error:  # of user code, or of torch: the other runs go on
-        return Answer({}, f"{type(error).__name__}: {error}")
+        return JobAnswer({}, f"{type(error).__name__}: {error}")
 
 
 def perform(job: Job) -> dict[str, float]:
@@ -92,7 +92,7 @@ def perform(job: Job) -> dict[str, float]:
     return dict(found.metrics)
 
 
-def kept(job: Job) -> Answer | None:
+def kept(job: Job) -> JobAnswer | None:
     """What an earlier call has found in this run, None where it did not end or was another."""
     try:
         with open(os.path.join(job.folder, RESULT), encoding="utf-8") as file:
@@ -101,4 +101,4 @@ def kept(job: Job) -> Answer | None:
         return None
     if type(record) is not dict or (record.get("schema"), record.get("fingerprint")) != (SCHEMA, job.fingerprint):
         return None
-    return Answer({str(name): float(value) for name, value in record["metrics"].items()}, charge=record["charge"])
+    return JobAnswer({str(name): float(value) for name, value in record["metrics"].items()}, charge=record["charge"])

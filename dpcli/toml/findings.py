@@ -17,7 +17,7 @@ class TooMany(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Fault:
     """One problem: the rule it breaks, the key it is about, and the message in its parts."""
 
     rule: str
@@ -38,7 +38,7 @@ class Findings:
     advice: what to do about an unknown key, where the file is of another format than the pipeline's.
     """
 
-    items: list[Finding] = field(default_factory=list)
+    items: list[Fault] = field(default_factory=list)
     more: bool = False
     advice: Advice | None = None
 
@@ -49,4 +49,4 @@ class Findings:
         if len(self.items) >= MAX_FINDINGS:
             self.more = True
             raise TooMany
-        self.items.append(Finding(rule, key, expected, found, hint))
+        self.items.append(Fault(rule, key, expected, found, hint))

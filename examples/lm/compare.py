@@ -10,7 +10,7 @@ from language_model import fit
 from torch import Tensor
 from transformers import GPT2LMHeadModel
 
-from dpcli.train.plan.plan import Plan, plan_of
+from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.run.run import Report, train
 from dpcli.train.tasks.causal_lm import build
 
@@ -33,7 +33,7 @@ def main() -> None:
         sys.stdout.write(f"{name:<36}{epsilon:>10}{metrics['perplexity']:>22.3f}\n")
 
 
-def progress(plan: Plan) -> Report:
+def progress(plan: TrainingPlan) -> Report:
     def report(step: int, metrics: Mapping[str, float] | None) -> None:
         measured = f", perplexity {metrics['perplexity']:.3f}\n" if metrics else ""
         sys.stderr.write(f"\r  step {step:,} of {plan.steps:,} {measured}")

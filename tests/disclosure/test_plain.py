@@ -10,7 +10,7 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.analysis.curve import profile, trade_off
 from dpcli.disclosure.facts import Facts
-from dpcli.disclosure.plain import ALARM, Passage
+from dpcli.disclosure.plain import ALARM, PlainPassage
 from dpcli.present.disclosure import document
 from tests.command import ROOT
 
@@ -20,7 +20,7 @@ FILES = ["mnist", "analytics", "dp-ftrl", "survey-count"]
 ULP = 1e-9  # bounds on one curve computed on different grids of epsilons
 
 
-def words(found: tuple[Passage, ...]) -> str:
+def words(found: tuple[PlainPassage, ...]) -> str:
     return "\n".join(line for one in found for line in (one.title, *one.paragraphs, *one.points))
 
 

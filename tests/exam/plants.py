@@ -12,9 +12,9 @@ from dpcli.numerics.arrays import Array
 from dpcli.numerics.contour.integral import Tilted
 from dpcli.numerics.tails import Tails
 from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.resolve import Charge
+from dpcli.pipeline.resolve import BillLine
 
-Resolve = Callable[..., tuple[Charge, ...]]
+Resolve = Callable[..., tuple[BillLine, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def count_ignored(resolve: Resolve) -> Resolve:
 
 
 def adjacency_ignored(resolve: Resolve) -> Resolve:
-    def found(pipeline: Pipeline, *asked: int) -> tuple[Charge, ...]:
+    def found(pipeline: Pipeline, *asked: int) -> tuple[BillLine, ...]:
         return resolve(replace(pipeline, privacy=replace(pipeline.privacy, adjacency=Adjacency.ADD_REMOVE)), *asked)
 
     return found

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dpcli.gate.flags import Terms, checked_terms
+from dpcli.gate.flags import GateTerms, checked_terms
 from dpcli.gate.judge import gate
 from dpcli.gate.policy import NO_POLICY
 from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, worst
@@ -84,7 +84,7 @@ def test_taking_a_waiver_away_never_makes_a_no_a_pass(found: list[Condition], he
 def test_a_higher_cap_is_never_harsher(tmp_path: Path, caps: list[float], text: str) -> None:
     path = tmp_path / "train.toml"
     path.write_text(text)
-    terms = [Terms(Caps(epsilon=cap), None, NO_POLICY, DAY) for cap in sorted(caps)]
+    terms = [GateTerms(Caps(epsilon=cap), None, NO_POLICY, DAY) for cap in sorted(caps)]
     codes = [HARSH[EXIT_CODES[gate([str(path)], one).verdict]] for one in terms]
     assert codes == sorted(codes, reverse=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.requests import Charge
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.terms import LedgerTerms
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
@@ -33,9 +33,9 @@ def run(epsilon: float = 0.01) -> Pipeline:
     return parse(run_file(epsilon).encode(), "run.toml")
 
 
-def terms(epsilon: float = 1.0) -> Terms:
+def terms(epsilon: float = 1.0) -> LedgerTerms:
     """A ledger in which epsilons add up to `epsilon`."""
-    return Terms(unit="example", adjacency="add-remove", epsilon=epsilon, delta=0.0, filter="approx-dp", schema="0" * 64)
+    return LedgerTerms(unit="example", adjacency="add-remove", epsilon=epsilon, delta=0.0, filter="approx-dp", schema="0" * 64)
 
 
 TABLES = tables_of(run())

@@ -18,9 +18,9 @@ from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.chain import GENESIS, canonical, digest
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.state import State
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.terms import LedgerTerms
 from tests.command import dpcli
 from tests.ledger.conftest import Place
 from tests.ledger.pipelines import pure
@@ -30,7 +30,7 @@ NOW = "2030-01-10T00:00:00Z"
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    found = init(str(tmp_path / "l.db"), "visits", Terms("user", "add-remove", 1.0, 1e-6, filter="approx-dp", parameters={}))
+    found = init(str(tmp_path / "l.db"), "visits", LedgerTerms("user", "add-remove", 1.0, 1e-6, filter="approx-dp", parameters={}))
     found.now = lambda: NOW
     return found
 
@@ -97,7 +97,7 @@ def test_terms_in_blank_words_are_refused_before_anything_is_written(tmp_path: P
         **terms,
     }
     with pytest.raises(InputError):
-        init(str(tmp_path / "new.db"), "visits", Terms(**stated))  # type: ignore[arg-type]
+        init(str(tmp_path / "new.db"), "visits", LedgerTerms(**stated))  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -278,7 +278,7 @@ def test_a_cap_that_nothing_allows_does_not_silence_verify(place: Place) -> None
     from dpcli.ledger.verify import verify
     from tests.ledger import setting
 
-    terms = Terms("example", "add-remove", 100.0, 1e-6, filter="rdp", parameters={"order": 2.0})
+    terms = LedgerTerms("example", "add-remove", 100.0, 1e-6, filter="rdp", parameters={"order": 2.0})
     ledger = init(place.url, setting.DATASET, terms)
     ledger._append(_ByHand({"kind": "amend", "epsilon": 1e-3, "caps": {"rdp": "9"}, "why": "x", "approver": "y"}), "")
     charged = {"key": "run", "pipeline": setting.TABLES, "delta": "0.0", "cost": {"rdp": "1E-9"}, "detail": "stated"}
@@ -291,7 +291,7 @@ def test_a_cap_that_nothing_allows_does_not_silence_verify(place: Place) -> None
 class _ByHand:
     content: dict[str, Any]
 
-    def entry(self, state: State, now: str) -> dict[str, Any]:
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any]:
         return self.content
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.errors import LedgerError
-from dpcli.ledger.chain import Head, Row, canonical, digest, opened, sealed
-from dpcli.ledger.state import State
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.chain import Head, StoredRow, canonical, digest, opened, sealed
+from dpcli.ledger.state import LedgerState
+from dpcli.ledger.terms import LedgerTerms
 
-TERMS = Terms("user", "add-remove", 1.0, 1e-6, filter="approx-dp", parameters={})
+TERMS = LedgerTerms("user", "add-remove", 1.0, 1e-6, filter="approx-dp", parameters={})
 PIPELINE = {"privacy": {"adjacency": "add-remove", "unit": "user"}, "mechanism": [{"name": "a", "type": "pure-dp", "epsilon": 0.1}]}
 
 
@@ -25,7 +25,7 @@ def charge(key: str, epsilon: str = "0.1", kind: str = "spend", **more: object) 
 OPEN = {"kind": "open", "terms": TERMS.content(), "caps": {"epsilon": "1", "delta": "0.000001"}}
 
 
-def chain(*contents: dict[str, object]) -> list[Row]:
+def chain(*contents: dict[str, object]) -> list[StoredRow]:
     rows, head = [], Head()
     for content in contents:
         rows.append(sealed(content, "visits", head).row)
@@ -33,8 +33,8 @@ def chain(*contents: dict[str, object]) -> list[Row]:
     return rows
 
 
-def replay(rows: list[Row]) -> State:
-    state = State("visits")
+def replay(rows: list[StoredRow]) -> LedgerState:
+    state = LedgerState("visits")
     for row in rows:
         state.apply(opened(row, "visits", state.head))
     return state
@@ -55,7 +55,7 @@ def test_any_changed_byte_is_found(entry: int, place: int, bit: int) -> None:
     row = rows[entry]
     at = place % len(row.body)
     changed = row.body[:at] + chr(ord(row.body[at]) ^ (1 << bit)) + row.body[at + 1 :]
-    rows[entry] = Row(row.seq, changed, row.hash)
+    rows[entry] = StoredRow(row.seq, changed, row.hash)
     with pytest.raises(LedgerError, match=f"entry {entry + 1}: its content does not match its hash"):
         replay(rows)
 
@@ -65,7 +65,7 @@ def test_a_changed_byte_with_a_new_hash_breaks_the_next_link(entry: int, place: 
     rows = chain(OPEN, charge("a"), charge("b", kind="reserve"), {"kind": "void", "key": "b", "why": "x"})
     content = {**json.loads(rows[entry].body), "note": str(place)}
     body = canonical(content)
-    rows[entry] = Row(rows[entry].seq, body, digest(body))
+    rows[entry] = StoredRow(rows[entry].seq, body, digest(body))
     with pytest.raises(LedgerError, match=rf"entry {entry + 2}: does not follow"):
         replay(rows)
 
@@ -83,13 +83,13 @@ def test_entries_of_another_dataset_or_in_another_spelling_are_found() -> None:
         opened(sealed(OPEN, "clicks", Head()).row, "visits", Head())
     body = json.dumps(json.loads(sealed(OPEN, "visits", Head()).row.body), indent=1)
     with pytest.raises(LedgerError, match="belongs elsewhere"):
-        opened(Row(1, body, digest(body)), "visits", Head())
+        opened(StoredRow(1, body, digest(body)), "visits", Head())
 
 
 def test_a_later_format_says_so() -> None:
     body = canonical({**OPEN, "ledger": 2, "seq": 1, "previous": "0" * 64, "dataset": "visits"})
     with pytest.raises(LedgerError, match="expected format 1, found 2: written by a later dpcli"):
-        opened(Row(1, body, digest(body)), "visits", Head())
+        opened(StoredRow(1, body, digest(body)), "visits", Head())
     with pytest.raises(LedgerError, match='"grant" is unknown to this version'):
         replay(chain(OPEN, {"kind": "grant"}))
 
@@ -97,7 +97,7 @@ def test_a_later_format_says_so() -> None:
 @pytest.mark.parametrize("body", ["", "[]", "null", '{"kind": 1}', "[" * 10_000, "{"])
 def test_what_is_no_entry_is_refused(body: str) -> None:
     with pytest.raises(LedgerError, match="expected a JSON object"):
-        opened(Row(1, body, digest(body)), "visits", Head())
+        opened(StoredRow(1, body, digest(body)), "visits", Head())
 
 
 @pytest.mark.parametrize(

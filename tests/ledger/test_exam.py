@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from dpcli.errors import Denied, DpcliError, LedgerError
-from dpcli.ledger.chain import Row, digest, sealed
+from dpcli.ledger.chain import StoredRow, digest, sealed
 from dpcli.ledger.expiry import later
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, Receipt
@@ -202,7 +202,7 @@ def test_reading_goes_on_while_somebody_writes(place: Place, ledger: Ledger) -> 
         assert len(tail.after(0)) == 2
 
 
-def fail_after(ledger: Ledger, row: Row) -> None:
+def fail_after(ledger: Ledger, row: StoredRow) -> None:
     """Append a row, and think better of it."""
     with ledger.store.writing(DATASET) as tail:
         tail.append(row)
@@ -465,7 +465,7 @@ def test_a_number_is_given_once(ledger: Ledger) -> None:
     charge(ledger, "run")
     row = ledger.entries()[1].row
     with unchanged(ledger), pytest.raises(LedgerError), ledger.store.writing(DATASET) as tail:
-        tail.append(Row(row.seq, row.body, row.hash))
+        tail.append(StoredRow(row.seq, row.body, row.hash))
 
 
 # A dictionary knows what a ledger should say.

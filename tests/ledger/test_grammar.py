@@ -17,7 +17,7 @@ from dpcli.ledger.chain import GENESIS, canonical, digest, sealed
 from dpcli.ledger.expiry import clock, later
 from dpcli.ledger.grammar import ENTRIES, PATTERNS, TYPES, WORDS, wrong_entry
 from dpcli.ledger.ledger import Ledger, _rehearsed
-from dpcli.ledger.state import State
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
@@ -348,11 +348,11 @@ def test_a_state_reads_no_less_than_the_grammar() -> None:
         opening["terms"] = {**opening["terms"], "schema": "a" * 64} if isinstance(opening.get("terms"), dict) else None
         entry = None
         try:
-            entry = sealed(opening, "visits", State("visits").head)
+            entry = sealed(opening, "visits", LedgerState("visits").head)
         except ValueError:
             continue
         if wrong_entry(entry.content) is None:
-            State("visits").apply(entry)
+            LedgerState("visits").apply(entry)
             read += 1
     assert read > 300
 

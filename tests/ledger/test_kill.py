@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.ledger.chain import Row
+from dpcli.ledger.chain import StoredRow
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores import sqlite
 from dpcli.ledger.stores.places import init, open_ledger, open_store
@@ -60,10 +60,10 @@ class DeadlyTail:
     def __init__(self, inner: Tail, store: Deadly) -> None:
         self.inner, self.store = inner, store
 
-    def after(self, seq: int) -> Sequence[Row]:
+    def after(self, seq: int) -> Sequence[StoredRow]:
         return self.inner.after(seq)
 
-    def append(self, row: Row) -> None:
+    def append(self, row: StoredRow) -> None:
         self.inner.append(row)
         self.store.die("written")
 

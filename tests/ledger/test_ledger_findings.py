@@ -11,7 +11,7 @@ from dpcli.ledger import findings as rules
 from dpcli.ledger.findings import findings
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.terms import LedgerTerms
 from tests.ledger.pipelines import HEAD, pipeline, pure
 
 NOW = "2030-01-01T00:00:00Z"
@@ -19,7 +19,7 @@ NOW = "2030-01-01T00:00:00Z"
 
 def opened(folder: Path, dataset: str = "visits", **terms: object) -> Ledger:
     stated = {"epsilon": 1.0, "delta": 1e-9, "dataset_size": 1000, "fingerprint": "abc", **terms}
-    ledger = init(str(folder / "l.db"), dataset, Terms("user", "add-remove", filter="approx-dp", parameters={}, **stated))  # type: ignore[arg-type]
+    ledger = init(str(folder / "l.db"), dataset, LedgerTerms("user", "add-remove", filter="approx-dp", parameters={}, **stated))  # type: ignore[arg-type]
     ledger.now = lambda: NOW
     return ledger
 

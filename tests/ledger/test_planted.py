@@ -20,7 +20,7 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger import amounts, chain
 from dpcli.ledger.filters.approx_dp import ApproxFilter
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.state import State
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores import sqlite, sqlite_file
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.stores.sqlite import SqliteStore
@@ -206,14 +206,14 @@ def test_delta_counts_too(ledger: Ledger) -> None:
 # --- the chain, row by row
 
 
-def rows(ledger: Ledger) -> list[chain.Row]:
+def rows(ledger: Ledger) -> list[chain.StoredRow]:
     for i in range(3):
         charge(ledger, f"key {i}")
     return list(ledger.store.after(DATASET, 0))
 
 
-def refolded(found: list[chain.Row]) -> State:
-    state = State(DATASET)
+def refolded(found: list[chain.StoredRow]) -> LedgerState:
+    state = LedgerState(DATASET)
     for row in found:
         state.apply(chain.opened(row, DATASET, state.head))
     return state
@@ -222,7 +222,7 @@ def refolded(found: list[chain.Row]) -> State:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda r: [*r[:2], chain.Row(3, r[2].body.replace("0.01", "0.00"), r[2].hash), r[3]], "does not match its hash"),
+        (lambda r: [*r[:2], chain.StoredRow(3, r[2].body.replace("0.01", "0.00"), r[2].hash), r[3]], "does not match its hash"),
         (lambda r: [*r[:2], r[3]], "missing from the chain"),
         (lambda r: [r[0], r[2], r[1], r[3]], "missing from the chain"),
         (lambda r: [*r[:2], resealed(r[2], previous="f" * 64)], "does not follow the entry before it"),
@@ -231,22 +231,24 @@ def refolded(found: list[chain.Row]) -> State:
         (lambda r: [*r[:3], resealed(r[3], key="key 0")], "charges the key 'key 0' again"),
         (lambda r: [*r[:3], resealed(r[3], cost={"epsilon": "0.981", "delta": "0"})], "overspends the cap"),
         (lambda r: [*r[:3], resealed(r[3], kind="void", key="key 0")], "void of a run that is committed"),
-        (lambda r: [*r[:2], chain.Row(3, r[2].body + " ", chain.digest(r[2].body + " "))], "its content belongs elsewhere"),
+        (lambda r: [*r[:2], chain.StoredRow(3, r[2].body + " ", chain.digest(r[2].body + " "))], "its content belongs elsewhere"),
     ],
 )
-def test_a_changed_chain_is_refused(change: Callable[[list[chain.Row]], list[chain.Row]], message: str, ledger: Ledger) -> None:
+def test_a_changed_chain_is_refused(
+    change: Callable[[list[chain.StoredRow]], list[chain.StoredRow]], message: str, ledger: Ledger
+) -> None:
     whole = rows(ledger)
     assert refolded(whole).spent["epsilon"] == Decimal("0.03")
     with pytest.raises(LedgerError, match=message):
         refolded(change(whole))
 
 
-def resealed(row: chain.Row, **changes: object) -> chain.Row:
+def resealed(row: chain.StoredRow, **changes: object) -> chain.StoredRow:
     """A row with another content and the hash that fits it."""
     import json
 
     body = chain.canonical(json.loads(row.body) | changes)
-    return chain.Row(row.seq, body, chain.digest(body))
+    return chain.StoredRow(row.seq, body, chain.digest(body))
 
 
 def test_an_anchor_misses_what_a_backup_lacks(ledger: Ledger, path: str, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from dpcli.ledger.expiry import clock
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.price import understated
-from dpcli.ledger.state import State
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.canonical import tables_of
@@ -50,9 +50,9 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-def terms(name: str) -> Terms:
+def terms(name: str) -> LedgerTerms:
     found = opened_filter(name, 100.0, 1e-5, {})
-    return Terms("user", "replace-one", 100.0, 1e-5, filter=name, parameters=dict(found.parameters()), dataset_size=1000)
+    return LedgerTerms("user", "replace-one", 100.0, 1e-5, filter=name, parameters=dict(found.parameters()), dataset_size=1000)
 
 
 def stated(pipeline: Pipeline, names: tuple[str, ...]) -> Pipeline:
@@ -61,7 +61,7 @@ def stated(pipeline: Pipeline, names: tuple[str, ...]) -> Pipeline:
     return replace(pipeline, privacy=replace(pipeline.privacy, **changes))
 
 
-def charge(found: Terms, pipeline: Pipeline, price: Pipeline | None = None) -> dict[str, Any]:
+def charge(found: LedgerTerms, pipeline: Pipeline, price: Pipeline | None = None) -> dict[str, Any]:
     """An entry that is priced as it is stated, or as `price`."""
     cost = found.price(price or pipeline, 1e-7)
     return {
@@ -74,9 +74,9 @@ def charge(found: Terms, pipeline: Pipeline, price: Pipeline | None = None) -> d
     }
 
 
-def problems(found: Terms, *contents: dict[str, Any]) -> list[str]:
+def problems(found: LedgerTerms, *contents: dict[str, Any]) -> list[str]:
     """What verify says of a chain of them."""
-    state, entries = State("visits"), []
+    state, entries = LedgerState("visits"), []
     opening = {"kind": "open", "terms": found.content(), "caps": dict(found.the_filter.caps(found.epsilon, found.delta))}
     for content in (opening, *contents):
         entries.append(sealed(content, "visits", state.head))
@@ -183,8 +183,8 @@ def test_a_declared_run_that_is_another_is_found() -> None:
     from dpcli.ledger.declared import declared_caps
     from dpcli.ledger.opening import declared_terms
 
-    found = declared_terms(Terms("user", "replace-one", 100.0, 1e-5, dataset_size=1000), [(HONEST, 2)])
-    state = State("visits")
+    found = declared_terms(LedgerTerms("user", "replace-one", 100.0, 1e-5, dataset_size=1000), [(HONEST, 2)])
+    state = LedgerState("visits")
     opening = sealed({"kind": "open", "terms": found.content(), "caps": declared_caps(found.declared)}, "visits", state.head)
     state.apply(opening)
     heavy = {**charge(found, HONEST), "pipeline": tables_of(parse(FILE.replace("20.0", "0.2").encode(), "run.toml"))}

@@ -18,7 +18,7 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.quote import quote
 from dpcli.ledger.remaining import room
 from dpcli.ledger.stores.places import init
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.terms import LedgerTerms
 from dpcli.registry import FILTERS
 from tests.ledger.pipelines import gaussian, pure
 
@@ -27,7 +27,9 @@ NOW = "2030-01-01T00:00:00Z"
 
 def opened(path: str, name: str, epsilon: float, delta: float = 1e-6) -> Ledger:
     found = opened_filter(name, epsilon, delta, {})
-    ledger = init(path, "visits", Terms("user", "add-remove", epsilon, delta, filter=name, parameters=dict(found.parameters())))
+    ledger = init(
+        path, "visits", LedgerTerms("user", "add-remove", epsilon, delta, filter=name, parameters=dict(found.parameters()))
+    )
     ledger.now = lambda: NOW
     return ledger
 
@@ -136,7 +138,7 @@ def test_each_of_many_declared_runs_is_shown_under_its_own_name(tmp_path: Path) 
     runs = [(pure(0.001 * i), i) for i in range(1, 13)]
     named = [(replace(p, mechanisms=tuple(replace(m, name=f"run-of-{i}") for m in p.mechanisms)), i) for p, i in runs]
     path = str(tmp_path / "l.db")
-    terms = declared_terms(Terms("user", "add-remove", 2.0, 1e-6), named)
+    terms = declared_terms(LedgerTerms("user", "add-remove", 2.0, 1e-6), named)
     ledger = init(path, "visits", terms)
     ledger.spend(named[9][0], "the tenth", 0.0)
     out = dpcli("budget", "show", path).out

@@ -20,7 +20,7 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
-from dpcli.mechanisms.sampling.random_allocation import Outcomes, RandomAllocation, SymmetricAllocation
+from dpcli.mechanisms.sampling.random_allocation import FiniteOutcomes, RandomAllocation, SymmetricAllocation
 from dpcli.mechanisms.sampling.schemes import BallsInBins
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
@@ -32,7 +32,7 @@ from tests.strategies import entry, pipeline
 TOLERANCE = 2e-3  # the lattice's own error, of second order in its spacing
 
 
-def curves(mechanism: RandomAllocation) -> tuple[Outcomes, Outcomes]:
+def curves(mechanism: RandomAllocation) -> tuple[FiniteOutcomes, FiniteOutcomes]:
     remove, add = (loss.outcomes() for loss in mechanism.directions())
     assert remove is not None and add is not None
     return remove, add

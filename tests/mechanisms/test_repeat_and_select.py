@@ -18,12 +18,18 @@ from dpcli.analysis.account import account
 from dpcli.errors import DpcliError, NotRepresentable
 from dpcli.mechanisms.choice import repeat_and_select
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
-from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, Poisson, RepeatAndSelect, RepeatAndSelectSpec, TrialsTable
+from dpcli.mechanisms.choice.repeat_and_select import (
+    NegativeBinomial,
+    PoissonTrials,
+    RepeatAndSelect,
+    RepeatAndSelectSpec,
+    TrialsTable,
+)
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.combined.group import Group
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.sampling.schemes import Poisson as PoissonSampling
+from dpcli.mechanisms.sampling.schemes import PoissonTrials as PoissonSampling
 from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
@@ -32,13 +38,13 @@ from dpcli.pipeline.resolve import resolve
 from tests.strategies import entry, pipeline
 
 BINOMIALS = [NegativeBinomial(1.0, 0.1), NegativeBinomial(0.0, 0.05), NegativeBinomial(0.5, 0.02), NegativeBinomial(-0.5, 0.01)]
-TRIALS = [*BINOMIALS, NegativeBinomial(3.0, 0.3), Poisson(0.3), Poisson(1.0), Poisson(10.0)]
+TRIALS = [*BINOMIALS, NegativeBinomial(3.0, 0.3), PoissonTrials(0.3), PoissonTrials(1.0), PoissonTrials(10.0)]
 ORDERS = np.array([1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 40.0])
 
 
-def generating(trials: NegativeBinomial | Poisson, x: np.ndarray) -> np.ndarray:
+def generating(trials: NegativeBinomial | PoissonTrials, x: np.ndarray) -> np.ndarray:
     """f(x) = E[x^K], from the definitions."""
-    if isinstance(trials, Poisson):
+    if isinstance(trials, PoissonTrials):
         return np.exp(trials.mean * (x - 1.0))
     inside = 1.0 - (1.0 - trials.gamma) * x
     if trials.eta == 0.0:
@@ -46,7 +52,7 @@ def generating(trials: NegativeBinomial | Poisson, x: np.ndarray) -> np.ndarray:
     return (inside**-trials.eta - 1.0) / (trials.gamma**-trials.eta - 1.0)
 
 
-def selected(trials: NegativeBinomial | Poisson, one: np.ndarray) -> np.ndarray:
+def selected(trials: NegativeBinomial | PoissonTrials, one: np.ndarray) -> np.ndarray:
     """Distribution of the best of K draws from `one` (ordered, worst first); first entry: K = 0."""
     below = np.concatenate(([0.0], np.cumsum(one)))
     below[-1] = 1.0
@@ -60,7 +66,7 @@ def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
 
 @pytest.mark.parametrize("trials", TRIALS, ids=str)
 @pytest.mark.parametrize("e0", [0.1, 1.0, 3.0])
-def test_pure_runs_by_enumeration(trials: NegativeBinomial | Poisson, e0: float) -> None:
+def test_pure_runs_by_enumeration(trials: NegativeBinomial | PoissonTrials, e0: float) -> None:
     """Every pair of extreme points of e0-DP on three ordered outcomes, at many base rates."""
     bound = RepeatAndSelect(Pure(e0), trials)
     worst = 0.0
@@ -80,7 +86,7 @@ def test_pure_runs_by_enumeration(trials: NegativeBinomial | Poisson, e0: float)
 
 @pytest.mark.parametrize("trials", TRIALS, ids=str)
 @pytest.mark.parametrize("mu", [0.1, 0.5, 1.5])
-def test_gaussian_runs_by_summation(trials: NegativeBinomial | Poisson, mu: float) -> None:
+def test_gaussian_runs_by_summation(trials: NegativeBinomial | PoissonTrials, mu: float) -> None:
     """The best of K draws of N(0, 1) against N(mu, 1), both ways and with either end as the better, on a fine partition."""
     edges = np.linspace(-12.0, 12.0 + mu, 6001)
     one, other = (np.diff(ndtr(np.concatenate(([-np.inf], edges - shift, [np.inf])))) for shift in (0.0, mu))
@@ -220,7 +226,7 @@ def test_a_small_mean_of_trials_costs_what_it_costs(inner: Mechanism, mean: floa
     """The theorem in 450 digits: with 10^18 steps, what rounding takes from one of them is no longer small."""
     orders = np.array([1.0000001, 1.01, 1.5, 2.0, 7.0, 50.0, 1000.0])
     with mp.workdps(450):
-        for order, found in zip(orders.tolist(), Poisson(mean).rdp(inner, orders).tolist(), strict=True):
+        for order, found in zip(orders.tolist(), PoissonTrials(mean).rdp(inner, orders).tolist(), strict=True):
             z, one = mp.mpf(order) - 1, float(repeat_and_select._rdp(inner, np.array([order]))[0])
             growth = z * (mp.mpf(one) + mp.mpf(mean) * mp.mpf(repeat_and_select._delta(inner, order)))
             exact = mp.log(mp.exp(-mp.mpf(mean)) + mp.mpf(mean) * mp.exp(growth)) / z

@@ -16,7 +16,7 @@ from dpcli.mechanisms.noise.laplace import LaplaceLoss
 from dpcli.mechanisms.sampling.sampled_gaussian import AddLoss, RemoveLoss, ReplaceLoss
 from dpcli.mechanisms.stated.pure_and_approx import ApproxLoss
 from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
-from dpcli.numerics.grid.composed import Curve
+from dpcli.numerics.grid.composed import GridCurve
 from dpcli.numerics.grid.convolution import convolved, transform_size
 from dpcli.numerics.grid.lattice import Lattice, coarsened, convex, discretised, edges
 
@@ -152,5 +152,5 @@ def test_coarsening_any_lattice_keeps_the_order_everywhere(raw: list[float], spa
 
 def test_a_curve_of_nothing_known_claims_nothing() -> None:
     lost = Lattice(1.0, 0.1, 0, np.array([0.5, math.nan]), 0.0, 0.0, 0.0, 0.0)
-    assert Curve(lost, 0.0, 0.0, 1.0).delta(0.05) == 1.0 and Curve(lost, 0.0, 0.0, -1.0).delta(0.05) == 0.0
-    assert Curve(lost, 0.0, 0.0, 1.0).epsilon(math.log(1e-5)) == math.inf
+    assert GridCurve(lost, 0.0, 0.0, 1.0).delta(0.05) == 1.0 and GridCurve(lost, 0.0, 0.0, -1.0).delta(0.05) == 0.0
+    assert GridCurve(lost, 0.0, 0.0, 1.0).epsilon(math.log(1e-5)) == math.inf

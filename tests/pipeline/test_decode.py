@@ -11,7 +11,7 @@ import pytest
 
 from dpcli.fields import COUNT, POSITIVE, Key, Note
 from dpcli.keys.annotations import kind_of, members_of
-from dpcli.keys.kinds import Place, Refused
+from dpcli.keys.kinds import KeyPlace, Refused
 from dpcli.toml.findings import Findings
 
 
@@ -45,13 +45,13 @@ class Outer:
 
 
 def read(table: Any) -> Any:
-    return kind_of(Outer).read(table, Place((), Findings()))
+    return kind_of(Outer).read(table, KeyPlace((), Findings()))
 
 
 def found(table: Any) -> list[tuple[str, tuple[str | int, ...], str]]:
     findings = Findings()
     with pytest.raises(Refused):
-        kind_of(Outer).read(table, Place((), findings))
+        kind_of(Outer).read(table, KeyPlace((), findings))
     return [(finding.rule, finding.key, finding.message) for finding in findings.items]
 
 
@@ -84,7 +84,7 @@ def test_takes(key: str, value: Any, expected: Any) -> None:
 
 
 def test_negative_zero_is_zero() -> None:
-    taken = kind_of(float).read(-0.0, Place(("x",), Findings()))
+    taken = kind_of(float).read(-0.0, KeyPlace(("x",), Findings()))
     assert str(taken) == "0.0"
 
 

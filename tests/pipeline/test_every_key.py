@@ -19,15 +19,15 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from dpcli.gate.policy_read import KEYS, read_policy_bytes
 from dpcli.keys.annotations import MECHANISMS, SAMPLING
 from dpcli.keys.compound import Either, Listed, Opaque
-from dpcli.keys.kinds import Day, Flag, Kind, Number, Whole
+from dpcli.keys.kinds import Day, Flag, Kind, Number, WholeNumber
 from dpcli.keys.member import Member, Members
-from dpcli.keys.tables import Selected, Table
-from dpcli.keys.words import Choice
+from dpcli.keys.tables import KeyTable, SelectedTable
+from dpcli.keys.words import OneOf
 from dpcli.lint.run import lint_bytes
-from dpcli.pipeline.document import TOP, Mechanism
+from dpcli.pipeline.document import TOP, MechanismTable
 from dpcli.pipeline.read import parse
 from dpcli.pipeline.schema import json_schema, policy_schema
-from dpcli.pipeline.section import Section
+from dpcli.pipeline.section import SectionTable
 from dpcli.registry import load
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.findings import Path
@@ -54,10 +54,10 @@ def sample(member: Member) -> Any:
 
 def _sample(kind: Kind, member: Member) -> Any:
     match kind:
-        case Number() | Whole():
+        case Number() | WholeNumber():
             fits = member.rule.holds if member.rule else lambda _: True
             return next(x for x in NUMBERS if fits(x) and (isinstance(kind, Number) or type(x) is int))
-        case Choice():
+        case OneOf():
             return next(iter(kind.values))
         case Flag():
             return True
@@ -67,11 +67,11 @@ def _sample(kind: Kind, member: Member) -> Any:
             return [_sample(kind.item, member)]
         case Either():
             return _sample(kind.scalar, member)
-        case Table():
+        case KeyTable():
             return minimal(kind.members)
-        case Section():
+        case SectionTable():
             return _sample(kind.table, member)
-        case Selected():
+        case SelectedTable():
             name = next(iter(kind.registry))
             return {**minimal(kind.members(name)), kind.selector: name}
         case Opaque():
@@ -103,15 +103,15 @@ def tables(path: Path, members: Members, document: dict[str, Any]) -> Iterator[S
 
 def inside(path: Path, member: Member, kind: Kind, document: dict[str, Any]) -> Iterator[Spot]:
     match kind:
-        case Section():
+        case SectionTable():
             yield from inside(path, member, kind.table, document)
-        case Table():
+        case KeyTable():
             yield from tables(path, kind.members, placed(document, path, minimal(kind.members)))
         case Listed():
             yield from inside((*path, 0), member, kind.item, placed(document, path, [_sample(kind.item, member)]))
         case Either():
             yield from inside(path, member, kind.several, document)
-        case Selected():
+        case SelectedTable():
             for name in kind.registry:
                 known = kind.members(name)
                 yield Spot(path, known, placed(document, path, {**minimal(known), kind.selector: name}))
@@ -126,7 +126,7 @@ def pipelines() -> Iterator[Spot]:
     }
     yield from tables((), {name: member for name, member in TOP.items() if name != "mechanism"}, base)
     for name in MECHANISMS.registry:
-        members = Mechanism().members(name)
+        members = MechanismTable().members(name)
         entry = {**minimal(members), "type": name}
         yield from tables(("mechanism", 1), members, {**base, "mechanism": [*base["mechanism"], entry]})
 
@@ -155,7 +155,7 @@ def misspelt(word: str, members: Members, random: Random) -> str:
             return wrong
 
 
-WRONG_KINDS: Mapping[type[Any], Any] = {Number: "x", Whole: "x", Flag: "yes", Day: "soon", Choice: 3, Listed: 3, Opaque: 3}
+WRONG_KINDS: Mapping[type[Any], Any] = {Number: "x", WholeNumber: "x", Flag: "yes", Day: "soon", OneOf: 3, Listed: 3, Opaque: 3}
 
 
 def of_wrong_kind(member: Member) -> Any:
@@ -167,11 +167,11 @@ def out_of_range(member: Member) -> tuple[Any, ...]:
     kind = member.kind
     if isinstance(kind, Listed):
         return tuple([value] for value in out_of_range(Member(member.name, kind.item, member.rule)))
-    if isinstance(kind, Choice):
+    if isinstance(kind, OneOf):
         return ("zzz",)
-    if member.rule is None or not isinstance(kind, Number | Whole):
+    if member.rule is None or not isinstance(kind, Number | WholeNumber):
         return ()
-    rule, exact = member.rule, isinstance(kind, Whole)
+    rule, exact = member.rule, isinstance(kind, WholeNumber)
     return tuple(value for value in OUTSIDE if not rule.holds(value) and (type(value) is int or not exact))[:1]
 
 
@@ -296,6 +296,6 @@ def test_a_table_that_nothing_reads_is_refused(name: str) -> None:
 def test_a_section_is_known_by_what_reads_it() -> None:
     for name, target in load("dpcli.registry:SECTIONS").items():
         kind = TOP[name].kind
-        assert isinstance(kind, Section)
-        assert isinstance(kind.table, Table)
+        assert isinstance(kind, SectionTable)
+        assert isinstance(kind.table, KeyTable)
         assert kind.table.cls is load(target)

@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from dpcli.sweep.worker import FILE, RESULT, RUN, SCHEMA, Answer, Job
+from dpcli.sweep.worker import FILE, RESULT, RUN, SCHEMA, Job, JobAnswer
 
-Work = Callable[[Job], Answer]
+Work = Callable[[Job], JobAnswer]
 
 
 class InOneProcess:
@@ -27,7 +27,7 @@ class InOneProcess:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def answers(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Answer]]:
+    def answers(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, JobAnswer]]:
         for job in jobs:
             self.done.append(job)
             yield job, type(self).work(job)
@@ -36,7 +36,7 @@ class InOneProcess:
 def pretended(value: Callable[[Job], float], metric: Callable[[Job], str] = lambda job: "accuracy") -> Work:
     """A run that leaves what a run leaves, with a metric of our choice."""
 
-    def work(job: Job) -> Answer:
+    def work(job: Job) -> JobAnswer:
         folder = Path(job.folder)
         shutil.rmtree(folder, ignore_errors=True)
         (folder / RUN).mkdir(parents=True)
@@ -45,6 +45,6 @@ def pretended(value: Callable[[Job], float], metric: Callable[[Job], str] = lamb
         metrics = {metric(job): value(job)}
         record = {"schema": SCHEMA, "fingerprint": job.fingerprint, "metrics": metrics, "charge": job.charge}
         (folder / RESULT).write_text(json.dumps(record))
-        return Answer(metrics)
+        return JobAnswer(metrics)
 
     return work

@@ -24,16 +24,16 @@ from dpcli.charts import vega as chart_vega
 from dpcli.charts.scene import scene
 from dpcli.errors import Denied, InputError
 from dpcli.ledger.stores.places import init
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.terms import LedgerTerms
 from dpcli.present.frontier import chart
 from dpcli.present.sweep import measured
 from dpcli.sweep import run
 from dpcli.sweep.direction import Better, worth
 from dpcli.sweep.plan import SweepPlan, plan_sweep
 from dpcli.sweep.pool import Pool
-from dpcli.sweep.result import Cell, Measured
+from dpcli.sweep.result import Cell, MeasuredSweep
 from dpcli.sweep.run import measure
-from dpcli.sweep.worker import RESULT, Answer, Job, kept
+from dpcli.sweep.worker import RESULT, Job, JobAnswer, kept
 from dpcli.train.run.folder import exclusive
 from tests.command import ROOT, dpcli
 from tests.sweep.pretended import InOneProcess, pretended
@@ -54,7 +54,7 @@ def planned(folder: Path, text: str = PUBLIC + GRID) -> SweepPlan:
     return plan_sweep(str(path))
 
 
-def swept(plan: SweepPlan, **given: object) -> Measured:
+def swept(plan: SweepPlan, **given: object) -> MeasuredSweep:
     return measure(plan, 1, given.get("ledger"), lambda done, total: None)  # type: ignore[arg-type]
 
 
@@ -123,8 +123,8 @@ def test_other_data_in_the_same_file_are_another_run(tmp_path: Path, pool: type[
 def test_a_run_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path, pool: type[InOneProcess]) -> None:
     good = pretended(lambda job: 0.5)
 
-    def work(job: Job) -> Answer:
-        return Answer({}, "no such luck") if "learning_rate = 0.25" in job.text and job.folder.endswith("/2") else good(job)
+    def work(job: Job) -> JobAnswer:
+        return JobAnswer({}, "no such luck") if "learning_rate = 0.25" in job.text and job.folder.endswith("/2") else good(job)
 
     pool.work = staticmethod(work)  # type: ignore[assignment]
     found = swept(planned(tmp_path))
@@ -163,14 +163,14 @@ def test_a_failing_process_takes_its_own_run_alone(tmp_path: Path) -> None:
 
 
 def ledger(folder: Path, epsilon: float):
-    return init(str(folder / "l.db"), "digits", Terms("example", "add-remove", epsilon, 1e-3, filter="approx-dp"))
+    return init(str(folder / "l.db"), "digits", LedgerTerms("example", "add-remove", epsilon, 1e-3, filter="approx-dp"))
 
 
 def test_each_run_is_charged_before_it_starts(tmp_path: Path, pool: type[InOneProcess]) -> None:
     books = ledger(tmp_path, 100.0)
     plan = planned(tmp_path, PUBLIC)
 
-    def work(job: Job) -> Answer:
+    def work(job: Job) -> JobAnswer:
         assert books.state().runs[job.charge].status == "started"
         return pretended(lambda job: 0.5)(job)
 
@@ -234,8 +234,8 @@ def _children(parent: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
-def values_of(plan: SweepPlan, *values: tuple[float, ...], metric: str = "accuracy", better: Better = "higher") -> Measured:
-    return Measured(replace(plan, better=better), metric, tuple(map(Cell, plan.variants, values)))
+def values_of(plan: SweepPlan, *values: tuple[float, ...], metric: str = "accuracy", better: Better = "higher") -> MeasuredSweep:
+    return MeasuredSweep(replace(plan, better=better), metric, tuple(map(Cell, plan.variants, values)))
 
 
 def test_the_best_setting_of_each_epsilon(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_the_frontier_in_every_format(tmp_path: Path) -> None:
 
 
 def test_a_sweep_in_which_nothing_ended_has_no_picture(tmp_path: Path, pool: type[InOneProcess]) -> None:
-    pool.work = staticmethod(lambda job: Answer({}, "no"))  # type: ignore[assignment]
+    pool.work = staticmethod(lambda job: JobAnswer({}, "no"))  # type: ignore[assignment]
     found = swept(planned(tmp_path))
     assert found.best == ()
     assert "no run has ended" in measured(found, []).headline

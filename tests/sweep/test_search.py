@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from dpcli.analysis.account import account
 from dpcli.errors import Denied, InputError
 from dpcli.ledger.stores.places import init
-from dpcli.ledger.terms import Terms
-from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, Poisson, RepeatAndSelect
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelect
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.pipeline.read import load, parse
 from dpcli.present.sweep import selected
@@ -27,7 +27,7 @@ from dpcli.sweep import select
 from dpcli.sweep.plan import SweepPlan, plan_sweep
 from dpcli.sweep.search import candidates, draw, mean
 from dpcli.sweep.select import BEST, SEARCH, TRIALS, search
-from dpcli.sweep.worker import RESULT, RUN, Answer, Job
+from dpcli.sweep.worker import RESULT, RUN, Job, JobAnswer
 from tests.command import dpcli
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import CUSTOM, PRIVATE, TRAIN
@@ -38,8 +38,8 @@ DISTRIBUTIONS = [
     NegativeBinomial(-0.5, 0.01),
     NegativeBinomial(2.5, 0.4),
     NegativeBinomial(1e-300, 0.2),
-    Poisson(4.0),
-    Poisson(0.3),
+    PoissonTrials(4.0),
+    PoissonTrials(0.3),
 ]
 
 
@@ -50,7 +50,7 @@ def masses(trials: object, number: int) -> tuple[int, list[Decimal]]:
 
 
 @pytest.mark.parametrize("trials", DISTRIBUTIONS, ids=repr)
-def test_the_law_is_the_one_whose_generating_function_is_accounted_for(trials: NegativeBinomial | Poisson) -> None:
+def test_the_law_is_the_one_whose_generating_function_is_accounted_for(trials: NegativeBinomial | PoissonTrials) -> None:
     """The probabilities end in 1, have the mean, and f'(x) is what the accounting writes down."""
     first, found = masses(trials, 4000)
     assert abs(sum(found) - 1) < Decimal("1e-12")
@@ -60,14 +60,14 @@ def test_the_law_is_the_one_whose_generating_function_is_accounted_for(trials: N
         assert slope == pytest.approx(_slope(trials, x), rel=1e-7)
 
 
-def _slope(trials: NegativeBinomial | Poisson, x: float) -> float:
-    if isinstance(trials, Poisson):
+def _slope(trials: NegativeBinomial | PoissonTrials, x: float) -> float:
+    if isinstance(trials, PoissonTrials):
         return trials.mean * math.exp(trials.mean * (x - 1.0))
     return trials.mean * (trials.gamma / (1.0 - (1.0 - trials.gamma) * x)) ** (trials.eta + 1.0)
 
 
 @pytest.mark.parametrize("trials", DISTRIBUTIONS, ids=repr)
-def test_inversion_at_every_level(trials: NegativeBinomial | Poisson) -> None:
+def test_inversion_at_every_level(trials: NegativeBinomial | PoissonTrials) -> None:
     first, found = masses(trials, 20)
     level = Decimal(0)
     for k, mass in enumerate(found, first):
@@ -100,7 +100,7 @@ def test_numbers_and_settings_are_drawn_from_their_laws() -> None:
 @given(st.floats(0.0, 3.0), st.floats(0.05, 0.9))
 def test_there_is_always_a_trial_but_for_poisson(eta: float, gamma: float) -> None:
     assert draw(NegativeBinomial(eta, gamma), Decimal(0)) == 1
-    assert draw(Poisson(1.0), Decimal(0)) == 0
+    assert draw(PoissonTrials(1.0), Decimal(0)) == 0
 
 
 def planned(folder: Path, text: str = PRIVATE) -> SweepPlan:
@@ -207,7 +207,7 @@ def test_an_interrupted_search_goes_on_with_the_trials_it_has_drawn(
 ) -> None:
     plan, whole = planned(tmp_path), pool.work
 
-    def work(job: Job) -> Answer:
+    def work(job: Job) -> JobAnswer:
         if job.folder.endswith("/2"):
             raise Stopped
         return whole(job)
@@ -250,7 +250,7 @@ def test_an_interruption_at_the_end_changes_nothing(
 
 def test_a_failed_trial_releases_nothing(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan, whole = planned(tmp_path), pool.work
-    pool.work = staticmethod(lambda job: Answer({}, "no memory") if job.folder.endswith("/1") else whole(job))  # type: ignore[assignment]
+    pool.work = staticmethod(lambda job: JobAnswer({}, "no memory") if job.folder.endswith("/1") else whole(job))  # type: ignore[assignment]
     found = search(plan, 1, None)
     document = selected(found)
     assert (found.value, found.variant, document.exit_code) == (None, None, 2)
@@ -273,13 +273,13 @@ def test_no_trial_at_all_is_an_outcome(tmp_path: Path, pool: type[InOneProcess],
 
 def test_the_ledger_is_charged_once_for_the_whole(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan = planned(tmp_path)
-    books = init(str(tmp_path / "l.db"), "digits", Terms("example", "add-remove", 4.0, 1e-4, filter="approx-dp"))
+    books = init(str(tmp_path / "l.db"), "digits", LedgerTerms("example", "add-remove", 4.0, 1e-4, filter="approx-dp"))
     search(plan, 1, books)
     search(plan, 1, books)
     (charged,) = books.state().runs.values()
     assert charged.status == "committed"
     (tmp_path / "poor").mkdir()
-    poor = init(str(tmp_path / "poor.db"), "digits", Terms("example", "add-remove", 2.0, 1e-4, filter="approx-dp"))
+    poor = init(str(tmp_path / "poor.db"), "digits", LedgerTerms("example", "add-remove", 2.0, 1e-4, filter="approx-dp"))
     pool.done.clear()
     with pytest.raises(Denied):
         search(planned(tmp_path / "poor"), 1, poor)

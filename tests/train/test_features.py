@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
-from dpcli.ledger.terms import Terms  # noqa: E402
+from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.noise.randomness import system_entropy  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.ranks import Alone  # noqa: E402
@@ -100,7 +100,7 @@ def test_a_schedule_draws_each_entrys_noise_in_each_of_its_steps(monkeypatch: py
 def test_a_correlated_run_that_is_cut_short_counts_as_one_more(tmp_path: Path) -> None:
     plan = plan_of(write(SIZE, TREE, TRAIN))
     books = init(
-        str(tmp_path / "l.db"), "digits", Terms("example", "add-remove", 9.0, 1e-5, filter="rdp", parameters={"order": 4.0})
+        str(tmp_path / "l.db"), "digits", LedgerTerms("example", "add-remove", 9.0, 1e-5, filter="rdp", parameters={"order": 4.0})
     )
     with pytest.raises(Stopped):
         train(plan, books, report=stop_at(19))

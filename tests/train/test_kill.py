@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.ledger.stores.places import init, open_ledger
-from dpcli.ledger.terms import Terms
+from dpcli.ledger.terms import LedgerTerms
 from tests.train.test_run import FILE
 
 STEPS, EVERY = 400, 50
@@ -54,7 +54,7 @@ def lived(folder: Path, kills: int, seed: int) -> Life:
     """A run with a ledger, killed so many times at random moments and resumed each time."""
     text = FILE.replace("steps = 30", f"steps = {STEPS}").replace("checkpoint_every = 10", f"checkpoint_every = {EVERY}")
     (folder / "tiny.toml").write_text(text)
-    terms = Terms("example", "add-remove", 500.0, 1e-5, filter="rdp", parameters={"order": 4.0})
+    terms = LedgerTerms("example", "add-remove", 500.0, 1e-5, filter="rdp", parameters={"order": 4.0})
     init(str(folder / "l.db"), "digits", terms).store.close()
     command = [sys.executable, "-c", DIARY, "train", "tiny.toml", "--ledger", "l.db", "-f", "json"]
     chance, resumes, state, diary = random.Random(seed), 0, folder / "runs" / "tiny" / "state.pt", folder / "diary"

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.ledger.ledger import Ledger  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
-from dpcli.ledger.terms import Terms  # noqa: E402
+from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from tests.command import dpcli  # noqa: E402
@@ -58,7 +58,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     monkeypatch.chdir(tmp_path)
-    terms = Terms("example", "add-remove", 30.0, 1e-5, filter="rdp", parameters={"order": 4.0})
+    terms = LedgerTerms("example", "add-remove", 30.0, 1e-5, filter="rdp", parameters={"order": 4.0})
     return init(str(tmp_path / "ledger.db"), "mixing", terms)
 
 

@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.ledger.stores.places import init, open_ledger  # noqa: E402
-from dpcli.ledger.terms import Terms  # noqa: E402
+from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from tests.train.test_run import FILE  # noqa: E402
 
@@ -61,7 +61,7 @@ def test_two_processes_and_batches_that_are_mostly_empty(tmp_path: Path) -> None
     """Rank-local empty batches hang elsewhere: of 1,000 steps at rate 1e-4 all but a few have at least one."""
     (tmp_path / "tiny.toml").write_text(RARE)
     books = init(
-        str(tmp_path / "l.db"), "digits", Terms("example", "add-remove", 5.0, 1e-5, filter="rdp", parameters={"order": 4.0})
+        str(tmp_path / "l.db"), "digits", LedgerTerms("example", "add-remove", 5.0, 1e-5, filter="rdp", parameters={"order": 4.0})
     )
     books.store.close()
     first, second = together(tmp_path, "tiny.toml", "--ledger", "l.db")
@@ -77,7 +77,7 @@ def test_two_processes_and_batches_that_are_mostly_empty(tmp_path: Path) -> None
 def test_a_ledger_that_says_no_stops_everybody(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(FILE)
     books = init(
-        str(tmp_path / "l.db"), "digits", Terms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
+        str(tmp_path / "l.db"), "digits", LedgerTerms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
     )
     books.store.close()
     first, second = together(tmp_path, "tiny.toml", "--ledger", "l.db")

@@ -15,7 +15,7 @@ from safetensors.torch import load_file  # noqa: E402
 
 from dpcli.errors import Denied, InputError, LedgerError  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
-from dpcli.ledger.terms import Terms  # noqa: E402
+from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.folder import exclusive  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402
@@ -63,7 +63,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ledger(folder: Path, epsilon: float = 3.0):
-    terms = Terms("example", "add-remove", epsilon, 1e-5, filter="rdp", parameters={"order": 12.0})
+    terms = LedgerTerms("example", "add-remove", epsilon, 1e-5, filter="rdp", parameters={"order": 12.0})
     return init(str(folder / "ledger.db"), "digits", terms)
 
 
@@ -85,7 +85,9 @@ def test_the_ledger_is_charged_before_the_first_noise(file: Path, tmp_path: Path
     (run,) = books.state().runs.values()
     assert (run.key, run.status) == (outcome.run, "committed")
     poor = init(
-        str(tmp_path / "poor.db"), "digits", Terms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
+        str(tmp_path / "poor.db"),
+        "digits",
+        LedgerTerms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0}),
     )
     with pytest.raises(Denied):
         train(plan_of(str(file)), poor)
@@ -437,7 +439,9 @@ def test_a_denied_run_leaves_what_was_there(file: Path, tmp_path: Path) -> None:
     train(plan_of(str(file)))
     metrics = (file.parent / "runs" / "tiny" / "metrics.jsonl").read_text()
     poor = init(
-        str(tmp_path / "poor.db"), "digits", Terms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
+        str(tmp_path / "poor.db"),
+        "digits",
+        LedgerTerms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0}),
     )
     with pytest.raises(Denied):
         train(plan_of(str(file)), poor)

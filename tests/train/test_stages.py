@@ -8,7 +8,7 @@ import pytest
 
 from dpcli.analysis.account import account
 from dpcli.errors import InputError
-from dpcli.train.plan.plan import Plan, plan_of
+from dpcli.train.plan.plan import TrainingPlan, plan_of
 
 HEAD = """
 format = 1
@@ -62,7 +62,7 @@ steps = 3
 """
 
 
-def plan(folder: Path, *entries: str, train: str = TRAIN) -> Plan:
+def plan(folder: Path, *entries: str, train: str = TRAIN) -> TrainingPlan:
     path = folder / "staged.toml"
     path.write_text(HEAD + "".join(entries) + train)
     return plan_of(str(path))
@@ -72,7 +72,7 @@ def mechanism(name: str) -> str:
     return TRAIN + f"mechanism = {name}\n"
 
 
-def steps(found: Plan, *portions: tuple[int, int], beside: bool = True) -> dict[str, float]:
+def steps(found: TrainingPlan, *portions: tuple[int, int], beside: bool = True) -> dict[str, float]:
     return {e.name: e.epochs or e.steps for e in found.costs(portions, beside).mechanisms}
 
 

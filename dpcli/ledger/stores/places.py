@@ -11,7 +11,7 @@ from dpcli.ledger.chain import digest
 from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores.store import Store
-from dpcli.ledger.terms import Terms, checked
+from dpcli.ledger.terms import LedgerTerms, checked
 from dpcli.registry import load
 
 POSTGRES = ("postgresql://", "postgres://")
@@ -52,7 +52,7 @@ def open_ledger(url: str, dataset: str | None = None) -> Ledger:
     return Ledger(store, dataset)
 
 
-def init(url: str, dataset: str, terms: Terms, new: bool = False) -> Ledger:
+def init(url: str, dataset: str, terms: LedgerTerms, new: bool = False) -> Ledger:
     """Open the ledger of a new dataset, in a new file, in a file that holds other datasets, or in a database.
 
     new: although its name looks like that of another one there.

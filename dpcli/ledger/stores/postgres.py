@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcli.errors import LedgerError
-from dpcli.ledger.chain import Row
+from dpcli.ledger.chain import StoredRow
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
 from dpcli.ledger.stores.postgres_install import ATTEMPTS, VERSION, Raced, found_version, install, renew
 from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, Limits, bounded
@@ -43,10 +43,10 @@ class PostgresTail:
     dataset: str
     place: str
 
-    def after(self, seq: int) -> Sequence[Row]:
+    def after(self, seq: int) -> Sequence[StoredRow]:
         """Raises LedgerError where the last entries that were written are not there: what is read would understate the spending."""
         end = self.connection.execute(END, (self.dataset,)).fetchone()  # asked first: what others write meanwhile comes after it
-        rows = [Row(*row) for row in self.connection.execute(READ, (self.dataset, seq)).fetchall()]
+        rows = [StoredRow(*row) for row in self.connection.execute(READ, (self.dataset, seq)).fetchall()]
         if end and end[0] > seq and tuple(end) not in ((row.seq, row.hash) for row in rows):
             raise LedgerError(
                 f'{self.place}: dataset "{self.dataset}": its entries end before entry {end[0]}, which was written: '
@@ -54,7 +54,7 @@ class PostgresTail:
             )
         return rows
 
-    def append(self, row: Row) -> None:
+    def append(self, row: StoredRow) -> None:
         self.connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
 
@@ -114,13 +114,13 @@ class PostgresStore:
         with self._bounded() as connection:
             return tuple(sorted(name for (name,) in connection.execute("SELECT name FROM dpcli.dataset").fetchall()))
 
-    def after(self, dataset: str, seq: int) -> Sequence[Row]:
+    def after(self, dataset: str, seq: int) -> Sequence[StoredRow]:
         with self._bounded() as connection:
             return PostgresTail(connection, dataset, self._place).after(seq)
 
-    def opening(self, dataset: str) -> Sequence[Row]:
+    def opening(self, dataset: str) -> Sequence[StoredRow]:
         with self._bounded() as connection:
-            return [Row(*row) for row in connection.execute(f"{READ} LIMIT 1", (dataset, 0)).fetchall()]
+            return [StoredRow(*row) for row in connection.execute(f"{READ} LIMIT 1", (dataset, 0)).fetchall()]
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:

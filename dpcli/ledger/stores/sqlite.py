@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dpcli.errors import LedgerError
-from dpcli.ledger.chain import Row, owner_of
+from dpcli.ledger.chain import StoredRow, owner_of
 from dpcli.ledger.expiry import clock
 from dpcli.ledger.stores.sqlite_file import APPLICATION, CUT_OFF, VERSION, network_file_system, refuse
 
@@ -73,19 +73,19 @@ class SqliteTail:
     connection: Any
     dataset: str
 
-    def after(self, seq: int) -> Sequence[Row]:
+    def after(self, seq: int) -> Sequence[StoredRow]:
         return self._rows(READ, seq)
 
-    def opening(self) -> Sequence[Row]:
+    def opening(self) -> Sequence[StoredRow]:
         return self._rows(f"{READ} LIMIT 1", 0)
 
-    def _rows(self, statement: str, seq: int) -> Sequence[Row]:
+    def _rows(self, statement: str, seq: int) -> Sequence[StoredRow]:
         rows = self.connection.execute(statement, (self.dataset, seq)).fetchall()
         if any(tuple(map(type, row)) != (int, str, str) for row in rows):
             raise sqlite3.DataError(NOT_TEXT)
-        return [Row(*row) for row in rows]
+        return [StoredRow(*row) for row in rows]
 
-    def append(self, row: Row) -> None:
+    def append(self, row: StoredRow) -> None:
         self.connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (self.dataset, row.seq, row.body, row.hash))
 
 
@@ -170,12 +170,12 @@ class SqliteStore:
                 name for (name,) in self.connection.execute("SELECT DISTINCT dataset FROM entry ORDER BY dataset").fetchall()
             )
 
-    def after(self, dataset: str, seq: int) -> Sequence[Row]:
+    def after(self, dataset: str, seq: int) -> Sequence[StoredRow]:
         self._refuse_strays(dataset)
         with self._explained():
             return SqliteTail(self.connection, dataset).after(seq)
 
-    def opening(self, dataset: str) -> Sequence[Row]:
+    def opening(self, dataset: str) -> Sequence[StoredRow]:
         self._refuse_strays(dataset)
         with self._explained():
             return SqliteTail(self.connection, dataset).opening()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from dpcli.ledger.chain import Row
+from dpcli.ledger.chain import StoredRow
 
 # What somebody knows who has no answer to a commit.
 UNSURE = (
@@ -21,11 +21,11 @@ UNSURE = (
 class Tail(Protocol):
     """The end of one dataset's chain, held by one writer."""
 
-    def after(self, seq: int) -> Sequence[Row]:
+    def after(self, seq: int) -> Sequence[StoredRow]:
         """The rows with a number above `seq`, ascending."""
         ...
 
-    def append(self, row: Row) -> None:
+    def append(self, row: StoredRow) -> None:
         """Add a row at the end. At most once in one transaction."""
         ...
 
@@ -47,11 +47,11 @@ class Store(Protocol):
         """Names, sorted."""
         ...
 
-    def after(self, dataset: str, seq: int) -> Sequence[Row]:
+    def after(self, dataset: str, seq: int) -> Sequence[StoredRow]:
         """The rows of one dataset with a number above `seq`, ascending, as of one moment; none for an unknown dataset."""
         ...
 
-    def opening(self, dataset: str) -> Sequence[Row]:
+    def opening(self, dataset: str) -> Sequence[StoredRow]:
         """The first row of one dataset, whatever became of the others; none for an unknown dataset."""
         ...
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from dpcli.errors import NotRepresentable
-from dpcli.fields import Key, Rule
+from dpcli.fields import Constraint, Key
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.sampling.poisson import finite_loss
@@ -31,9 +31,9 @@ from dpcli.numerics.orders import SHORT, least_over_orders
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import shared
 
-MEAN = Rule("a number in (0, 10^18]", lambda x: 0 < x <= 10**18, (("exclusiveMinimum", 0), ("maximum", 10**18)))
-GAMMA = Rule("a number in [1e-300, 1)", lambda x: 1e-300 <= x < 1, (("minimum", 1e-300), ("exclusiveMaximum", 1)))
-ETA = Rule("a number in (-1, 10^6]", lambda x: -1 < x <= 10**6, (("exclusiveMinimum", -1), ("maximum", 10**6)))
+MEAN = Constraint("a number in (0, 10^18]", lambda x: 0 < x <= 10**18, (("exclusiveMinimum", 0), ("maximum", 10**18)))
+GAMMA = Constraint("a number in [1e-300, 1)", lambda x: 1e-300 <= x < 1, (("minimum", 1e-300), ("exclusiveMaximum", 1)))
+ETA = Constraint("a number in (-1, 10^6]", lambda x: -1 < x <= 10**6, (("exclusiveMinimum", -1), ("maximum", 10**6)))
 LADDER = 7  # larger orders, each twice as far above 1, that may bound a smaller one
 
 
@@ -80,7 +80,7 @@ class NegativeBinomial:
 
 
 @dataclass(frozen=True, slots=True)
-class Poisson:
+class PoissonTrials:
     """K ~ Poisson(mean), K = 0 included: f'(x) = mean e^{mean (x-1)}."""
 
     mean: float
@@ -220,7 +220,7 @@ def _negative_binomial(eta: float | None, table: TrialsTable) -> Trials:
 
 
 _DISTRIBUTIONS: dict[str, Callable[[TrialsTable], Trials]] = {
-    "poisson": lambda table: Poisson(table.mean or 1.0),
+    "poisson": lambda table: PoissonTrials(table.mean or 1.0),
     "geometric": lambda table: _negative_binomial(1.0, table),
     "logarithmic": lambda table: _negative_binomial(0.0, table),
     "truncated-negative-binomial": lambda table: _negative_binomial(table.eta, table),

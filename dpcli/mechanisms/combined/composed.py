@@ -19,7 +19,7 @@ from dpcli.numerics.work import shared
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.integral import Tilted
-    from dpcli.numerics.grid.whole import Outcomes
+    from dpcli.numerics.grid.whole import GridOutcomes
     from dpcli.numerics.tails import Tails
 
 Parts = tuple[tuple[Mechanism, int], ...]
@@ -48,7 +48,7 @@ class SumLoss:
 
 
 @shared(16)
-def outcomes_of(loss: SumLoss) -> Outcomes:
+def outcomes_of(loss: SumLoss) -> GridOutcomes:
     """The group's pair on a grid, remembered."""
     from dpcli.numerics.grid.whole import composition
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Key, Rule
+from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Constraint, Key
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
@@ -22,8 +22,8 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.participation import toeplitz_sensitivity, tree_sensitivity
 from dpcli.numerics.work import shared
 
-LENGTH = Rule("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
-DECAY = Rule("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
+LENGTH = Constraint("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
+DECAY = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ class Reversed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcomes:
+class FiniteOutcomes:
     """A pair by its outcomes: increasing losses (the infinite ones at the ends), and log probabilities under P and under Q."""
 
     losses: Array
@@ -101,7 +101,7 @@ def _doubled(step: tuple[Ratio], k: int) -> Spread:
 
 
 @shared(32)
-def outcomes(step: tuple[Ratio], bins: int) -> Outcomes | None:
+def outcomes(step: tuple[Ratio], bins: int) -> FiniteOutcomes | None:
     """The pair with the ratio R, "remove" direction; None as in `average`."""
     total = average(step, bins)
     if total is None:
@@ -110,7 +110,7 @@ def outcomes(step: tuple[Ratio], bins: int) -> Outcomes | None:
         log_q = np.log(np.concatenate(([total.zero], total.mass, [0.0])))
         losses = np.concatenate(([-np.inf], total.logs - math.log(total.mean), [np.inf]))
         log_p = np.concatenate(([-np.inf], log_q[1:-1] + losses[1:-1], [np.log(total.excess / total.mean)]))
-    return Outcomes(losses, log_p, log_q)
+    return FiniteOutcomes(losses, log_p, log_q)
 
 
 @shared(32)
@@ -135,7 +135,7 @@ class AllocatedRemove:
         """Not here: the ratio is a sum of many, of which no characteristic function is at hand."""
         raise NotRepresentable("random allocation has no characteristic function here")
 
-    def outcomes(self) -> Outcomes | None:
+    def outcomes(self) -> FiniteOutcomes | None:
         """The dominating pair; None where it is the step's own."""
         return outcomes((self.inner,), self.bins)
 
@@ -194,10 +194,10 @@ class AllocatedAdd:
         """Not here either."""
         raise NotRepresentable("random allocation has no characteristic function here")
 
-    def outcomes(self) -> Outcomes | None:
+    def outcomes(self) -> FiniteOutcomes | None:
         """The dominating pair; None where it is the step's own."""
         pair = outcomes((self.ratio,), self.bins)
-        return None if pair is None else Outcomes(-pair.losses[::-1], pair.log_q[::-1], pair.log_p[::-1])
+        return None if pair is None else FiniteOutcomes(-pair.losses[::-1], pair.log_q[::-1], pair.log_p[::-1])
 
     def tails(self, at: Array) -> Tails:
         """Of the dominating pair; the step's own where the lattice cannot hold it."""
@@ -265,7 +265,7 @@ class Arrival(SymmetricAllocation):
         return SymmetricAllocation.directions(self)[1:]
 
 
-def _epsilon(pair: Outcomes, delta: float) -> float:
+def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
     """Epsilon of a pair at delta, rounded up; inf where delta is too small for it."""
     if delta <= 0.0 or pair.log_delta(float(pair.losses[-2])) > math.log(delta):
         return math.inf

@@ -31,7 +31,7 @@ from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.work import hold, spend
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.split import Split
+    from dpcli.numerics.contour.split import SplitLoss
 
 MAX_NODES = 1_200_000  # shared out among the parts
 ENOUGH_NODES = 60_000  # that every part may have
@@ -62,7 +62,7 @@ class Tilted(Protocol):
         """Upper bounds on log |E_t[e^{i v L}]| for every v >= y, at increasing y > 0; 0 where nothing is known."""
         ...
 
-    def split(self, level: float) -> Split | None:
+    def split(self, level: float) -> SplitLoss | None:
         """The loss below and beyond `level`; None where it is better taken whole."""
         ...
 
@@ -211,7 +211,7 @@ def build(
     step = min(2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300))
     variance = math.fsum(n * part.variance for part, n in tilted)
     width = 1.0 / math.sqrt(variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
-    found = (factor or whole)(tilted, counts, Place(width, step, NEGLIGIBLE + log_wanted, epsilon, log_wanted))
+    found = (factor or whole)(tilted, counts, Wanted(width, step, NEGLIGIBLE + log_wanted, epsilon, log_wanted))
     if found is None or not found.log_tail < 700.0:
         return None
     y: Array = step * np.arange(len(found.log_factor), dtype=float)
@@ -241,7 +241,7 @@ class Factor(NamedTuple):
     log_spare: Array
 
 
-class Place(NamedTuple):
+class Wanted(NamedTuple):
     """Where the integrand is wanted: its width and node distance, the logarithm of the tail that may be left at its far end, and the
     epsilon (roughly) and the logarithm relative to e^{K - t eps} of what is asked for."""
 
@@ -253,10 +253,10 @@ class Place(NamedTuple):
 
 
 Parts = Sequence[tuple[Tilted, int]]
-Method = Callable[[Parts, float, Place], Factor | None]
+Method = Callable[[Parts, float, Wanted], Factor | None]
 
 
-def whole(tilted: Parts, counts: float, place: Place) -> Factor | None:
+def whole(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     """phi^n."""
     end = _end(
         lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * counts + 0.0 * y),
@@ -273,7 +273,7 @@ def whole(tilted: Parts, counts: float, place: Place) -> Factor | None:
     return Factor(log_factor, end[1], np.zeros(0), np.zeros(0))
 
 
-def beyond(tilted: Parts, counts: float, place: Place) -> Factor | None:
+def beyond(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     """phi^n - B^n, at the highest level at which B^n leaves nothing worth mentioning at epsilon."""
     if place.epsilon <= 0.0:
         return None
@@ -305,7 +305,7 @@ def saddle(cumulant: Array, log_delta: float, t: Array) -> Array:
     return np.asarray((cumulant - log_delta - np.log(t) - np.log1p(t)) / t)
 
 
-def _end(decay: Callable[[Array], Array], place: Place, nodes: int) -> tuple[float, float] | None:
+def _end(decay: Callable[[Array], Array], place: Wanted, nodes: int) -> tuple[float, float] | None:
     """(Y, log of what lies beyond): the integral of e^{decay(Y)} / y^2 over both sides, and a step's worth of its first term."""
     ends = place.width * 1.3 ** np.arange(1, 120)
     ends = ends[ends <= nodes * place.step]

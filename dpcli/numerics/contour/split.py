@@ -37,7 +37,7 @@ class OnNodes(Protocol):
     def line(self, step: float, heights: Array) -> tuple[ComplexArray, ComplexArray]: ...
 
 
-class Split:
+class SplitLoss:
     """The parts of a tilted loss below and beyond `level`.
 
     `bulk` and `beyond` add up to the tilted distribution exactly; the level only decides how well the split serves.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex, turned, turned_less_one
-from dpcli.numerics.contour.split import Split
+from dpcli.numerics.contour.split import SplitLoss
 from dpcli.numerics.work import hold, spend
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ class TiltedQuadrature:
         low, high = self._window
         return np.asarray(np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step, dtype=float)
 
-    def split(self, level: float) -> Split:
+    def split(self, level: float) -> SplitLoss:
         """The loss below and beyond `level`."""
-        return Split(self, level)
+        return SplitLoss(self, level)
 
     def _moduli(self) -> tuple[Array, Array]:
         """log |Q r^{t+1}| over the norm and |arg r|, for the lines at SHARES of the reach; built when first asked for."""

@@ -14,7 +14,8 @@ from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.grid.convolution import convolved, transform_size
 from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
-from dpcli.numerics.grid.survey import HasTails, Survey, spread
+from dpcli.numerics.grid.survey import Survey, spread
+from dpcli.numerics.tails import HasTails
 
 TOO_STEADY = "the loss varies too little, compared with its size, for a grid"
 FARTHEST_CELL = 2.0**50  # cells from 0, beyond which their places would not be exact
@@ -27,7 +28,7 @@ Parts = Sequence[tuple[HasTails, Survey, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GridPlan:
     """The grid of the composition.
 
     rounds: of four-fold composition and coarsening, per part. work: grid points to be transformed. longest: points of the longest
@@ -53,7 +54,7 @@ class Plan:
         return narrow and max(self.size, self.longest) <= MAX_POINTS and self.work <= work
 
 
-def planned(parts: Parts, tilt: float, log_delta: float, error: float, unit: float, work: float) -> Plan | None:
+def planned(parts: Parts, tilt: float, log_delta: float, error: float, unit: float, work: float) -> GridPlan | None:
     """The cheapest plan found whose interval is about `error` (nats) wide; a coarser one where that takes more than `work` points.
 
     unit: a loss that is to be a whole multiple of the spacing (0: none); no rounds are then made. None where no plan is cheap enough.
@@ -131,7 +132,7 @@ def _plan(
     window: tuple[float, float, float, float],
     needed: list[float],
     limit: int,
-) -> Plan:
+) -> GridPlan:
     low, high, *orders = window
     finest = [spacing / math.sqrt(1.0 + min(limit, _most_rounds(part[2]))) for spacing, part in zip(needed, parts, strict=True)]
     wanted = min(spacing * 2.0 ** min(limit, _most_rounds(part[2])) for spacing, part in zip(finest, parts, strict=True))
@@ -149,10 +150,10 @@ def _plan(
         start, end = _reach(part, tilt, log_delta)
         longest = max(longest, (end - start) / spacing * 2.0**r * (4.0 if r else 1.0))
         work += (end - start) / spacing * 2.0**r * (3.0 + 20.0 * r)
-    return Plan(tilt, log_delta, spacing, first, size, rounds, work, longest, 1.0, (orders[0], orders[1]))
+    return GridPlan(tilt, log_delta, spacing, first, size, rounds, work, longest, 1.0, (orders[0], orders[1]))
 
 
-def composed(parts: Parts, plan: Plan) -> tuple[Curve, Curve]:
+def composed(parts: Parts, plan: GridPlan) -> tuple[GridCurve, GridCurve]:
     """(lower, upper) curves of the composition."""
     sides: tuple[list[tuple[Lattice, int]], list[tuple[Lattice, int]]] = ([], [])
     infinite = 0.0
@@ -163,11 +164,11 @@ def composed(parts: Parts, plan: Plan) -> tuple[Curve, Curve]:
             sides[upper].extend(_powered(pair[upper], count, rounds, found, plan, bool(upper)))
         infinite += count * math.log1p(-min(math.exp(found.log_infinite), 1.0 - 1e-16))
     curves = [_finished(side, plan) for side in sides]
-    lower = Curve(*curves[0], -math.expm1(infinite) * (1.0 - 1e-12), -1.0, plan.coarseness > 1.0)
-    return lower, Curve(*curves[1], curves[1][0].infinite, 1.0, plan.coarseness > 1.0)
+    lower = GridCurve(*curves[0], -math.expm1(infinite) * (1.0 - 1e-12), -1.0, plan.coarseness > 1.0)
+    return lower, GridCurve(*curves[1], curves[1][0].infinite, 1.0, plan.coarseness > 1.0)
 
 
-def _powered(one: Lattice, count: int, rounds: int, found: Survey, plan: Plan, upper: bool) -> list[tuple[Lattice, int]]:
+def _powered(one: Lattice, count: int, rounds: int, found: Survey, plan: GridPlan, upper: bool) -> list[tuple[Lattice, int]]:
     """Lattices on the plan's spacing, with counts, that amount to `count` copies of `one`."""
     rest: Lattice | None = None
     copies = 1
@@ -181,7 +182,7 @@ def _powered(one: Lattice, count: int, rounds: int, found: Survey, plan: Plan, u
     return ([(one, count)] if count else []) + ([(rest, 1)] if rest else [])
 
 
-def _trimmed(parts: list[tuple[Lattice, int]], copies: int, left: int, found: Survey, plan: Plan, upper: bool) -> Lattice:
+def _trimmed(parts: list[tuple[Lattice, int]], copies: int, left: int, found: Survey, plan: GridPlan, upper: bool) -> Lattice:
     """Their convolution, cut to where it matters.
 
     In the upper pair what is cut off above counts as infinite, and what is cut off below as lost; the lower pair drops both.
@@ -235,7 +236,7 @@ def _log_moment(lattice: Lattice, s: float) -> float:
     return math.log(moment) + top + 1e-12
 
 
-def _finished(side: list[tuple[Lattice, int]], plan: Plan) -> tuple[Lattice, float]:
+def _finished(side: list[tuple[Lattice, int]], plan: GridPlan) -> tuple[Lattice, float]:
     """The composition on the plan's window, wider where that turns out too narrow, and a bound on the tilted mass outside of it."""
     begin, below = _edge(side, -1.0, plan.spacing * plan.first, plan.orders[0])
     end, above = _edge(side, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1])
@@ -264,7 +265,7 @@ def _edge(side: list[tuple[Lattice, int]], sign: float, edge: float, order: floa
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class GridCurve:
     """delta(epsilon) of a lattice with a bound on one side: sign +1 from above, -1 from below.
 
     outside: tilted mass that was wrapped around, or lies beyond. infinite: probability of an infinite loss. coarse: the

@@ -8,23 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.tails import Tails
+from dpcli.numerics.tails import HasTails
 from dpcli.numerics.work import spend
 
 TILTS = (1e-3, 1e4)
 FARTHEST = 1e6
-
-
-class HasTails(Protocol):
-    """A privacy loss that can be put on a grid."""
-
-    def tails(self, at: Array) -> Tails:
-        """log P(L > l), log P(L <= l), log Q(L > l), log Q(L <= l) at increasing l."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

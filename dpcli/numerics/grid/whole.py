@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.tails import ROUNDING, Tails, atom_tails
+from dpcli.numerics.tails import ROUNDING, HasTails, Tails, atom_tails
 from dpcli.numerics.work import hold, spend
 
 LOG_ABOVE, LOG_BELOW = -140.0, -60.0  # logarithms of the P-mass that may be cut off at either end
@@ -24,16 +23,8 @@ FURTHEST = 4096.0  # largest loss that is put on a grid
 WIDTH = 26.0  # standard deviations of the composition that the grid is laid out for
 
 
-class HasTails(Protocol):
-    """A privacy loss that can be put on a grid."""
-
-    def tails(self, at: Array) -> Tails:
-        """log P(L > l), log P(L <= l), log Q(L > l), log Q(L <= l) at increasing l."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcomes:
+class GridOutcomes:
     """P-masses at the losses (first + k) spacing, k = 0, 1, ..., and at +inf; Q has e^-loss times as much, and the rest at -inf."""
 
     spacing: float
@@ -53,7 +44,7 @@ class Outcomes:
         return Tails(np.minimum(p_above, 0.0), found.p_below, found.q_above, np.minimum(q_below, 0.0))
 
 
-def composition(parts: Sequence[tuple[HasTails, int]]) -> Outcomes:
+def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
     """A pair that dominates the composition of the losses, each `count` times.
 
     Raises NotRepresentable where a loss is too large for a grid.
@@ -64,13 +55,13 @@ def composition(parts: Sequence[tuple[HasTails, int]]) -> Outcomes:
     least = min((math.sqrt(variance) for variance in moments if variance > 0.0), default=1.0)
     points = min(MAX_POINTS, POINTS * max(1.0, total / (4.0 * least)))
     spacing = max(WIDTH * total / points, 1e-9)
-    whole: Outcomes | None = None
+    whole: GridOutcomes | None = None
     for (loss, count), (low, high) in zip(parts, ranges, strict=True):
         part = _power(_gridded(loss, low, high, spacing), count)
         whole = part if whole is None else _sum(whole, part)
     assert whole is not None
     mass = float(whole.weights.sum()) + whole.infinite  # 1 up to rounding, of which the chords' excess is a large multiple
-    return Outcomes(spacing, whole.first, whole.weights / mass, whole.infinite / mass)
+    return GridOutcomes(spacing, whole.first, whole.weights / mass, whole.infinite / mass)
 
 
 def _range(loss: HasTails) -> tuple[float, float]:
@@ -97,7 +88,7 @@ def _moments(loss: HasTails, low: float, high: float) -> float:
     return float(mass @ (middle - mean) ** 2) / total
 
 
-def _gridded(loss: HasTails, low: float, high: float, spacing: float) -> Outcomes:
+def _gridded(loss: HasTails, low: float, high: float, spacing: float) -> GridOutcomes:
     """One loss by chords."""
     first, last = math.floor(low / spacing) - 1, math.ceil(high / spacing) + 1
     if last - first > 64 * MAX_POINTS:
@@ -114,7 +105,7 @@ def _gridded(loss: HasTails, low: float, high: float, spacing: float) -> Outcome
     weights[:-1] += mass * (1.0 - share)
     weights[1:] += mass * share
     weights[0] += math.exp(float(tails.p_below[0]))
-    return _trimmed(Outcomes(spacing, first, weights, math.exp(float(tails.p_above[-1]))))
+    return _trimmed(GridOutcomes(spacing, first, weights, math.exp(float(tails.p_above[-1]))))
 
 
 def _cells(above: Array, below: Array) -> tuple[Array, Array]:
@@ -126,9 +117,9 @@ def _cells(above: Array, below: Array) -> tuple[Array, Array]:
     return log_mass, np.where(share > 0.0, ROUNDING * (4.0 - np.maximum(outer, -1e4)) * 2.0 / share, 0.0)
 
 
-def _power(one: Outcomes, count: int) -> Outcomes:
+def _power(one: GridOutcomes, count: int) -> GridOutcomes:
     """The composition of `count` copies, by repeated squaring."""
-    result: Outcomes | None = None
+    result: GridOutcomes | None = None
     while True:
         if count % 2:
             result = one if result is None else _sum(result, one)
@@ -140,16 +131,16 @@ def _power(one: Outcomes, count: int) -> Outcomes:
     return result
 
 
-def _sum(first: Outcomes, second: Outcomes) -> Outcomes:
+def _sum(first: GridOutcomes, second: GridOutcomes) -> GridOutcomes:
     """The composition of two."""
     hold(float(len(first.weights) + len(second.weights)))
     spend(0.02 * len(first.weights) * len(second.weights))
     weights = np.convolve(first.weights, second.weights)
     infinite = first.infinite + second.infinite
-    return _trimmed(Outcomes(first.spacing, first.first + second.first, weights, infinite))
+    return _trimmed(GridOutcomes(first.spacing, first.first + second.first, weights, infinite))
 
 
-def _trimmed(outcomes: Outcomes) -> Outcomes:
+def _trimmed(outcomes: GridOutcomes) -> GridOutcomes:
     """Without the negligible ends."""
     weights = outcomes.weights
     above, below = np.cumsum(weights[::-1])[::-1], np.cumsum(weights)
@@ -157,4 +148,4 @@ def _trimmed(outcomes: Outcomes) -> Outcomes:
     begin = min(int(np.count_nonzero(below <= math.exp(LOG_BELOW))), end - 1)
     kept = weights[begin:end].copy()
     kept[0] += float(weights[:begin].sum())
-    return Outcomes(outcomes.spacing, outcomes.first + begin, kept, outcomes.infinite + float(weights[end:].sum()))
+    return GridOutcomes(outcomes.spacing, outcomes.first + begin, kept, outcomes.infinite + float(weights[end:].sum()))

@@ -34,7 +34,7 @@ CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.learnt
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MethodChoice:
     """A method, and why each faster one was passed over."""
 
     method: Method
@@ -46,15 +46,15 @@ class Choice:
 
 def choose(
     model: nn.Module, loss: Loss, draw: Callable[[int], Batch], candidates: Sequence[tuple[str, Build]] = CANDIDATES
-) -> Choice:
+) -> MethodChoice:
     """The fastest method that agrees with a loop over a few made-up examples, on a copy that is thrown away."""
     spare = copy.deepcopy(model)
     with shifted(spare):
         found = first_that_agrees(spare, loss, draw(EXAMPLES), candidates)
-    return Choice(found.method.on(model), found.passed_over)
+    return MethodChoice(found.method.on(model), found.passed_over)
 
 
-def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]]) -> Choice:
+def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]]) -> MethodChoice:
     """The loop is always right, and always last."""
     reasons: list[str] = []
     expected = one_by_one(model, loss, few)
@@ -63,14 +63,14 @@ def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequ
             with seeded(model):
                 method = build(model, loss, few)
             verify(model, method, few, expected)
-            return Choice(method, tuple(reasons))
+            return MethodChoice(method, tuple(reasons))
         except InputError:
             raise
         except Exception as problem:  # whatever torch or the model raises under hooks or vmap: not used, and said
             reasons.append(
                 f"not {name}: {str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__}"
             )
-    return Choice(Looped(model, loss), tuple(reasons))
+    return MethodChoice(Looped(model, loss), tuple(reasons))
 
 
 def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None:

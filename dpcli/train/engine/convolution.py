@@ -7,14 +7,14 @@ from typing import cast
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpcli.train.engine.pieces import Outer, Piece, Rows
+from dpcli.train.engine.pieces import Outer, Piece, PlainRows
 from dpcli.train.engine.rule import Pieces, wide
 
 
 def convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Weight by patches, bias by a sum over the output's pixels; gradient (B, channels, height, width)."""
     layer, left = cast("nn.Conv2d", module), wide(gradient).flatten(2)
-    return {"weight": lambda: weight_piece(layer, left, wide(inputs)), "bias": lambda: Rows(left.sum(2))}
+    return {"weight": lambda: weight_piece(layer, left, wide(inputs)), "bias": lambda: PlainRows(left.sum(2))}
 
 
 def weight_piece(layer: nn.Conv2d, left: Tensor, inputs: Tensor) -> Piece:
@@ -24,7 +24,7 @@ def weight_piece(layer: nn.Conv2d, left: Tensor, inputs: Tensor) -> Piece:
         return Outer(left.mT, patches.mT, layer.weight.shape)
     size, groups = left.shape[0], layer.groups
     blocks = left.view(size, groups, -1, left.shape[2]) @ patches.view(size, groups, -1, patches.shape[2]).mT
-    return Rows(blocks.reshape(size, *layer.weight.shape))
+    return PlainRows(blocks.reshape(size, *layer.weight.shape))
 
 
 def unfolded(layer: nn.Conv2d, inputs: Tensor) -> Tensor:

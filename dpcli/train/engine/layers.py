@@ -11,9 +11,9 @@ from dpcli.train.engine.convolution import convolution
 from dpcli.train.engine.embedding import embedding
 from dpcli.train.engine.linear import linear, transposed_linear
 from dpcli.train.engine.normalisation import group_norm, layer_norm, rms_norm
-from dpcli.train.engine.rule import Rule
+from dpcli.train.engine.rule import LayerRule
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, LayerRule] = {
     "torch.nn.modules.linear.Linear.forward": linear,
     "transformers.pytorch_utils.Conv1D.forward": transposed_linear,
     "torch.nn.modules.conv.Conv2d.forward": convolution,
@@ -34,7 +34,7 @@ class Layer:
 
     name: str
     module: nn.Module
-    rule: Rule
+    rule: LayerRule
     parameters: dict[str, str]
 
 
@@ -57,7 +57,7 @@ def trainable(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     return ((local, p) for local, p in module.named_parameters(recurse=False, remove_duplicate=False) if p.requires_grad)
 
 
-def rule_of(name: str, module: nn.Module) -> Rule:
+def rule_of(name: str, module: nn.Module) -> LayerRule:
     """The rule of a module's forward function."""
     forward = type(module).forward
     rule = RULES.get(f"{forward.__module__}.{forward.__qualname__}")

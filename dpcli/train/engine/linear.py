@@ -7,20 +7,20 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from dpcli.train.engine.pieces import Outer, Rows
+from dpcli.train.engine.pieces import Outer, PlainRows
 from dpcli.train.engine.rule import Pieces, positions, wide
 
 
 def linear(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """y = x W^T + b: the gradient of W is the sum over positions of g x^T."""
     left, shape = wide(positions(gradient)), parameter_shape(module)
-    return {"weight": lambda: Outer(left, wide(positions(inputs)), shape), "bias": lambda: Rows(summed(left))}
+    return {"weight": lambda: Outer(left, wide(positions(inputs)), shape), "bias": lambda: PlainRows(summed(left))}
 
 
 def transposed_linear(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """y = x W + b: the gradient of W is the sum over positions of x g^T."""
     right, shape = wide(positions(gradient)), parameter_shape(module)
-    return {"weight": lambda: Outer(wide(positions(inputs)), right, shape), "bias": lambda: Rows(summed(right))}
+    return {"weight": lambda: Outer(wide(positions(inputs)), right, shape), "bias": lambda: PlainRows(summed(right))}
 
 
 def summed(values: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import cast
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpcli.train.engine.pieces import Rows
+from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.rule import Pieces, wide
 
 
@@ -16,10 +16,10 @@ def layer_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     layer, upper = cast("nn.LayerNorm", module), wide(gradient)
     shape = list(layer.normalized_shape)
 
-    def weight() -> Rows:
-        return Rows(within(upper * functional.layer_norm(wide(inputs), shape, eps=layer.eps), len(shape)))
+    def weight() -> PlainRows:
+        return PlainRows(within(upper * functional.layer_norm(wide(inputs), shape, eps=layer.eps), len(shape)))
 
-    return {"weight": weight, "bias": lambda: Rows(within(upper, len(shape)))}
+    return {"weight": weight, "bias": lambda: PlainRows(within(upper, len(shape)))}
 
 
 def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
@@ -27,8 +27,8 @@ def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     layer = cast("nn.RMSNorm", module)
     shape = list(layer.normalized_shape)
 
-    def weight() -> Rows:
-        return Rows(within(wide(gradient) * wide(functional.rms_norm(inputs, shape, eps=layer.eps)), len(shape)))
+    def weight() -> PlainRows:
+        return PlainRows(within(wide(gradient) * wide(functional.rms_norm(inputs, shape, eps=layer.eps)), len(shape)))
 
     return {"weight": weight}
 
@@ -37,10 +37,10 @@ def group_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Sums over pixels, one number per channel; (B, channels, ...)."""
     layer, upper = cast("nn.GroupNorm", module), wide(gradient)
 
-    def weight() -> Rows:
-        return Rows(per_channel(upper * functional.group_norm(wide(inputs), layer.num_groups, eps=layer.eps)))
+    def weight() -> PlainRows:
+        return PlainRows(per_channel(upper * functional.group_norm(wide(inputs), layer.num_groups, eps=layer.eps)))
 
-    return {"weight": weight, "bias": lambda: Rows(per_channel(upper))}
+    return {"weight": weight, "bias": lambda: PlainRows(per_channel(upper))}
 
 
 def within(values: Tensor, features: int) -> Tensor:

@@ -25,7 +25,7 @@ from dpcli.train.engine.choice import EXAMPLES, one_by_one, verify
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import Unsuitable, trainable
 from dpcli.train.engine.method import Loss, Method, Part, per_example_losses
-from dpcli.train.engine.pieces import Rows
+from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.probe import shifted
 from dpcli.train.engine.refusals import refuse
 from dpcli.train.engine.rule import wide
@@ -133,7 +133,7 @@ class Hooked:
                 torch.autograd.backward([losses.sum()])
             named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
             found = {name: examples_of(name, p, count) for name, p in named.items() if p.grad is not None}
-        yield {name: Rows(wide(values)) for name, values in found.items()}, count
+        yield {name: PlainRows(wide(values)) for name, values in found.items()}, count
 
 
 def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:

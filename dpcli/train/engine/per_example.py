@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from dpcli.train.engine.batches import Batch, size
-from dpcli.train.engine.choice import CANDIDATES, Build, Choice, choose
+from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import Unsuitable
 from dpcli.train.engine.method import Loss, Method
@@ -51,7 +51,7 @@ class ClippedGradients:
     model: nn.Module
     loss: Loss
     clip: Clip
-    choice: Choice | None = field(default=None, init=False)
+    choice: MethodChoice | None = field(default=None, init=False)
     mode: bool = field(default=True, init=False)
     program: Program | None = field(default=None, init=False)
 
@@ -92,7 +92,7 @@ class ClippedGradients:
             isolating = [one for one in candidates if (self.program.mapped if one[0] == "vmap" else doubt is None)]
             found = choose(self.model, self.loss, draw, isolating)
         said = () if doubt is None else (f"not book-keeping: {doubt} has no rule",)
-        self.choice, self.mode = Choice(found.method, (*said, *found.passed_over)), self.model.training
+        self.choice, self.mode = MethodChoice(found.method, (*said, *found.passed_over)), self.model.training
 
     def checked(self, batch: Batch, row: int) -> Sums:
         """The same, after one example's gradient was computed alone as well.
@@ -119,4 +119,4 @@ class ClippedGradients:
         passed_over = f"not {self.method.name}: {problem}"
         self.chosen(like(batch), CANDIDATES[1:])
         if self.choice is not None:
-            self.choice = Choice(self.choice.method, (passed_over, *self.choice.passed_over))
+            self.choice = MethodChoice(self.choice.method, (passed_over, *self.choice.passed_over))

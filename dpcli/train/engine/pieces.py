@@ -31,7 +31,7 @@ class Piece(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PlainRows:
     """Gradients as they are, (B, *shape)."""
 
     values: Tensor
@@ -42,15 +42,15 @@ class Rows:
     def weighted(self, factors: Tensor) -> Tensor:
         return (factors.to(self.values.dtype) @ flat(self.values)).view(self.values.shape[1:])
 
-    def kept(self, rows: Tensor) -> Rows:
-        return Rows(self.values[rows])
+    def kept(self, rows: Tensor) -> PlainRows:
+        return PlainRows(self.values[rows])
 
     def rows(self) -> Tensor:
         return self.values
 
     @classmethod
-    def joined(cls, pieces: Sequence[Self]) -> Rows:
-        return Rows(torch.stack([piece.values for piece in pieces]).sum(0))
+    def joined(cls, pieces: Sequence[Self]) -> PlainRows:
+        return PlainRows(torch.stack([piece.values for piece in pieces]).sum(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +199,12 @@ def merged(pieces: Sequence[Piece]) -> Piece:
 
 
 def in_full(forms: dict[type, Piece]) -> Piece:
-    return Rows(torch.stack([piece.rows() for piece in forms.values()]).sum(0))
+    return PlainRows(torch.stack([piece.rows() for piece in forms.values()]).sum(0))
 
 
 def outer_only(forms: dict[type, Piece]) -> Piece:
     outer: Outer = forms[Outer]  # type: ignore[assignment]
-    return Rows(outer.rows()) if outer.instantiation_is_cheaper() else outer
+    return PlainRows(outer.rows()) if outer.instantiation_is_cheaper() else outer
 
 
 def tied(forms: dict[type, Piece]) -> Piece:
@@ -212,7 +212,7 @@ def tied(forms: dict[type, Piece]) -> Piece:
 
 
 COMBINED: dict[frozenset[type], Callable[[dict[type, Piece]], Piece]] = {
-    frozenset({Rows}): lambda forms: forms[Rows],
+    frozenset({PlainRows}): lambda forms: forms[PlainRows],
     frozenset({Lookup}): lambda forms: forms[Lookup],
     frozenset({Outer}): outer_only,
     frozenset({Outer, Lookup}): tied,

@@ -13,7 +13,7 @@ from dpcli.train.engine.pieces import Piece
 Pieces = Mapping[str, Callable[[], Piece]]
 
 
-class Rule(Protocol):
+class LayerRule(Protocol):
     """One family of layers: per parameter a way to its piece, computed only where the parameter is trainable."""
 
     def __call__(self, module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:

@@ -14,13 +14,13 @@ from torch.utils._pytree import tree_map
 
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.method import Loss, Part, per_example_losses
-from dpcli.train.engine.pieces import Rows
+from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.rule import wide
 
 LARGEST_PART = 2**26  # numbers of per-example gradients that are in memory at once
 
 
-class Whole(nn.Module):
+class WholeModel(nn.Module):
     """The model and its loss as one module, so that parameters can be handed in."""
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
@@ -47,7 +47,7 @@ class Vectorised:
     def parts(self, batch: Batch) -> Iterator[Part]:
         parameters = {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
         step = max(1, LARGEST_PART // max(1, sum(p.numel() for p in parameters.values())))
-        whole = Whole(self.model, self.loss)
+        whole = WholeModel(self.model, self.loss)
 
         def one(values: Mapping[str, Tensor], example: Batch) -> Tensor:
             alone = tree_map(lambda leaf: leaf.unsqueeze(0), example)
@@ -62,7 +62,7 @@ class Vectorised:
                     "ignore", "There is a performance drop"
                 )  # an operation without a batching rule is looped over
                 found = gradients(parameters, part)
-            yield {name: Rows(wide(values.detach())) for name, values in found.items()}, size(part)
+            yield {name: PlainRows(wide(values.detach())) for name, values in found.items()}, size(part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,13 @@ class Looped:
             yield one_example(losses, parameters), 1
 
 
-def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, Rows]:
+def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, PlainRows]:
     """Plain gradients; nothing of a parameter that the loss does not depend on."""
     if not losses.requires_grad:
         return {}
     found = torch.autograd.grad(losses, list(parameters.values()), torch.ones_like(losses), allow_unused=True)
     return {
-        name: Rows(wide(g.to_dense() if g.is_sparse else g)[None])
+        name: PlainRows(wide(g.to_dense() if g.is_sparse else g)[None])
         for name, g in zip(parameters, found, strict=True)
         if g is not None
     }

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpcli.train.isolation.kinds import Kind, Merged, Mixed, Rows
+from dpcli.train.isolation.kinds import AlongRecords, Kind, Merged, Mixed
 from dpcli.train.isolation.lengths import coefficient, records
 
 
@@ -34,16 +34,16 @@ class Call:
         value = self.values.get(name)
         return self.kind(value) if torch.is_tensor(value) else None
 
-    def rows(self) -> list[tuple[Tensor, Rows]]:
+    def rows(self) -> list[tuple[Tensor, AlongRecords]]:
         """The arguments that hold records."""
-        return [(tensor, kind) for tensor in self.tensors() if isinstance(kind := self.kind(tensor), Rows)]
+        return [(tensor, kind) for tensor in self.tensors() if isinstance(kind := self.kind(tensor), AlongRecords)]
 
-    def one(self) -> tuple[Tensor, Rows]:
+    def one(self) -> tuple[Tensor, AlongRecords]:
         """The only such layout; of operators whose arguments must agree in it."""
         found = self.rows()
         return found[0]
 
-    def everywhere(self, found: Rows) -> list[Kind]:
+    def everywhere(self, found: AlongRecords) -> list[Kind]:
         """For each output that has records: along this dimension."""
         return [fitting(output, found) for output in self.outputs]
 
@@ -51,7 +51,7 @@ class Call:
         return Merged(f"{self.name} {how}".strip())
 
 
-def fitting(output: Tensor, found: Rows) -> Kind:
+def fitting(output: Tensor, found: AlongRecords) -> Kind:
     """The layout where the output has that dimension with records in it, else nothing."""
     from dpcli.train.isolation.kinds import SHARED, Unknown
 
@@ -77,7 +77,7 @@ def leaves(values: Any) -> Iterator[Tensor]:
             yield from leaves(value)
 
 
-def pair(found: Sequence[Rows], name: str) -> Rows:
+def pair(found: Sequence[AlongRecords], name: str) -> AlongRecords:
     """The layout that all share.
 
     Raises:

@@ -11,7 +11,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class AlongRecords:
     """Each number is of one record alone: along `dim`, of length outer * B * inner, place (o * B + b) * inner + i is record b's.
 
     call: of which batch; no tensor of one may meet another's. alike: whether all records have the same, which then is of none.
@@ -23,7 +23,7 @@ class Rows:
     call: int = 0
     alike: bool = field(default=False, compare=False)
 
-    def at(self, dim: int) -> Rows:
+    def at(self, dim: int) -> AlongRecords:
         """The same along another dimension."""
         return replace(self, dim=dim)
 
@@ -50,7 +50,7 @@ class Unknown:
     operator: str
 
 
-Kind = Shared | Rows | Numbers | Merged | Unknown
+Kind = Shared | AlongRecords | Numbers | Merged | Unknown
 SHARED = Shared()
 Kinds = Kind | list[Kind]
 

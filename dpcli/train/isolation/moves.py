@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dpcli.train.isolation.call import Call, dims_of, fitting, pair
-from dpcli.train.isolation.kinds import Kind, Kinds, Mixed, Numbers, Rows, Unknown
+from dpcli.train.isolation.kinds import AlongRecords, Kind, Kinds, Mixed, Numbers, Unknown
 from dpcli.train.isolation.lengths import coefficient, following, records
 
 
@@ -18,7 +18,7 @@ def same(call: Call) -> Kinds:
     return call.everywhere(found) if agreed(call, found) else Unknown(call.name)
 
 
-def agreed(call: Call, found: Rows) -> bool:
+def agreed(call: Call, found: AlongRecords) -> bool:
     """Whether all that holds records has them in this layout."""
     return all(kind == found for _, kind in call.rows())
 
@@ -32,7 +32,7 @@ def viewed(call: Call) -> Kinds:
     return placed(call.outputs[0], found.inner * after, found) or Unknown(call.name)
 
 
-def placed(output: Tensor, step: int, found: Rows) -> Rows | None:
+def placed(output: Tensor, step: int, found: AlongRecords) -> AlongRecords | None:
     """Where in the output's shape two records are `step` numbers apart."""
     trailing = 1
     for dim in reversed(range(output.dim())):
@@ -43,7 +43,7 @@ def placed(output: Tensor, step: int, found: Rows) -> Rows | None:
         times = coefficient(length)
         if times is None or trailing == 0 or step % trailing or times % (step // trailing):
             return None
-        return Rows(dim, times // (step // trailing), step // trailing, found.call)
+        return AlongRecords(dim, times // (step // trailing), step // trailing, found.call)
     return None
 
 
@@ -160,7 +160,7 @@ def repeated(call: Call) -> Kinds:
     times = call["repeats"][found.dim + shift]
     if any(records(number) for number in call["repeats"]):
         raise Mixed(f"{call.name}, which pairs each record with every other")
-    return Rows(found.dim + shift, found.outer * int(times), found.inner, found.call)
+    return AlongRecords(found.dim + shift, found.outer * int(times), found.inner, found.call)
 
 
 def joined(call: Call) -> Kinds:
@@ -194,11 +194,11 @@ def index_selected(call: Call) -> Kinds:
     _tensor, found = call.one()
     of_self, of_index = call.of("self"), call.of("index")
     dim = call["dim"] % max(1, call["self"].dim())
-    if isinstance(of_self, Rows) and of_self.dim == dim:
+    if isinstance(of_self, AlongRecords) and of_self.dim == dim:
         return call.merged("of records by their places in the batch")
-    if isinstance(of_self, Rows) and isinstance(of_index, Rows):
+    if isinstance(of_self, AlongRecords) and isinstance(of_index, AlongRecords):
         raise Mixed(f"{call.name}, which pairs each record with every other")
-    return of_self if isinstance(of_self, Rows) else found.at(dim)
+    return of_self if isinstance(of_self, AlongRecords) else found.at(dim)
 
 
 def indexed(call: Call) -> Kinds:
@@ -213,13 +213,13 @@ def indexed(call: Call) -> Kinds:
         shift = depth - indices[place].dim()
         if isinstance(kind, Numbers):
             kind = Numbers(kind.dim + shift, kind.call)
-        picked.append(kind.at(kind.dim + shift) if isinstance(kind, Rows) else kind)
-    rows = [kind for kind in picked if isinstance(kind, Rows)]
+        picked.append(kind.at(kind.dim + shift) if isinstance(kind, AlongRecords) else kind)
+    rows = [kind for kind in picked if isinstance(kind, AlongRecords)]
     numbers = [kind for kind in picked if isinstance(kind, Numbers)]
     own = call.kind(self)
     if len({one.dim for one in rows} | {one.dim for one in numbers}) > 1:
         raise Mixed(f"{call.name}, which pairs each record with every other")
-    if not isinstance(own, Rows):
+    if not isinstance(own, AlongRecords):
         unlike = any(kind != rows[0] for kind in rows)  # places of different records, taken together
         return Unknown(call.name) if numbers or not rows or unlike else rows[0].at(start + rows[0].dim)
     if own.dim not in used:
@@ -238,16 +238,16 @@ def indexed(call: Call) -> Kinds:
 def put(call: Call) -> Kinds:
     """index_put: into what all share, the records add up; else as `indexed`."""
     own = call.kind(call["self"])
-    if not isinstance(own, Rows):
+    if not isinstance(own, AlongRecords):
         return call.merged("of several records in one place")
     found = indexed(call)
-    if not isinstance(found, Rows):
+    if not isinstance(found, AlongRecords):
         return found
     value = call.of("values")
-    if isinstance(value, Rows) and (value.outer, value.inner) != (own.outer, own.inner):
+    if isinstance(value, AlongRecords) and (value.outer, value.inner) != (own.outer, own.inner):
         return Unknown(call.name)
     reached = found.dim + call["values"].dim() - landing(call)
-    return own if not isinstance(value, Rows) or value.dim == reached else Unknown(call.name)
+    return own if not isinstance(value, AlongRecords) or value.dim == reached else Unknown(call.name)
 
 
 def landing(call: Call) -> int:

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_map
 from dpcli.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
-from dpcli.train.isolation.kinds import Merged, Rows, Unknown
+from dpcli.train.isolation.kinds import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.lengths import STAND_IN
 from dpcli.train.isolation.tracing import TORCH, Counting, Following, Seen, ours
 from dpcli.train.tasks.user_code import raised_at
@@ -132,7 +132,7 @@ def require_losses(losses: Any, follower: Following) -> None:
     kind = follower.kind(losses)
     if isinstance(kind, Merged):
         raise InputError(f"loss: {SEPARATE}, found {kind.how}")
-    if not isinstance(kind, Unknown) and kind != Rows(0, 1, 1, follower.number):
+    if not isinstance(kind, Unknown) and kind != AlongRecords(0, 1, 1, follower.number):
         raise InputError(f"loss: {SEPARATE}, found one that depends on no example")
 
 
@@ -152,7 +152,7 @@ def batch_like(like: Batch, follower: Following, number: int) -> Batch:
         with torch.utils._python_dispatch._disable_current_modes():
             mode = leaf.dtype, leaf.device
         made = torch.empty((follower.size, *leaf.shape[1:]), dtype=mode[0], device=mode[1])
-        follower.give(made, Rows(0, 1, 1, number))
+        follower.give(made, AlongRecords(0, 1, 1, number))
         return made
 
     found: Batch = tree_map(of, like)

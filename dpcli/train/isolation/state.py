@@ -27,14 +27,14 @@ MOST = 100_000  # values that are looked at
 
 
 @dataclass(slots=True)
-class State:
+class ReachableState:
     """Values by the path on which they are found. whole: tensors with their numbers, else by identity and version."""
 
     whole: bool
     found: dict[str, object] = field(default_factory=dict)
     seen: dict[int, object] = field(default_factory=dict)
 
-    def require_same(self, later: State) -> None:
+    def require_same(self, later: ReachableState) -> None:
         """Raises InputError, naming it, where something is another."""
         for name in (*self.found, *(name for name in later.found if name not in self.found)):
             if name not in self.found or name not in later.found or not equal(self.found[name], later.found[name]):
@@ -45,9 +45,9 @@ class State:
                 )
 
 
-def state(model: nn.Module, loss: Loss, whole: bool = True) -> State:
+def state(model: nn.Module, loss: Loss, whole: bool = True) -> ReachableState:
     """As it is now."""
-    found = State(whole)
+    found = ReachableState(whole)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         keep(found, f"model: {name}", tensor)
         found.found[f"model: {name}'s hooks"] = len(tensor._backward_hooks or ())
@@ -68,11 +68,11 @@ def state(model: nn.Module, loss: Loss, whole: bool = True) -> State:
     return found
 
 
-def keep(found: State, name: str, tensor: Tensor) -> None:
+def keep(found: ReachableState, name: str, tensor: Tensor) -> None:
     found.found[name] = tensor.detach().clone() if found.whole else (id(tensor), tensor._version)
 
 
-def visit(found: State, name: str, value: Any, depth: int) -> None:
+def visit(found: ReachableState, name: str, value: Any, depth: int) -> None:
     """A value, and what hangs on it."""
     if isinstance(value, PLAIN):
         found.found[name] = repr(value)
@@ -164,7 +164,7 @@ def cell_of(cell: Any) -> Any:
         return None
 
 
-def written(found: State, name: str, function: types.FunctionType, depth: int) -> None:
+def written(found: ReachableState, name: str, function: types.FunctionType, depth: int) -> None:
     """The globals of a user's own function."""
     if function.__code__.co_filename.startswith(("<", *INSTALLED)):
         return
@@ -177,7 +177,7 @@ def written(found: State, name: str, function: types.FunctionType, depth: int) -
             used(found, space[key], names_in(function.__code__), depth)
 
 
-def used(found: State, module: types.ModuleType, names: set[str], depth: int) -> None:
+def used(found: ReachableState, module: types.ModuleType, names: set[str], depth: int) -> None:
     """What a user's own module has of these names."""
     for name in sorted(names & vars(module).keys()):
         if not isinstance(vars(module)[name], types.ModuleType):
@@ -190,7 +190,7 @@ def names_in(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*(names_in(one) for one in nested))
 
 
-def own(found: State, name: str, kind: type) -> None:
+def own(found: ReachableState, name: str, kind: type) -> None:
     """Attributes of a user's own class, and what its methods use."""
     for base in kind.__mro__:
         module = sys.modules.get(base.__module__)

@@ -7,7 +7,7 @@ import re
 from torch import Tensor
 
 from dpcli.train.isolation.call import Call, dims_of, fitting, pair
-from dpcli.train.isolation.kinds import SHARED, Kind, Kinds, Merged, Mixed, Rows, Unknown
+from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Kinds, Merged, Mixed, Unknown
 from dpcli.train.isolation.lengths import coefficient
 
 NOT_REDUCED = 0  # of torch's losses: reduction="none"
@@ -38,9 +38,9 @@ def product(call: Call) -> Kinds:
     first, second = (call[a] for a in OPERANDS[call.name])
     left, right = call.kind(first), call.kind(second)
     batched = first.dim() == 3
-    found: list[Rows] = []
+    found: list[AlongRecords] = []
     for kind, tensor, summed in ((left, first, first.dim() - 1), (right, second, max(0, second.dim() - 2))):
-        if not isinstance(kind, Rows):
+        if not isinstance(kind, AlongRecords):
             continue
         if kind.dim == summed:
             return call.merged("over the records")
@@ -49,7 +49,7 @@ def product(call: Call) -> Kinds:
     if any(kind != result for kind in found):
         return Unknown(call.name)
     added = call.of("self") if "mat1" in call.values or "batch1" in call.values else None
-    return result if not isinstance(added, Rows) or added == result else Unknown(call.name)
+    return result if not isinstance(added, AlongRecords) or added == result else Unknown(call.name)
 
 
 OPERANDS = {
@@ -65,7 +65,7 @@ OPERANDS = {
 def of_trailing(call: Call) -> Kinds:
     """Layer normalisation: over the last dimensions."""
     tensor, found = call["input"], call.of("input")
-    if not isinstance(found, Rows):
+    if not isinstance(found, AlongRecords):
         return Unknown(call.name)
     if found.dim >= tensor.dim() - len(call["normalized_shape"]):
         return call.merged("over the records")
@@ -96,16 +96,16 @@ def as_many(call: Call) -> bool:
     return "N" not in call.values or coefficient(call["N"]) == coefficient(call["input"].shape[0])
 
 
-def back(call: Call, found: Rows) -> Kinds:
+def back(call: Call, found: AlongRecords) -> Kinds:
     """(gradient of the input, of each weight in turn)."""
     first, *weights = call.outputs
     result: list[Kind] = [fitting(first, found), *(call.merged("over the records") for _ in weights)]
     return agreeing(call, found, result)
 
 
-def agreeing(call: Call, found: Rows, result: list[Kind]) -> Kinds:
+def agreeing(call: Call, found: AlongRecords, result: list[Kind]) -> Kinds:
     """The result where all arguments with records have them in the same layout, and no weights are among them."""
-    weights = any(isinstance(call.of(name), Rows) for name in ("weight", "bias"))
+    weights = any(isinstance(call.of(name), AlongRecords) for name in ("weight", "bias"))
     return result if not weights and all(kind == found for _, kind in call.rows()) else Unknown(call.name)
 
 
@@ -121,14 +121,16 @@ def planes(call: Call) -> Kinds:
 def batch_norm(call: Call) -> Kinds:
     """With the batch's own statistics, each channel for itself; with kept ones, each number for itself."""
     _tensor, found = call["input"], call.of("input")
-    if not isinstance(found, Rows):
+    if not isinstance(found, AlongRecords):
         return Unknown(call.name)
     own = call.values.get("training", call.name != "_batch_norm_no_update" and not call.name.endswith("no_training"))
     if own and found.dim != 1:
         return call.merged("over the records")
     first, *statistics = call.outputs
-    along = Rows(0, found.outer, found.inner, found.call)
-    weights = [kind for name in ("weight", "bias", "running_mean", "running_var") if isinstance(kind := call.of(name), Rows)]
+    along = AlongRecords(0, found.outer, found.inner, found.call)
+    weights = [
+        kind for name in ("weight", "bias", "running_mean", "running_var") if isinstance(kind := call.of(name), AlongRecords)
+    ]
     if weights and (found.dim != 1 or any(kind != along for kind in weights)):
         return Unknown(call.name)
     return [fitting(first, found), *(fitting(one, along) for one in statistics)]
@@ -136,17 +138,17 @@ def batch_norm(call: Call) -> Kinds:
 
 def batch_norm_back(call: Call) -> Kinds:
     found = call.of("input") or call.of("grad_out")
-    if not isinstance(found, Rows) or (call.values.get("train", True) and found.dim != 1):
+    if not isinstance(found, AlongRecords) or (call.values.get("train", True) and found.dim != 1):
         return Unknown(call.name)
     first, *weights = call.outputs
-    channels: Kind = Rows(0, found.outer, found.inner, found.call) if found.dim == 1 else call.merged("over the records")
+    channels: Kind = AlongRecords(0, found.outer, found.inner, found.call) if found.dim == 1 else call.merged("over the records")
     return [fitting(first, found), *(channels for _ in weights)]
 
 
 def looked_up(call: Call) -> Kinds:
     """Rows of a table that all share."""
     found = call.of("indices")
-    return found if isinstance(found, Rows) and not isinstance(call.of("weight"), Rows) else Unknown(call.name)
+    return found if isinstance(found, AlongRecords) and not isinstance(call.of("weight"), AlongRecords) else Unknown(call.name)
 
 
 def added_up(call: Call) -> Kinds:
@@ -159,7 +161,7 @@ def likelihood(call: Call) -> Kinds:
     if call["reduction"] != NOT_REDUCED:
         return call.merged("over the records")
     found = call.of("self")
-    if not isinstance(found, Rows) or found.dim != 0:
+    if not isinstance(found, AlongRecords) or found.dim != 0:
         return Unknown(call.name)
     result: list[Kind] = [found, *(SHARED for _ in call.outputs[1:])]
     return agreeing(call, found, result)
@@ -172,7 +174,7 @@ def attention(call: Call) -> Kinds:
         return call.merged("over the records")
     result = [fitting(output, found) for output in call.outputs]
     mask = call.values.get("attn_mask", call.values.get("attn_bias"))
-    if isinstance(mask, Tensor) and mask.dim() < 4 and isinstance(call.kind(mask), Rows):
+    if isinstance(mask, Tensor) and mask.dim() < 4 and isinstance(call.kind(mask), AlongRecords):
         return Unknown(call.name)
     return agreeing(call, found, result)
 
@@ -180,7 +182,7 @@ def attention(call: Call) -> Kinds:
 def recurrent(call: Call) -> Kinds:
     """One layer over (T, B, d), without packing."""
     found = call.of("input")
-    if not isinstance(found, Rows) or found.dim != 1 or call["batch_sizes"]:
+    if not isinstance(found, AlongRecords) or found.dim != 1 or call["batch_sizes"]:
         return Unknown(call.name)
     _, *states = call.outputs
     return [found, *(found.at(max(0, state.dim() - 2)) for state in states)]
@@ -189,7 +191,7 @@ def recurrent(call: Call) -> Kinds:
 def recurrent_back(call: Call) -> Kinds:
     """(of the input, of four weights, of two states)."""
     found = call.of("input")
-    if not isinstance(found, Rows) or found.dim != 1 or call["batch_sizes"]:
+    if not isinstance(found, AlongRecords) or found.dim != 1 or call["batch_sizes"]:
         return Unknown(call.name)
     _, *weights, hidden, cell = call.outputs
     merged: list[Kind] = [Merged(f"{call.name} over the records") for _ in weights]

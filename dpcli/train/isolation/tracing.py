@@ -18,7 +18,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from dpcli.errors import InputError
 from dpcli.train.engine.draws import draws
 from dpcli.train.isolation.call import Call, leaves
-from dpcli.train.isolation.kinds import SHARED, Kind, Kinds, Merged, Mixed, Numbers, Rows, Shared, Unknown
+from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Kinds, Merged, Mixed, Numbers, Shared, Unknown
 from dpcli.train.isolation.lengths import STAND_IN, coefficient, records
 from dpcli.train.isolation.operators import DRAWN, MADE, RULES, SIZED
 from dpcli.train.isolation.sums import pointwise
@@ -104,7 +104,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func.overloadpacket.__name__
         self.require_written(func, values)
         if name == "unbind" and any(
-            isinstance(k, Rows) and k.dim == values["dim"] % values["self"].dim() for k in [self.kind(values["self"])]
+            isinstance(k, AlongRecords) and k.dim == values["dim"] % values["self"].dim() for k in [self.kind(values["self"])]
         ):
             raise self.refuse(f"{name}, a loop over the records")
         try:
@@ -169,7 +169,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def since_written(self, kind: Kind, place: int) -> Kind:
         """What is written into one view is in the others: records no longer have the same, and a part of them is of some."""
-        if isinstance(kind, Rows):
+        if isinstance(kind, AlongRecords):
             return replace(kind, alike=False)
         return Unknown("a part of what was written to") if isinstance(kind, Shared) and place in self.held else kind
 
@@ -185,7 +185,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if held is not None:
             self.homes[tensor] = held._cdata
             self.stores[held._cdata] = (held, kind, tuple(tensor.shape))
-            if isinstance(kind, Rows):
+            if isinstance(kind, AlongRecords):
                 self.held.add(held._cdata)
 
     def judged(self, func: Any, call: Call, kinds: list[Kind]) -> Kinds:
@@ -197,7 +197,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         unknown = [kind for kind in kinds if isinstance(kind, Unknown)]
         if unknown:
             return unknown[0]
-        rows = [kind for kind in kinds if isinstance(kind, Rows | Numbers)]
+        rows = [kind for kind in kinds if isinstance(kind, AlongRecords | Numbers)]
         if len({kind.call for kind in rows}) > 1:
             raise Mixed(f"{call.name} with a tensor that was kept from an earlier batch")
         merged = [kind for kind in kinds if isinstance(kind, Merged)]
@@ -223,10 +223,10 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def told_apart(self, found: Kinds, rows: Sequence[Kind]) -> Kinds:
         """What is made of something that differs between records differs."""
-        if all(isinstance(kind, Rows) and kind.alike for kind in rows):
+        if all(isinstance(kind, AlongRecords) and kind.alike for kind in rows):
             return found
         several = found if isinstance(found, list) else [found]
-        differing: list[Kind] = [replace(kind, alike=False) if isinstance(kind, Rows) else kind for kind in several]
+        differing: list[Kind] = [replace(kind, alike=False) if isinstance(kind, AlongRecords) else kind for kind in several]
         return differing if isinstance(found, list) else differing[0]
 
     def alike(self, call: Call, output: Tensor) -> Kind:
@@ -236,12 +236,16 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return SHARED
         for tensor in call.tensors():
             kind = self.kind(tensor)
-            if isinstance(kind, Rows) and dims == [kind.dim] and coefficient(output.shape[kind.dim]) == kind.outer * kind.inner:
+            if (
+                isinstance(kind, AlongRecords)
+                and dims == [kind.dim]
+                and coefficient(output.shape[kind.dim]) == kind.outer * kind.inner
+            ):
                 return replace(kind, alike=False)
         times = coefficient(output.shape[dims[0]])
         number = self.number
         alike = call.name not in DRAWN
-        return Rows(dims[0], 1, times, number, alike) if len(dims) == 1 and times else Unknown(call.name)
+        return AlongRecords(dims[0], 1, times, number, alike) if len(dims) == 1 and times else Unknown(call.name)
 
     @property
     def number(self) -> int:
@@ -284,13 +288,13 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             targets: what is written to, and what it held before.
             found: what the operator made: the worst of it counts.
         """
-        kind = next((one for sort in (Merged, Unknown, Rows) for one in found if isinstance(one, sort)), SHARED)
+        kind = next((one for sort in (Merged, Unknown, AlongRecords) for one in found if isinstance(one, sort)), SHARED)
         for tensor, before in targets:
             place = store(tensor)
             self.touched.add(place._cdata)
             if isinstance(kind, Merged | Unknown):
                 self.spoilt[place._cdata] = (place, kind)
-            elif (isinstance(kind, Rows) and kind != before) or (isinstance(before, Shared) and place._cdata in self.held):
+            elif (isinstance(kind, AlongRecords) and kind != before) or (isinstance(before, Shared) and place._cdata in self.held):
                 self.spoilt[place._cdata] = (place, Unknown(name))
 
     def refuse(self, found: str, branch: bool = False, state: bool = False) -> InputError:
@@ -351,7 +355,7 @@ def not_understood(call: Call) -> Kinds:
 def consistent(output: Tensor, kind: Kind, name: str) -> Kind:
     """A layout that the output's shape bears out: records along that dimension, and along no other; else nothing is known."""
     lengths = [dim for dim, length in enumerate(output.shape) if records(length)]
-    if isinstance(kind, Rows):
+    if isinstance(kind, AlongRecords):
         fits = lengths == [kind.dim] and coefficient(output.shape[kind.dim]) == kind.outer * kind.inner
     else:
         fits = not isinstance(kind, Shared) or not lengths

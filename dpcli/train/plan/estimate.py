@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, replace
 
 from dpcli.errors import Unavailable
-from dpcli.train.plan.plan import Plan
+from dpcli.train.plan.plan import TrainingPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Estimate:
     parameters: int
 
 
-def estimate(plan: Plan) -> Estimate | str:
+def estimate(plan: TrainingPlan) -> Estimate | str:
     """From a few steps on the first records, of which nothing is kept; or what is not installed or downloaded here.
 
     Raises InputError where the run itself would be refused.
@@ -37,7 +37,7 @@ def estimate(plan: Plan) -> Estimate | str:
         return str(problem)
 
 
-def _measured(plan: Plan) -> Estimate:
+def _measured(plan: TrainingPlan) -> Estimate:
     import torch
 
     from dpcli.train.noise.randomness import system_entropy

@@ -23,7 +23,7 @@ Portion = tuple[int, int]  # from one step to another
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrainingPlan:
     """One run, as it is accounted and as it is done.
 
     pipeline: with every number in place of "calibrate". stages: what is done, one after the other.
@@ -83,7 +83,7 @@ class Plan:
                 yield entry
 
 
-def plan_of(path: str, data: bytes | None = None) -> Plan:
+def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
     """The plan of a file, its noise solved for where it says "calibrate".
 
     Args:
@@ -107,7 +107,7 @@ def plan_of(path: str, data: bytes | None = None) -> Plan:
     if found.winner is None:
         raise CannotCertify(f"{path}: no finite epsilon can be certified for this run")
     canaries = read_settings(data, path).canaries or 0
-    return Plan(path, pipeline, train, tuple(_stages(pipeline, train, path)), found, canaries)
+    return TrainingPlan(path, pipeline, train, tuple(_stages(pipeline, train, path)), found, canaries)
 
 
 def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:

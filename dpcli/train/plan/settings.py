@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from dpcli.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, RATE, Key, Rule
+from dpcli.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, RATE, Constraint, Key
 from dpcli.pipeline.read import refuse, section, toml_document
 from dpcli.toml.findings import Findings
 from dpcli.toml.shown import shown
 from dpcli.train.plan.unread import unread
 
 # At 1 and beyond a step is never forgotten, and the weights run away.
-MOMENTUM = Rule("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))
+MOMENTUM = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))
 DEVICE = re.compile(r"cpu|cuda(:(0|[1-9][0-9]?))?")
 
 

@@ -30,7 +30,7 @@ class Style(Protocol):
     def style(self) -> str: ...
 
 
-class Table(Protocol):
+class UnreadTable(Protocol):
     """What decides of [train] which of its keys are read."""
 
     @property
@@ -61,10 +61,10 @@ class Idle:
 
     path: tuple[str, ...]
     reader: str
-    reads: Callable[[Table], bool]
+    reads: Callable[[UnreadTable], bool]
 
 
-def unread(train: Table) -> Iterator[tuple[tuple[str, ...], str, str]]:
+def unread(train: UnreadTable) -> Iterator[tuple[tuple[str, ...], str, str]]:
     """Each key that is not at its default and that nothing reads, as (path, expected, found).
 
     Edge cases: a stated value that is the default passes, as it says what holds anyway.
@@ -94,16 +94,16 @@ def _shown(value: Any) -> str:
     return "a table" if dataclasses.is_dataclass(value) else shown(list(value) if type(value) is tuple else value)
 
 
-def _of_style(style: str) -> tuple[str, Callable[[Table], bool]]:
+def _of_style(style: str) -> tuple[str, Callable[[UnreadTable], bool]]:
     return f'style = "{style}"', lambda train: train.clipping.style == style
 
 
-def _columns(train: Table) -> bool:
+def _columns(train: UnreadTable) -> bool:
     """Whether some of the data are in a file with columns."""
     return any(os.path.splitext(source)[1] in TABULAR for source in (train.data, train.public or ""))
 
 
-def _cut(train: Table) -> bool:
+def _cut(train: UnreadTable) -> bool:
     """Whether the private records are made as `record` says: a file with columns and a function have records of their own."""
     return train.record == "window" or os.path.splitext(train.data)[1] == ".txt"
 

@@ -32,7 +32,7 @@ SHARED = b"no record's own"
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class BatchKeys:
     """Of the batch in hand, a key for each record; mapped: whether vmap puts the records first, in whatever is drawn."""
 
     keys: tuple[bytes, ...]
@@ -47,7 +47,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.seed = seed
         self.step = 0
         self.batch: Batch | None = None
-        self.rows: Rows | None = None
+        self.rows: BatchKeys | None = None
         self.done = 0
         self.origin = b""
         self.places: dict[tuple[int, int], tuple[set[Place], set[int]]] = {}
@@ -100,7 +100,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for generator in generators():
             generator.manual_seed(int.from_bytes(digest, "little") >> 1)
 
-    def place(self, shape: Sequence[int], found: Rows) -> Place | None:
+    def place(self, shape: Sequence[int], found: BatchKeys) -> Place | None:
         """Where the records are: what all calls of this draw agree on, whatever the size of the batch; None where nowhere.
 
         Several rows a record (attention heads) are believed once two sizes of the batch agree on them.
@@ -170,14 +170,14 @@ def joined(parts: Sequence[Any], place: Place) -> Any:
     return tree_map(together, parts[0], *parts[1:])
 
 
-def rows(batch: Batch) -> Rows:
+def rows(batch: Batch) -> BatchKeys:
     """A key for each record: what it holds, and not where it stands."""
     with temporarily_clear_interpreter_stack():  # else vmap would take what is done to the tensors behind it for the model's work
         leaves = [physical(leaf) for leaf in tree_leaves(batch)]
         mapped = any(was for _, was in leaves)
         parts = [leaf.detach().contiguous().cpu() for leaf, _ in leaves]
         held = [part.reshape(len(part), math.prod(part.shape[1:])).view(torch.uint8).numpy() for part in parts]
-    return Rows(tuple(digest(*(part[i].tobytes() for part in held)) for i in range(len(parts[0]))), mapped)
+    return BatchKeys(tuple(digest(*(part[i].tobytes() for part in held)) for i in range(len(parts[0]))), mapped)
 
 
 def digest(*parts: bytes) -> bytes:

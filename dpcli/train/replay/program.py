@@ -21,7 +21,7 @@ from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.noise.randomness import insecure_seed
-from dpcli.train.plan.plan import Plan, plan_of
+from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.draws import OwnDraws
 from dpcli.train.run.ranks import Alone, T
@@ -75,7 +75,7 @@ def replays(path: str) -> Replayed:
     )
 
 
-def _std(plan: Plan, stage: Stage) -> float:
+def _std(plan: TrainingPlan, stage: Stage) -> float:
     """Standard deviation over C of the noise of the entry's first step, in which all numbers are independent."""
     spec, count_noise = stage.spec, plan.train.clipping.quantile_noise
     if plan.train.clipping.style == "adaptive" and count_noise is not None:
@@ -84,7 +84,7 @@ def _std(plan: Plan, stage: Stage) -> float:
     return float(spec.noise_multiplier) / first  # type: ignore[attr-defined]
 
 
-def _rate(plan: Plan, stage: Stage) -> float | None:
+def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
     """Of Poisson sampling without a largest batch."""
     sampling = stage.entry.sampling
     if not isinstance(sampling, Poisson) or sampling.max_batch_size is not None:
@@ -92,7 +92,7 @@ def _rate(plan: Plan, stage: Stage) -> float | None:
     return stage.expected_batch / plan.size
 
 
-def _worlds(plan: Plan, stage: Stage, first: Stage, index: int, rng: np.random.Generator) -> Worlds:
+def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, index: int, rng: np.random.Generator) -> Worlds:
     """Noise is in units of the first entry's, so that all entries are held to one size."""
     seed = int(rng.integers(2**62))
     batches = list(islice(_prepared(plan, seed, Alone()).batches(stage), min(stage.steps, STEPS)))
@@ -105,7 +105,7 @@ def _worlds(plan: Plan, stage: Stage, first: Stage, index: int, rng: np.random.G
     return tuple(left.steps), tuple(right.steps)
 
 
-def _prepared(plan: Plan, seed: int, ranks: Alone) -> Prepared:
+def _prepared(plan: TrainingPlan, seed: int, ranks: Alone) -> Prepared:
     return prepare(replace(plan, canaries=0), insecure_seed(seed), ranks, None, "")
 
 
@@ -122,7 +122,7 @@ class _World:
         return records if self.present else take(records, [row for row in range(size(records)) if row != self.record])
 
 
-def _run(plan: Plan, stage: Stage, seed: int, recorder: _Recorder, batches: list[Indices], world: _World) -> None:
+def _run(plan: TrainingPlan, stage: Stage, seed: int, recorder: _Recorder, batches: list[Indices], world: _World) -> None:
     prepared, draws = _prepared(plan, seed, recorder), OwnDraws(seed)
     trainer = prepared.trainer
     owned: Any = trainer.gradients

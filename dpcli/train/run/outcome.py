@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpcli.train.plan.plan import Plan, Portion
+from dpcli.train.plan.plan import Portion, TrainingPlan
 
 STATE, MODEL, METRICS, STATEMENT = "state.pt", "model.safetensors", "metrics.jsonl", "statement.md"
 KEPT = "canaries.pt"  # while the run lasts: a resumed run must hold the same ones
@@ -22,7 +22,7 @@ class Outcome:
     of an earlier run, which this one's takes the place of.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     folder: str
     run: str
     repeated: tuple[Portion, ...]
@@ -46,7 +46,7 @@ class Outcome:
         return sum(stop - start for start, stop in self.repeated)
 
 
-def folder_of(plan: Plan) -> str:
+def folder_of(plan: TrainingPlan) -> str:
     """Where a run leaves its files."""
     name = plan.train.output or os.path.join("runs", plan.pipeline.name or os.path.splitext(os.path.basename(plan.path))[0])
     return name if os.path.isabs(name) else os.path.join(os.getcwd(), name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.extras import require
-from dpcli.train.plan.plan import Plan
+from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.folder import exclusive
 from dpcli.train.run.outcome import STATE, Outcome, folder_of
 from dpcli.train.run.results import ended, log
@@ -26,7 +26,7 @@ Report = Callable[[int, Mapping[str, float] | None], None]  # steps done, and me
 
 
 def train(
-    plan: Plan,
+    plan: TrainingPlan,
     ledger: Ledger | None = None,
     resume: bool = False,
     insecure_seed: int | None = None,
@@ -54,7 +54,7 @@ def train(
 
 
 def _run(
-    plan: Plan, ledger: Ledger | None, resume: bool, insecure_seed: int | None, report: Report, ranks: Ranks, folder: str
+    plan: TrainingPlan, ledger: Ledger | None, resume: bool, insecure_seed: int | None, report: Report, ranks: Ranks, folder: str
 ) -> Outcome:
     from dpcli.train.noise.randomness import insecure_seed as seeded
     from dpcli.train.noise.randomness import system_entropy

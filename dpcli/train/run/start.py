@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import Denied, InputError
 from dpcli.rounding import up
-from dpcli.train.plan.plan import Plan
+from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.outcome import METRICS, STATE
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpcli.train.run.checkpoint import Checkpoint
 
 
-def begun(plan: Plan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
+def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
     """The state to begin with: of a run that did not end, under --resume, or of one that has not begun.
 
     Raises:
@@ -79,7 +79,7 @@ def _refuse_other_books(before: Checkpoint, ledger: Ledger | None) -> None:
         )
 
 
-def charge(plan: Plan, ledger: Ledger | None, before: Checkpoint, folder: str) -> None:
+def charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint, folder: str) -> None:
     """Charge the run, or what a resumed one may do twice; then nothing of an earlier run's metrics is left.
 
     After a crash nobody knows how far the steps beyond the last state went: up to the next state they are charged again, under a key of

@@ -17,7 +17,7 @@ class Stopped(Exception):
 
 
 @dataclass(slots=True)
-class Request:
+class StopRequest:
     """Whether somebody asked."""
 
     made: bool = False
@@ -33,9 +33,9 @@ class Request:
 
 
 @contextmanager
-def stoppable() -> Iterator[Request]:
+def stoppable() -> Iterator[StopRequest]:
     """Signals ask meanwhile instead of interrupting; in the main thread alone, which is where signals arrive."""
-    request = Request()
+    request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return

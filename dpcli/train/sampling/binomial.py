@@ -18,7 +18,7 @@ GUARD = 16  # bits: weights below 2^GUARD units are left to the bound on the tai
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class BinomialTable:
     """Certified bounds on the distribution function F, in units of 2^-bits.
 
     first: the smallest count in the table. before: an upper bound on F(first - 1).
@@ -51,7 +51,7 @@ class Binomial:
     def __init__(self, trials: int, rate: Fraction) -> None:
         self._trials = trials
         self._rate = rate
-        self._tables: dict[int, Table] = {}
+        self._tables: dict[int, BinomialTable] = {}
 
     def draw(self, stream: Stream) -> int:
         """One draw."""
@@ -63,7 +63,7 @@ class Binomial:
             bits *= 2
         return found
 
-    def _table(self, bits: int) -> Table:
+    def _table(self, bits: int) -> BinomialTable:
         if bits not in self._tables:
             self._tables[bits] = table(self._trials, self._rate, bits)
         return self._tables[bits]
@@ -73,7 +73,7 @@ def _bits(stream: Stream, count: int) -> int:
     return int.from_bytes(stream.words(count // 64).tobytes(), "little")
 
 
-def table(trials: int, rate: Fraction, bits: int) -> Table:
+def table(trials: int, rate: Fraction, bits: int) -> BinomialTable:
     """Bounds on the distribution function of Binomial(trials, rate), 0 < rate < 1.
 
     Weights start from 2^bits at the mode and follow w_{k+1} / w_k = (n - k) q / ((k + 1) (1 - q)), once rounded down and once up. The
@@ -85,7 +85,7 @@ def table(trials: int, rate: Fraction, bits: int) -> Table:
     down = _side(mode, trials - mode, 1 / odds, bits)
     low, high = down.low[:0:-1] + up.low, down.high[:0:-1] + up.high
     least, most = sum(low), sum(high) + down.rest + up.rest
-    return Table(
+    return BinomialTable(
         bits=bits,
         first=mode - len(down.low) + 1,
         before=_upwards(down.rest << bits, least),

@@ -23,7 +23,7 @@ from dpcli.train.noise.declared import noise_of
 from dpcli.train.noise.randomness import Streams, cryptographic
 from dpcli.train.noise.step import Noise, total
 from dpcli.train.plan.clipping import clip_of
-from dpcli.train.plan.plan import Plan
+from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.settings import Train
 from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.canaries import Canaries, canaries
@@ -46,7 +46,7 @@ ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus":
 class Prepared:
     """A plan with its data. canaries: of an audit; those that won the toss are among the records."""
 
-    plan: Plan
+    plan: TrainingPlan
     problem: Learning
     trainer: Trainer
     streams: Streams
@@ -141,7 +141,7 @@ class Prepared:
         )
 
 
-def prepare(plan: Plan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
+def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
     """Read the data, build the model, and go on from the state of `before`, if any. Raises InputError where something does not fit."""
     chosen, problem = plan.train, _problem(plan, streams, ranks)
     inserted = _inserted(plan, problem, streams, ranks, folder, before is not None)
@@ -169,7 +169,7 @@ def prepare(plan: Plan, streams: Streams, ranks: Ranks, before: Checkpoint | Non
     return Prepared(plan, problem, trainer, streams, inserted, buffers)
 
 
-def _problem(plan: Plan, streams: Streams, ranks: Ranks) -> Learning:
+def _problem(plan: TrainingPlan, streams: Streams, ranks: Ranks) -> Learning:
     problem = learning(plan.train, plan.path, streams.initialisation)
     if plan.train.units is not None:
         problem = _bounded(plan, problem, streams, ranks)
@@ -181,14 +181,14 @@ def _problem(plan: Plan, streams: Streams, ranks: Ranks) -> Learning:
     return problem
 
 
-def _inserted(plan: Plan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool) -> Canaries | None:
+def _inserted(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool) -> Canaries | None:
     """The canaries of an audit, drawn and kept by the first process."""
     if not plan.canaries:
         return None
     return ranks.same(canaries(problem, plan.canaries, streams.initialisation, folder, resumed) if ranks.first else None)
 
 
-def _bounded(plan: Plan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:
+def _bounded(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:
     """Each unit with a bounded number of records: drawn together and clipped as one, or each for itself."""
     if problem.units is None or len(problem.units) != problem.count:
         raise InputError(f"{plan.path}: train.units: expected whose each record is, found another number of them, or none")
@@ -238,7 +238,7 @@ def _rate(chosen: Train, steps: int) -> Callable[[int], float]:
     return lambda step: shape(step / steps)
 
 
-def _quantile(plan: Plan, clip: object, streams: Streams, before: Checkpoint | None) -> Quantile | None:
+def _quantile(plan: TrainingPlan, clip: object, streams: Streams, before: Checkpoint | None) -> Quantile | None:
     """What moves C, under adaptive clipping alone."""
     noise = plan.train.clipping.quantile_noise
     if not isinstance(clip, Adaptive) or noise is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ArrayTable:
     """inputs: (n, ...) float32. labels: (n,) int64. units: (n,) whose each record is, where asked for."""
 
     inputs: Array
@@ -77,7 +77,7 @@ def _classes(train: Train, path: str) -> int:
     return train.classes or 10
 
 
-def _loaded(source: str, key: str, train: Train, classes: int, path: str) -> Table:
+def _loaded(source: str, key: str, train: Train, classes: int, path: str) -> ArrayTable:
     found, place = _read(source, key, train, path), f"{path}: train.{key}"
     inputs, labels = _inputs(found.inputs, train.shift, place), _labels(found.labels, classes, place, path)
     if len(inputs) != len(labels):
@@ -87,7 +87,7 @@ def _loaded(source: str, key: str, train: Train, classes: int, path: str) -> Tab
     units = whose(found.units, path) if found.units is not None and key == "data" else None
     if units is not None and units.shape != labels.shape:
         raise InputError(f"{path}: train.units: expected whose each record is, found another number of them")
-    return Table(inputs, labels, units)
+    return ArrayTable(inputs, labels, units)
 
 
 def _inputs(values: Any, shift: float, place: str) -> Array:

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import Tensor, nn  # noqa: E402
 
 from dpcli.train.engine.layers import Layer, layers  # noqa: E402
-from dpcli.train.engine.pieces import Lookup, Outer, Piece, Rows, merged  # noqa: E402
+from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, merged  # noqa: E402
 
 few = st.integers(1, 4)
 seeds = st.integers(0, 2**32)
@@ -96,8 +96,8 @@ def test_several_uses_of_one_table(size: int, looked_up: int, multiplied: int, p
         Outer(torch.randn(size, 2, vocabulary, dtype=double), torch.randn(size, 2, p, dtype=double), shape),
         Lookup(torch.randint(0, vocabulary, (size, looked_up)), torch.randn(size, looked_up, p, dtype=double), vocabulary),
         Lookup(torch.randint(0, vocabulary, (size, 3)), torch.randn(size, 3, p, dtype=double), vocabulary),
-        Rows(torch.randn(size, vocabulary, p, dtype=double)),
-        Rows(torch.randn(size, vocabulary, p, dtype=double)),
+        PlainRows(torch.randn(size, vocabulary, p, dtype=double)),
+        PlainRows(torch.randn(size, vocabulary, p, dtype=double)),
     ]
     factors = torch.rand(size, dtype=double)
     for chosen in (several[:1], several[:2], several[2:4], several[:4], several[1:3], several[3:], several[4:], several):
@@ -108,7 +108,7 @@ def test_several_uses_of_one_table(size: int, looked_up: int, multiplied: int, p
         torch.testing.assert_close(piece.weighted(factors), torch.einsum("b,bij->ij", factors, rows))
 
 
-@pytest.mark.parametrize(("positions", "form"), [(1, Outer), (2, Outer), (20, Rows)])
+@pytest.mark.parametrize(("positions", "form"), [(1, Outer), (2, Outer), (20, PlainRows)])
 def test_the_cheaper_of_ghost_norms_and_instantiation(positions: int, form: type) -> None:
     """d = p = 8: T (d + p) < d p up to T = 3."""
     left, right = torch.randn(2, 3, positions, 8)
