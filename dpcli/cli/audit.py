@@ -33,7 +33,7 @@ from dpcli.cli.trials import kept, progress
 @click.option(
     "--picture", "pictures", multiple=True, metavar="PATH", help="Draw both trade-off curves to PATH (.svg, .png); repeatable."
 )
-@output_options("table", "text", "json", "markdown", "html", "junit", "total")
+@output_options("table", "findings", "checks", "total")
 def command(
     file: str | None,
     epsilon: float | None,

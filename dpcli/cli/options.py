@@ -44,17 +44,30 @@ def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
     return decorate
 
 
-NAMED = (("html", "x.html"), ("csv", "x.csv"), ("json", "x.json"))  # formats, and paths whose ending says them
+class DocumentFormat(click.Choice[str]):
+    """A format of documents that hold some things; the others are looked at only for help and complaints."""
+
+    def __init__(self, holds: tuple[str, ...]) -> None:
+        self.holds = holds
+        self.case_sensitive = True
+
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        from dpcli.formats.facts import renderable
+
+        return renderable(self.holds)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from dpcli.formats.facts import renders
+
+        return value if value in FORMATS and renders(value, self.holds) else super().convert(value, param, ctx)
 
 
-def output_options(*formats: str) -> Callable[..., Any]:
-    """-f FORMAT and -o FORMAT=PATH, both for the formats that a command has."""
-    known = next((path for name, path in NAMED if name in formats), "")
-    alone = f" PATH alone where its ending says the format ({known})." if known else ""
+def output_options(default: str, *holds: str) -> Callable[..., Any]:
+    """-f FORMAT and -o FORMAT=PATH, both for whatever can be said of the command's documents, which hold some things ("total", ...)."""
+    formats = DocumentFormat(holds)
     return composed(
-        click.option(
-            "-f", "--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True, help="What to print."
-        ),
+        click.option("-f", "--format", "format_", type=formats, default=default, show_default=True, help="What to print."),
         click.option(
             "-o",
             "--output",
@@ -62,13 +75,13 @@ def output_options(*formats: str) -> Callable[..., Any]:
             multiple=True,
             metavar="FORMAT=PATH",
             callback=lambda _, __, given: _checked(given, formats),
-            help=f"Also write FORMAT to PATH; repeatable.{alone}",
+            help="Also write FORMAT to PATH; repeatable. PATH alone where its ending says the format (x.html).",
         ),
         told,
     )
 
 
-def _checked(given: tuple[str, ...], formats: tuple[str, ...]) -> tuple[str, ...]:
+def _checked(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]:
     """Each as FORMAT=PATH, before anything is computed. Raises InputError for a format that -f would refuse, or one path twice."""
     found = tuple(_named(output, formats) for output in given)
     each_once([output.partition("=")[2] for output in found])
@@ -83,16 +96,15 @@ def each_once(paths: Sequence[str]) -> None:
             raise InputError(f"--output: expected each path once, found {path!r} twice")
 
 
-def _named(output: str, formats: tuple[str, ...]) -> str:
+def _named(output: str, formats: DocumentFormat) -> str:
     name, equals, path = output.partition("=")
-    if name in formats and path:
-        return output
-    if not equals:
-        from dpcli.formats.facts import meant_by
+    from dpcli.formats.facts import meant_by, renders
 
-        if meant := meant_by(output, formats):
-            return f"{meant}={output}"
-    raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats)}, found {output!r}")
+    if path and name in FORMATS and renders(name, formats.holds):
+        return output
+    if not equals and (meant := meant_by(output, formats.choices)):
+        return f"{meant}={output}"
+    raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats.choices)}, found {output!r}")
 
 
 def told(function: Callable[..., int]) -> Callable[..., int]:

@@ -15,7 +15,7 @@ from dpcli.cli.options import emit, output_options, working
 @click.option("--strict", is_flag=True, help="Exit with code 1 where an item is not stated.")
 @click.option("--delta", type=float, help="Report at this delta instead of the file's.")
 @click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Print this date in the title; none is printed otherwise.")
-@output_options("table", "text", "markdown", "html", "json", "jsonl")
+@output_options("table", "total")
 def command(
     file: str,
     registry: bool,

@@ -14,7 +14,7 @@ from dpcli.cli.options import emit, output_options
 @click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the first noise.")
 @click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
 @click.option("--insecure-seed", type=click.IntRange(min=0), help="Reproducible noise, for debugging: NOT PRIVATE.")
-@output_options("text", "table", "json", "markdown", "total")
+@output_options("text", "total")
 def command(
     file: str,
     dry_run: bool,

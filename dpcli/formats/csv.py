@@ -12,6 +12,7 @@ from dpcli.document.spreadsheet import safe
 
 JUDGES = False
 ENDINGS = (".csv",)
+NEEDS: frozenset[str] = frozenset()
 
 
 def render(document: Document) -> str:

@@ -1,17 +1,28 @@
-"""What a format states about itself: whether CI systems read a verdict from it (JUDGES), which endings of a path mean it (ENDINGS).
+"""What a format states about itself, beside its `render`.
 
-Also whether it is laid out for a screen, with a width and colours (SCREEN), and whether several steps of a job write to one file of it
-(APPENDED); both only where stated.
+NEEDS: what a document must hold (names of its fields) for the format to say anything of it. JUDGES: CI systems read a verdict from it.
+ENDINGS: of paths that mean it. SCREEN: it is laid out for a screen, with a width and colours. APPENDED: several steps of a job write to
+one file of it. The last two only where they are so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from dpcli.registry import FORMATS
+
+
+def renders(name: str, holds: Collection[str]) -> bool:
+    """Whether it can say anything of documents that hold that."""
+    return set(_stated(name, "NEEDS")) <= set(holds)
+
+
+def renderable(holds: Collection[str]) -> tuple[str, ...]:
+    """The formats of documents that hold that, as they are registered."""
+    return tuple(name for name in FORMATS if renders(name, holds))
 
 
 def judges(name: str) -> bool:

@@ -7,6 +7,7 @@ from dpcli.document.fingerprint import tidy
 
 JUDGES = True
 ENDINGS = ()
+NEEDS = frozenset({"findings", "checks"})
 
 
 def render(document: Document) -> str:

@@ -10,6 +10,7 @@ from dpcli.document.fingerprint import fingerprints, tidy
 
 JUDGES = True
 ENDINGS = ()
+NEEDS = frozenset({"findings", "checks"})
 
 SEVERITY = {"error": "critical", "warning": "minor", "note": "info"}
 

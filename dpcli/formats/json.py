@@ -6,6 +6,7 @@ from dpcli.document.document import Document, json_text
 
 JUDGES = False
 ENDINGS = (".json",)
+NEEDS: frozenset[str] = frozenset()
 
 
 def render(document: Document) -> str:

@@ -8,6 +8,7 @@ from dpcli.document.document import Check, Document, visible
 
 JUDGES = True
 ENDINGS = (".xml",)
+NEEDS = frozenset({"checks"})
 
 
 def render(document: Document) -> str:

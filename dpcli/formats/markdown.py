@@ -6,6 +6,7 @@ from dpcli.document.document import Document, Passage, Table, visible
 
 JUDGES = False
 ENDINGS = (".md",)
+NEEDS: frozenset[str] = frozenset()
 
 
 def render(document: Document) -> str:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dpcli.document.document import Document
-from dpcli.formats import markdown as format_markdown
+from dpcli.formats.markdown import escape, table
 
 JUDGES = True
 APPENDED = True
 ENDINGS = ()
+NEEDS = frozenset({"checks"})
+
+
+WORDS = {"fail": "FAIL", "unknown": "UNKNOWN"}
 
 
 def render(document: Document) -> str:
-    """Headline, tables, notes; what is folded opens on a click."""
+    """The headline with the verdict's word, what failed and is not said elsewhere, tables, notes; what is folded opens on a click."""
+    word = WORDS.get(document.verdict, "FAIL" if document.exit_code else "")
+    headline = document.headline if not word or word in document.headline else f"{word}: {document.headline}"
     blocks = [
-        f"## {format_markdown.escape(document.headline)}",
-        *map(format_markdown.table, document.tables),
-        *(f"> {format_markdown.escape(note)}" for note in document.notes),
+        *map(table, document.tables),
+        *(f"> {escape(note)}" for note in document.notes),
     ]
-    return "\n\n".join(blocks) + "\n\n"
+    said = "\n".join([escape(headline), *blocks])
+    failed = [check for check in document.checks if not check.passed and not check.waived]
+    unsaid = [f"- {escape(f'{check.name}: {check.message}')}" for check in failed if escape(check.message) not in said]
+    return "\n\n".join([f"## {escape(headline)}", *(["\n".join(unsaid)] if unsaid else []), *blocks]) + "\n\n"

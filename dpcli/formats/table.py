@@ -9,6 +9,7 @@ from dpcli.document.document import Document, Table, visible
 JUDGES = False
 SCREEN = True
 ENDINGS = ()
+NEEDS: frozenset[str] = frozenset()
 
 FOLDED = 12  # columns that a text which may be folded has at least
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}

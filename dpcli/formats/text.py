@@ -6,6 +6,7 @@ from dpcli.document.document import Document, visible
 
 JUDGES = False
 ENDINGS = (".txt",)
+NEEDS: frozenset[str] = frozenset()
 
 
 def render(document: Document) -> str:

@@ -7,6 +7,7 @@ from dpcli.errors import InputError
 
 JUDGES = False
 ENDINGS = ()
+NEEDS = frozenset({"total"})
 
 
 def render(document: Document) -> str:

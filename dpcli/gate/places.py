@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from dpcli.git.places import _roots, holds
+from dpcli.git.places import holds, roots
 
 
 def matches(pattern: str, path: str, policy: str = "") -> bool:
@@ -52,7 +52,7 @@ def meant(pattern: str, path: str, name: str) -> bool:
 
 
 def _root(path: str, policy: str) -> str:
-    return next((top for top in _roots(path, policy) if holds(top, path)), os.path.realpath(os.getcwd()))
+    return next((top for top in roots(path, policy) if holds(top, path)), os.path.realpath(os.getcwd()))
 
 
 def _means(pattern: str, path: str) -> bool:

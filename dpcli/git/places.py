@@ -21,13 +21,13 @@ def in_repository(path: str) -> str:
         return in_repository(inside) if inside.startswith("./") else inside or revision
     real = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
     for place in (real, whole):
-        root = next((top for top in _roots(place, "") if holds(top, place)), None)
+        root = next((top for top in roots(place, "") if holds(top, place)), None)
         if root is not None:
             return os.path.relpath(place, root).replace(os.sep, "/")
     return path.replace(os.sep, "/")
 
 
-def _roots(path: str, policy: str) -> Iterator[str]:
+def roots(path: str, policy: str) -> Iterator[str]:
     """The work trees that a path may count from: around the policy, the working directory, the file itself."""
     here = os.path.realpath(os.getcwd())
     beside = os.path.dirname(os.path.realpath(policy)) if os.path.isfile(policy) else here

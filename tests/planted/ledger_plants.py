@@ -105,7 +105,12 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("a commit's warning is overlooked", L + "stores/postgres_patience.py", "    if warned:\n", "    if False:\n"),
     ("names of others' schemas", L + "stores/postgres_patience.py", "'pg_catalog, pg_temp', true", "'theirs, pg_catalog', true"),
     ("an interrupted commit wrote nothing", L + "ledger.py", "UNSURE if entry is not None else", "UNSURE if entry is None else"),
-    ("a second spelling of a number", L + "stores/postgres_functions.sql", "generate_series(1, digits - 1)", "generate_series(2, 1)"),
+    (
+        "a second spelling of a number",
+        L + "stores/postgres_functions.sql",
+        "generate_series(1, digits - 1)",
+        "generate_series(2, 1)",
+    ),
     ("header read beside a lock", L + "stores/sqlite.py", "held=any(store.holds(path) for store in _OPEN)", "held=False"),
     (
         "hidden cells not noticed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.budget.options import FORMATS, ledger_argument
+from dpcli.cli.budget.options import ledger_argument
 from dpcli.cli.options import emit, output_options
 from dpcli.registry import FILTERS
 
@@ -25,7 +25,7 @@ from dpcli.registry import FILTERS
 @click.option("--fingerprint", metavar="HASH", help="Of the data: the same data under another name is refused.")
 @click.option("--new", is_flag=True, help="A dataset of its own, although its name looks like that of another one.")
 @click.option("--team", metavar="ROLE", help="PostgreSQL: the role whose members may see and spend.")
-@output_options(*FORMATS)
+@output_options("text", "total")
 def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], **terms: object) -> int:
     """Open LEDGER for one dataset. Unit, adjacency, delta and filter are fixed for good; only the cap can be amended.
 

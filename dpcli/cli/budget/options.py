@@ -23,7 +23,6 @@ why_option = click.option("--reason", "why", default="", metavar="TEXT", help="W
 others_option = click.option(
     "--reason", "why", default="", metavar="TEXT", help="Why: needed where somebody else made the reservation."
 )
-FORMATS = ("text", "table", "json", "jsonl", "markdown", "csv", "total")
 
 
 def charging(*extra: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,18 +36,18 @@ def charging(*extra: Callable[..., Any]) -> Callable[..., Any]:
         why_option,
         click.option("--anchor", metavar="PATH", help="Refuse where the ledger no longer contains this anchor."),
         *extra,
-        output_options(*FORMATS),
+        output_options("text", "total"),
     )
 
 
 def moving(*extra: Callable[..., Any]) -> Callable[..., Any]:
     """LEDGER KEY and the output options."""
-    return composed(ledger_argument, click.argument("key"), dataset_option, *extra, output_options(*FORMATS))
+    return composed(ledger_argument, click.argument("key"), dataset_option, *extra, output_options("text", "total"))
 
 
-def reading(*formats: str) -> Callable[..., Any]:
+def reading(default: str, *holds: str) -> Callable[..., Any]:
     """LEDGER and the output options."""
-    return composed(ledger_argument, dataset_option, output_options(*formats))
+    return composed(ledger_argument, dataset_option, output_options(default, *holds))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from dpcli.cli.options import emit, output_options
 
 @click.command(short_help="Make a database's checks again as this version has them.")
 @ledger_argument
-@output_options("text", "json")
+@output_options("text")
 def command(ledger: str, format_: str, outputs: tuple[str, ...]) -> int:
     """Make the checks in the database of LEDGER again as this version of dpcli has them, and note it in the chain of every dataset.
 

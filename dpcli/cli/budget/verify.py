@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.budget.options import FORMATS, dataset_option, ledger_argument, opened
+from dpcli.cli.budget.options import dataset_option, ledger_argument, opened
 from dpcli.cli.options import emit, output_options
 from dpcli.cli.picture import progress
 
@@ -13,7 +13,7 @@ from dpcli.cli.picture import progress
 @ledger_argument
 @dataset_option
 @click.option("--anchor", metavar="PATH", help="What dpcli budget anchor wrote: the chain must still contain it.")
-@output_options(*FORMATS)
+@output_options("text")
 def command(ledger: str, dataset: str | None, anchor: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Check LEDGER from end to end: the database, the definitions that guard the entries, the hash chain, whether each entry was allowed
     where it stands, and every cost, computed again by this version under the ledger's own unit, adjacency and dataset_size.
