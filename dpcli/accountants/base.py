@@ -86,7 +86,7 @@ class Accountant:
     stepwise: bool = False
 
     @contextmanager
-    def asked(self, least: float = 0.0, share: float = 1.0) -> Iterator[None]:
+    def within_allowance(self, least: float = 0.0, share: float = 1.0) -> Iterator[None]:
         """The work that one question to it may cost: heavy ones leave some to the others, which have at most that share of what is
         left, and at least `least`."""
         with allowance(QUESTION, 0.0, KEPT) if self.heavy else allowance(QUESTION, least, share=share):

@@ -242,7 +242,7 @@ def _row(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quanti
     if isinstance(profile, str):
         return AccountRow(accountant, None, profile)
     try:
-        with accountant.asked(LEAST, share):
+        with accountant.within_allowance(LEAST, share):
             bound = checked(profile.delta(at) if quantity == "delta" else profile.epsilon(at))
     except NotRepresentable as error:
         return AccountRow(accountant, None, str(error), error.lacking, isinstance(error, TooMuchWork))
@@ -292,7 +292,7 @@ def _shares(
         return (1.0,)
     delta = winner.upper if quantity == "delta" else at
     try:
-        with winner.accountant.asked():
+        with winner.accountant.within_allowance():
             return profile.shares(delta)
     except NotRepresentable:
         return (math.nan,) * count

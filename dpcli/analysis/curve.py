@@ -103,7 +103,7 @@ def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> Profi
     return ProfileCurve(epsilons, upper, lower)
 
 
-def _asked(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
+def _as_curve(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
     """A function for many epsilons as one that returns a curve, which says nothing where the accountant does not apply."""
 
     def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
@@ -132,7 +132,7 @@ def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float) -> Pro
 def _epsilon(one: Asked, delta: float) -> float:
     accountant, profile = one
     try:
-        with accountant.asked():
+        with accountant.within_allowance():
             return checked(profile.epsilon(delta)).upper
     except NotRepresentable:
         return math.inf
@@ -141,6 +141,6 @@ def _epsilon(one: Asked, delta: float) -> float:
 # Those that bound from below too, the cheapest first.
 TWO_SIDED: dict[str, Callable[[Any, Array, float], ProfileCurve]] = {
     "analytic": _one_by_one,
-    "exact": _asked(on_contours),
-    "pld": _asked(on_grids),
+    "exact": _as_curve(on_contours),
+    "pld": _as_curve(on_grids),
 }

@@ -115,13 +115,13 @@ def _reach(found: Account, delta: float) -> float:
     return max(found.upper, further) if math.isfinite(further) else found.upper
 
 
-def _curve(found: Account, delta: float, reach: float, priors: Sequence[float]) -> ProfileCurve:
+def _curve(account: Account, delta: float, reach: float, priors: Sequence[float]) -> ProfileCurve:
     """The profile from epsilon 0 to past `reach`, finely where the slopes that matter are, with the headline in it."""
     bend = min(reach, STEEP)
     odds = [abs(_log_odds(prior)) for prior in priors]
-    grid = np.concatenate([np.linspace(0.0, bend, 97), np.linspace(bend, 1.25 * reach, 49), [found.upper, *odds]])
-    curve = profile(found.pipeline, np.unique(grid), found.group_size, min(delta, SMALL))
-    upper = np.where(curve.epsilons >= found.upper, np.minimum(curve.upper, delta), curve.upper)
+    grid = np.concatenate([np.linspace(0.0, bend, 97), np.linspace(bend, 1.25 * reach, 49), [account.upper, *odds]])
+    curve = profile(account.pipeline, np.unique(grid), account.group_size, min(delta, SMALL))
+    upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, delta), curve.upper)
     return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper), curve.delta)
 
 

@@ -58,12 +58,12 @@ def _trade_off(claim: Claim) -> Callable[[float], float]:
     """Straight lines between the corners, which is the function itself; it is asked for thousands of times."""
     alphas, rates = zip(*claim.corners, strict=True)
 
-    def found(alpha: float) -> float:
+    def rate_at(alpha: float) -> float:
         right = min(max(bisect.bisect_right(alphas, alpha), 1), len(alphas) - 1)
         share = (alpha - alphas[right - 1]) / (alphas[right] - alphas[right - 1])
         return float(max(rates[right - 1] + share * (rates[right] - rates[right - 1]) - ROUNDING, 0.0))
 
-    return found
+    return rate_at
 
 
 def stated(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:

@@ -106,7 +106,7 @@ def _guessing_power(made: tuple[Guessed, ...], claim: Claim, settings: AuditSett
     most = max(one_run.epsilon_lower(one.canaries, one.guesses, one.guesses, claim.delta, each) for one in made)
     attack = power.strongest(claim)
 
-    def found(factor: float) -> bool:
+    def detects(factor: float) -> bool:
         assert attack is not None
         for one in made:
             right = power.guessed_right(attack, factor, one.canaries, one.guesses, settings.one_sided)
@@ -116,7 +116,7 @@ def _guessing_power(made: tuple[Guessed, ...], claim: Claim, settings: AuditSett
                 return True
         return False
 
-    factor = math.inf if attack is None else power.least_factor(found)
+    factor = math.inf if attack is None else power.least_factor(detects)
     return power.words(most, factor, claim, "every guess been right")
 
 
@@ -217,15 +217,15 @@ def _telling_power(counts: Counts, claim: Claim, confidence: float) -> tuple[str
     best = two_run.error_rates(Counts(counts.members, counts.others, counts.members, 0), 1.0 - confidence)
     most, attack = two_run.epsilon_lower(best, claim.delta), power.strongest(claim)
 
-    def found(factor: float) -> bool:
+    def detects(factor: float) -> bool:
         assert attack is not None
-        for right, wrong in power.told(attack, factor, counts.members, counts.others):
+        for right, wrong in power.error_counts(attack, factor, counts.members, counts.others):
             rates = two_run.error_rates(Counts(counts.members, counts.others, right, wrong), 1.0 - confidence)
             if two_run.epsilon_lower(rates, claim.delta) > claim.epsilon or (claim.whole and _below(rates, claim) > 0.0):
                 return True
         return False
 
-    factor = math.inf if attack is None else power.least_factor(found)
+    factor = math.inf if attack is None else power.least_factor(detects)
     return power.words(most, factor, claim, "every run been told right", "the strongest attack there is, at its best threshold")
 
 

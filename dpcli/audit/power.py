@@ -71,15 +71,15 @@ def guessed_right(attack: Strongest, factor: float, canaries: int, guesses: int,
     share = guesses / canaries if one_sided else 0.5 * guesses / canaries
     shift = attack.shift * factor
 
-    def said(at: float) -> float:
+    def excess(at: float) -> float:
         return 0.5 * (attack.beyond(at - shift) + attack.beyond(at)) - share
 
-    at = bracket_root(said, -80.0, 80.0 + shift, 1e-9)[0] if share < 1.0 else -80.0
+    at = bracket_root(excess, -80.0, 80.0 + shift, 1e-9)[0] if share < 1.0 else -80.0
     right = min(0.5 * attack.beyond(at - shift) / share, 1.0 - 1e-12)
     return guesses - _many(guesses, 1.0 - right, MISSED)
 
 
-def told(attack: Strongest, factor: float, members: int, others: int) -> list[tuple[int, int]]:
+def error_counts(attack: Strongest, factor: float, members: int, others: int) -> list[tuple[int, int]]:
     """(found, false alarms) at each threshold, each as bad as in half of MISSED of audits."""
     shift = attack.shift * factor
     return [

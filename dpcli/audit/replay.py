@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.audit.noise_draws import draws_of
 from dpcli.audit.noise_statistics import Statistic, factor, statistics
 from dpcli.audit.result import ReplayCheck
-from dpcli.audit.user_code import FAILURES, said
+from dpcli.audit.user_code import FAILURES, error_text
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.registry import lazy
@@ -77,7 +77,7 @@ def taken(program: str, steps: Any) -> tuple[Step, ...]:
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{program}: expected steps with sums, batch and noise (dpcli.audit.replay.Step): {error}") from None
     except FAILURES as error:  # a generator runs only here
-        raise InputError(f"{program}: raised {said(error)}") from error
+        raise InputError(f"{program}: raised {error_text(error)}") from error
     if not found:
         raise InputError(f"{program}: expected at least one step, found none")
     return found

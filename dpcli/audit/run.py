@@ -101,19 +101,19 @@ def request(
     return AuditRequest(settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data), path)
 
 
-def audit(asked: AuditRequest) -> Audit:
+def audit(audit_request: AuditRequest) -> Audit:
     """Perform it. Raises InputError for evidence that is missing or wrong, CannotCertify for a claim that says nothing about it."""
-    settings = asked.settings
+    settings = audit_request.settings
     kind = settings.kind or ("two-run" if settings.function is not None else "one-run")
-    return AUDITS[kind](replace(asked, settings=replace(settings, kind=kind)))
+    return AUDITS[kind](replace(audit_request, settings=replace(settings, kind=kind)))
 
 
-def _evidence(asked: AuditRequest) -> Found:
-    settings = asked.settings
-    if asked.correct is not None:
+def _evidence(audit_request: AuditRequest) -> Found:
+    settings = audit_request.settings
+    if audit_request.correct is not None:
         if settings.canaries is None or settings.guesses is None:
             raise InputError("--correct: expected --canaries and --guesses with it, found less")
-        return Found("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, asked.correct))
+        return Found("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, audit_request.correct))
     if settings.scores is None:
         raise InputError(
             "expected something to audit: --kind replay (the training of FILE), --scores FILE (or audit.scores), counts, or --function "
@@ -122,22 +122,22 @@ def _evidence(asked: AuditRequest) -> Found:
     return read_found(settings.scores)
 
 
-def _one_run(asked: AuditRequest) -> Audit:
-    found = _evidence(asked)
-    claim = asked.claim(asked.varied(found))
+def _one_run(audit_request: AuditRequest) -> Audit:
+    found = _evidence(audit_request)
+    claim = audit_request.claim(audit_request.varied(found))
     if found.scores is not None:
-        return one_run_audit(found.scores, claim, asked.settings, found.path)
+        return one_run_audit(found.scores, claim, audit_request.settings, found.path)
     if found.guessed is None:
         raise InputError(f"{found.path}: expected scores or guesses about canaries, found counts of two runs; state --kind two-run")
-    return guessed_audit((found.guessed,), claim, asked.settings, found.path)
+    return guessed_audit((found.guessed,), claim, audit_request.settings, found.path)
 
 
-def _two_run(asked: AuditRequest) -> Audit:
-    settings = asked.settings
+def _two_run(audit_request: AuditRequest) -> Audit:
+    settings = audit_request.settings
     if settings.function is not None:
-        return _trials(asked, settings.function)
-    found = _evidence(asked)
-    claim = asked.claim(asked.varied(found))
+        return _trials(audit_request, settings.function)
+    found = _evidence(audit_request)
+    claim = audit_request.claim(audit_request.varied(found))
     if found.scores is not None:
         return two_run_audit(found.scores, claim, settings, found.path)
     if found.counts is None:
@@ -153,29 +153,32 @@ def _pair_source(settings: AuditSettings) -> str:
     return settings.data
 
 
-def _trials(asked: AuditRequest, function: str) -> Audit:
-    settings = asked.settings
+def _trials(audit_request: AuditRequest, function: str) -> Audit:
+    settings = audit_request.settings
     data, trials = _pair_source(settings), settings.trials or TRIALS
-    claim = asked.claim(asked.varied(None))  # before the work, so that nobody waits for a claim that cannot be judged
-    plan = planned(function, data, trials, settings.seed, asked.folders, settings.scores)
-    scores = run_trials(plan, asked.jobs, settings.scores, asked.progress)
+    # Before the work, so that nobody waits for a claim that cannot be judged.
+    claim = audit_request.claim(audit_request.varied(None))
+    plan = planned(function, data, trials, settings.seed, audit_request.folders, settings.scores)
+    scores = run_trials(plan, audit_request.jobs, settings.scores, audit_request.progress)
     return two_run_audit(scores, claim, settings, function)
 
 
-def _replay(asked: AuditRequest) -> Audit:
-    settings = asked.settings
+def _replay(audit_request: AuditRequest) -> Audit:
+    settings = audit_request.settings
     count = settings.trials or REPLAYS
     entropy = secrets.randbits(128) if settings.seed is None else settings.seed
-    limits, replayed, unseen = _of_training(asked) if settings.function is None else _of_function(asked, settings.function, entropy)
+    limits, replayed, unseen = (
+        _of_training(audit_request) if settings.function is None else _of_function(audit_request, settings.function, entropy)
+    )
     pairs = []
     for index in range(count):
         pairs.append(Pair(*replayed(index, np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index))))))
-        asked.progress(index + 1, count)
+        audit_request.progress(index + 1, count)
     found = checks(pairs, limits)
     by_size = next((check.power for check in found if check.name == "size of the noise"), "")
     return Audit(
         kind="replay",
-        subject=settings.function or f"the training of {asked.path}",
+        subject=settings.function or f"the training of {audit_request.path}",
         confidence=settings.confidence,
         checks=found,
         power=(f"would have found with 90 %: {by_size}",)
@@ -193,26 +196,26 @@ def _replay(asked: AuditRequest) -> Audit:
 Replayed = Callable[[int, "np.random.Generator"], tuple[tuple[Step, ...], tuple[Step, ...]]]
 
 
-def _of_function(asked: AuditRequest, function: str, entropy: int) -> tuple[Declared, Replayed, tuple[str, ...]]:
+def _of_function(audit_request: AuditRequest, function: str, entropy: int) -> tuple[Declared, Replayed, tuple[str, ...]]:
     """The user's program, on the pairs that the user's other function makes."""
-    data, program = _pair_source(asked.settings), user_function(function, asked.folders)
+    data, program = _pair_source(audit_request.settings), user_function(function, audit_request.folders)
 
     def replayed(index: int, rng: np.random.Generator) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         left, right = (
             taken(function, called(function, program, world, copy.deepcopy(rng)))
-            for world in neighbouring(data, asked.folders, entropy, index)
+            for world in neighbouring(data, audit_request.folders, entropy, index)
         )
         return left, right
 
-    return declared(asked.settings, asked.pipeline, asked.varied(None)), replayed, ()
+    return declared(audit_request.settings, audit_request.pipeline, audit_request.varied(None)), replayed, ()
 
 
-def _of_training(asked: AuditRequest) -> tuple[Declared, Replayed, tuple[str, ...]]:
+def _of_training(audit_request: AuditRequest) -> tuple[Declared, Replayed, tuple[str, ...]]:
     """What the file itself trains."""
-    if asked.path is None or asked.pipeline is None or "train" not in dict(asked.pipeline.sections):
+    if audit_request.path is None or audit_request.pipeline is None or "train" not in dict(audit_request.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
-    found = load(REPLAYED)(asked.path)
-    return replace(found.declared, significance=1.0 - asked.settings.confidence), found.replay, found.unseen
+    found = load(REPLAYED)(audit_request.path)
+    return replace(found.declared, significance=1.0 - audit_request.settings.confidence), found.replay, found.unseen
 
 
 AUDITS: dict[str, Callable[[AuditRequest], Audit]] = {"one-run": _one_run, "two-run": _two_run, "replay": _replay}

@@ -30,7 +30,7 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
         imported = importlib.import_module(module)
         found = getattr(imported, name, None)
     except FAILURES as error:
-        raise InputError(f"{target}: cannot be imported: {said(error)}") from None
+        raise InputError(f"{target}: cannot be imported: {error_text(error)}") from None
     if not callable(found):
         place = getattr(imported, "__file__", None) or "a module of Python's own"
         raise InputError(f"{target}: expected a function, found {'nothing' if found is None else type(found).__name__} in {place}")
@@ -45,9 +45,9 @@ def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
     except InputError:
         raise
     except FAILURES as error:
-        raise InputError(f"{target}: raised {said(error)}") from error
+        raise InputError(f"{target}: raised {error_text(error)}") from error
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Its type, and its message where it has one."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -39,16 +39,16 @@ def render(chart: Chart, **_: object) -> bytes:
     return out.getvalue()
 
 
-def _paint(axes: Any, found: Scene, halo: Callable[..., Any]) -> None:
+def _paint(axes: Any, scene: Scene, halo: Callable[..., Any]) -> None:
     paper = LIGHT["paper"]
-    for fill in found.fills:
+    for fill in scene.fills:
         axes.fill(*zip(*fill.points, strict=True), color=LIGHT[fill.tone], alpha=fill.opacity, linewidth=0.0, zorder=1)
-    for layer, strokes in ((0, found.grid), (2, found.strokes)):
+    for layer, strokes in ((0, scene.grid), (2, scene.strokes)):
         for stroke in strokes:
             x, y = zip(*stroke.points, strict=True)
             dashes = (0.0, (4.0, 2.7)) if stroke.dashed else "solid"
             axes.plot(x, y, color=LIGHT[stroke.tone], linewidth=stroke.width * POINT, linestyle=dashes, zorder=layer)
-    for dot in found.dots:
+    for dot in scene.dots:
         size = 2.0 * dot.radius * POINT
         axes.plot(
             *dot.at,
@@ -59,7 +59,7 @@ def _paint(axes: Any, found: Scene, halo: Callable[..., Any]) -> None:
             markeredgewidth=0.7 * dot.edge,
             zorder=4,
         )
-    for words in found.words:
+    for words in scene.words:
         axes.text(
             *words.at,
             words.text,

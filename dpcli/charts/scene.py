@@ -67,17 +67,17 @@ def labels(chart: Chart, width: float, height: float) -> list[Words]:
     return found.words
 
 
-def _head(found: Scene, title: str, subtitle: list[str]) -> None:
+def _head(scene: Scene, title: str, subtitle: list[str]) -> None:
     y = MARGIN + TITLE * 0.8
-    found.words.append(Words((MARGIN, y), title, TITLE, bold=True))
+    scene.words.append(Words((MARGIN, y), title, TITLE, bold=True))
     for i, line in enumerate(subtitle):
-        found.words.append(Words((MARGIN, y + 8.0 + LEADING * TEXT * (i + 1)), line, TEXT, "quiet"))
+        scene.words.append(Words((MARGIN, y + 8.0 + LEADING * TEXT * (i + 1)), line, TEXT, "quiet"))
 
 
-def _foot(found: Scene, notes: list[list[str]], y: float) -> None:
+def _foot(scene: Scene, notes: list[list[str]], y: float) -> None:
     for lines in notes:
         for line in lines:
-            found.words.append(Words((MARGIN, y), line, SMALL, "quiet"))
+            scene.words.append(Words((MARGIN, y), line, SMALL, "quiet"))
             y += LEADING * SMALL
         y += 4.0
 
@@ -95,60 +95,60 @@ def _right_room(chart: Chart) -> float:
     return BOLD * widest + 14.0 if named else 8.0
 
 
-def _axes(found: Scene, frame: Frame) -> None:
+def _axes(scene: Scene, frame: Frame) -> None:
     box = frame.box
     for value, words in ticks(frame.x, 9):
         x, _ = frame.at(value, frame.y.low)
-        found.grid.append(Stroke(((x, box.top), (x, box.bottom)), "grid", 1.0))
-        found.words.append(Words((x, box.bottom + 18.0), words, SMALL, "quiet", "middle"))
+        scene.grid.append(Stroke(((x, box.top), (x, box.bottom)), "grid", 1.0))
+        scene.words.append(Words((x, box.bottom + 18.0), words, SMALL, "quiet", "middle"))
     for value, words in ticks(frame.y, 9):
         _, y = frame.at(frame.x.low, value)
         if not frame.y.categories:
-            found.grid.append(Stroke(((box.left, y), (box.right, y)), "grid", 1.0))
-        found.words.append(
+            scene.grid.append(Stroke(((box.left, y), (box.right, y)), "grid", 1.0))
+        scene.words.append(
             Words((box.left - 8.0, y + 0.35 * SMALL), words, SMALL, "text" if frame.y.categories else "quiet", "end")
         )
-    found.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", 1.2))
-    found.words.append(Words((MARGIN, box.top - 14.0), frame.y.title, TEXT))
-    found.words.append(Words((0.5 * (box.left + box.right), box.bottom + 38.0), frame.x.title, TEXT, anchor="middle"))
+    scene.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", 1.2))
+    scene.words.append(Words((MARGIN, box.top - 14.0), frame.y.title, TEXT))
+    scene.words.append(Words((0.5 * (box.left + box.right), box.bottom + 38.0), frame.x.title, TEXT, anchor="middle"))
 
 
-def _shapes(found: Scene, chart: Chart, frame: Frame) -> None:
+def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
     for band in chart.bands:
-        found.fills.append(Fill((*frame.path(band.lower), *reversed(frame.path(band.upper))), band.tone, 0.13))
+        scene.fills.append(Fill((*frame.path(band.lower), *reversed(frame.path(band.upper))), band.tone, 0.13))
     for span in chart.spans:
         (x, top), (_, bottom) = frame.at(span.x, span.high), frame.at(span.x, span.low)
         ends = ((x - CAP, top), (x + CAP, top), (x, top), (x, bottom), (x - CAP, bottom), (x + CAP, bottom))
-        found.strokes.append(Stroke(ends, span.tone, 1.8))
-    found.dots += [Dot(frame.at(*point), 3.0, cloud.tone, 0.0) for cloud in chart.clouds for point in cloud.points]
+        scene.strokes.append(Stroke(ends, span.tone, 1.8))
+    scene.dots += [Dot(frame.at(*point), 3.0, cloud.tone, 0.0) for cloud in chart.clouds for point in cloud.points]
     for line in reversed(chart.lines):
-        found.strokes.append(Stroke(frame.path(line.points), line.tone, 1.6 if line.dashed else 2.4, line.dashed))
+        scene.strokes.append(Stroke(frame.path(line.points), line.tone, 1.6 if line.dashed else 2.4, line.dashed))
     for bar in chart.bars:
         (left, top), (right, bottom) = frame.at(frame.x.low, bar.position + 0.32), frame.at(bar.value, bar.position - 0.32)
         corners = (left, top), (right, top), (right, bottom), (left, bottom)
-        found.fills.append(Fill(corners, "paper", 1.0))  # no grid shines through
-        found.fills.append(Fill(corners, bar.tone, 0.55 if bar.tone is Tone.MUTED else 1.0))
+        scene.fills.append(Fill(corners, "paper", 1.0))  # no grid shines through
+        scene.fills.append(Fill(corners, bar.tone, 0.55 if bar.tone is Tone.MUTED else 1.0))
         middle = 0.5 * (top + bottom) + 0.35 * SMALL
-        found.words.append(Words((right + 6.0, middle), bar.label, SMALL, bold=bar.tone is Tone.MAIN))
-    found.dots += [Dot(frame.at(marker.x, marker.y), 5.0, marker.tone) for marker in chart.markers]
+        scene.words.append(Words((right + 6.0, middle), bar.label, SMALL, bold=bar.tone is Tone.MAIN))
+    scene.dots += [Dot(frame.at(marker.x, marker.y), 5.0, marker.tone) for marker in chart.markers]
 
 
-def _names(found: Scene, chart: Chart, frame: Frame) -> None:
+def _names(scene: Scene, chart: Chart, frame: Frame) -> None:
     """Names of the lines at their ends, then of markers, bands and other lines wherever they cover nothing."""
     ended = named_at_end(chart)
-    taken = list(_end_names(found, ended, frame))
-    ink = [p for stroke in found.strokes for p in dense(stroke.points)] + [dot.at for dot in found.dots]
+    taken = list(_end_names(scene, ended, frame))
+    ink = [p for stroke in scene.strokes for p in dense(stroke.points)] + [dot.at for dot in scene.dots]
     for marker in chart.markers:
-        taken.append(_loose(found, marker.label, [frame.at(marker.x, marker.y)], marker.tone, True, frame, taken, ink, ()))
+        taken.append(_loose(scene, marker.label, [frame.at(marker.x, marker.y)], marker.tone, True, frame, taken, ink, ()))
     for band in chart.bands:
-        taken += _region(found, band, frame, taken, ink)
+        taken += _region(scene, band, frame, taken, ink)
     for line in sorted(chart.lines, key=lambda line: -len(line.label)):  # the longest finds room while there is some
         if line not in ended:
             own = dense(frame.path(line.points))
-            taken.append(_loose(found, line.label, along(own), line.tone, not line.dashed, frame, taken, ink, own))
+            taken.append(_loose(scene, line.label, along(own), line.tone, not line.dashed, frame, taken, ink, own))
 
 
-def _region(found: Scene, band: Band, frame: Frame, taken: list[Box], ink: list[Point]) -> Iterator[Box]:
+def _region(scene: Scene, band: Band, frame: Frame, taken: list[Box], ink: list[Point]) -> Iterator[Box]:
     """The name of a region, where it fits into it."""
     placed = place_within(
         (*frame.path(band.lower), *reversed(frame.path(band.upper))),
@@ -163,11 +163,11 @@ def _region(found: Scene, band: Band, frame: Frame, taken: list[Box], ink: list[
         return
     for i, part in enumerate(placed.block):
         at = placed.box.left + AIR, placed.box.top + LEADING * SMALL * (i + 0.75)
-        found.words.append(Words(at, part, SMALL, "quiet"))
+        scene.words.append(Words(at, part, SMALL, "quiet"))
     yield placed.box
 
 
-def _end_names(found: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[Box]:
+def _end_names(scene: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[Box]:
     blocks = [wrap(visible(line.label), SMALL, END_LABELS) for line in lines]
     tall = LEADING * SMALL * max((len(block) for block in blocks), default=1)
     ends = spread([frame.path(line.points)[-1][1] for line in lines], tall, frame.box.top, frame.box.bottom)
@@ -175,12 +175,12 @@ def _end_names(found: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[
         left = frame.box.right + 8.0
         for i, part in enumerate(block):
             offset = (i - 0.5 * (len(block) - 1)) * LEADING * SMALL + 0.35 * SMALL
-            found.words.append(Words((left, y + offset), part, SMALL, line.tone, bold=not line.dashed))
+            scene.words.append(Words((left, y + offset), part, SMALL, line.tone, bold=not line.dashed))
         yield Box(left, y - 0.5 * tall, WIDTH, y + 0.5 * tall)
 
 
 def _loose(
-    found: Scene,
+    scene: Scene,
     label: str,
     anchors: list[Point],
     tone: Tone | Ink,
@@ -193,9 +193,9 @@ def _loose(
     block = wrap(visible(label), SMALL, 0.6 * (frame.box.right - frame.box.left))
     width, height = (BOLD if bold else 1.0) * max(text_width(part, SMALL) for part in block), LEADING * SMALL * len(block)
     box, anchor = place(anchors, width, height, frame.box, taken, ink, own)
-    left_of, clear = box.right < anchor[0], not any(inside(anchor, fill.points) for fill in found.fills)
+    left_of, clear = box.right < anchor[0], not any(inside(anchor, fill.points) for fill in scene.fills)
     for i, part in enumerate(block):
         baseline = box.top + LEADING * SMALL * (i + 0.75)
         at = (box.right if left_of else box.left, baseline)
-        found.words.append(Words(at, part, SMALL, tone, "end" if left_of else "start", bold, halo=clear))
+        scene.words.append(Words(at, part, SMALL, tone, "end" if left_of else "start", bold, halo=clear))
     return box

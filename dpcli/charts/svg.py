@@ -50,18 +50,18 @@ def _style() -> str:
     return f"<style>@media (prefers-color-scheme: dark) {{ {dark_rules()} }}</style>"
 
 
-def _body(found: Scene) -> Iterator[str]:
-    yield from map(_stroke, found.grid)
-    for fill in found.fills:
+def _body(scene: Scene) -> Iterator[str]:
+    yield from map(_stroke, scene.grid)
+    for fill in scene.fills:
         opacity = f' fill-opacity="{fill.opacity:g}"' if fill.opacity < 1.0 else ""
         yield f'<path class="{name(fill.tone)}" d="{_path(fill.points)}Z" fill="{LIGHT[fill.tone]}"{opacity}/>'
-    yield from map(_stroke, found.strokes)
-    for dot in found.dots:
+    yield from map(_stroke, scene.strokes)
+    for dot in scene.dots:
         yield (
             f'<circle class="{name(dot.tone)} paper-line" cx="{dot.at[0]:.1f}" cy="{dot.at[1]:.1f}" r="{dot.radius:g}" '
             f'fill="{LIGHT[dot.tone]}" stroke="{LIGHT["paper"]}" stroke-width="{dot.edge:g}"/>'
         )
-    for words in found.words:
+    for words in scene.words:
         yield from _words(words)
 
 

@@ -33,15 +33,15 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
     return textwrap.wrap(visible(text), width, subsequent_indent=indent)
 
 
-def _plane(chart: Chart, width: int, found: Glyphs, color: bool) -> list[str]:
+def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     marks = ticks(chart.y, 7)
     left = max((len(words) for _, words in marks), default=0) + 1
     ended = named_at_end(chart)
     names = [_wrapped(line.label, min(NAMES, width // 4)) for line in ended]
     right = max((len(part) + 1 for block in names for part in block), default=0)
     columns = width - left - right - 1
-    canvas = Canvas(width, ROWS, found)
-    inside = Canvas(columns, ROWS, found)
+    canvas = Canvas(width, ROWS, glyphs)
+    inside = Canvas(columns, ROWS, glyphs)
 
     def at(x: float, y: float) -> Point:
         return chart.x.share(x) * (columns - 0.01), (1.0 - chart.y.share(y)) * (ROWS - 0.01)
@@ -59,7 +59,7 @@ def _plane(chart: Chart, width: int, found: Glyphs, color: bool) -> list[str]:
     taken: list[Box] = []
     for marker in chart.markers:
         x, y = at(marker.x, marker.y)
-        inside.write(min(int(y), ROWS - 1), min(int(x), columns - 1), found.marker, marker.tone)
+        inside.write(min(int(y), ROWS - 1), min(int(x), columns - 1), glyphs.marker, marker.tone)
         _label(inside, marker.label, [(x * ACROSS, y * DOWN)], marker.tone, taken, ink, ())
     for band in chart.bands:  # before the lines, whose names can stand in more places
         _region(inside, band.label, [at(*point) for point in (*band.lower, *reversed(band.upper))], taken, ink)
@@ -67,9 +67,9 @@ def _plane(chart: Chart, width: int, found: Glyphs, color: bool) -> list[str]:
         if line not in ended:
             _label(inside, line.label, along(own), line.tone, taken, ink, own)
     _onto(canvas, inside, left + 1)
-    _frame_left(canvas, chart, marks, left, found)
+    _frame_left(canvas, chart, marks, left, glyphs)
     _end_names(canvas, ended, names, [at(*line.points[-1])[1] for line in ended], left + 1 + columns + 1)
-    return [visible(chart.y.title), *canvas.lines(color), *_foot(chart, left, columns, found)]
+    return [visible(chart.y.title), *canvas.lines(color), *_foot(chart, left, columns, glyphs)]
 
 
 def _label(
@@ -116,9 +116,9 @@ def _onto(canvas: Canvas, inside: Canvas, column: int) -> None:
     canvas.tones = {(row, at + column): tone for (row, at), tone in inside.tones.items()}
 
 
-def _frame_left(canvas: Canvas, chart: Chart, marks: Sequence[Tick], left: int, found: Glyphs) -> None:
+def _frame_left(canvas: Canvas, chart: Chart, marks: Sequence[Tick], left: int, glyphs: Glyphs) -> None:
     for row in range(ROWS):
-        canvas.write(row, left, found.upright)
+        canvas.write(row, left, glyphs.upright)
     for value, words in marks:
         row = min(int((1.0 - chart.y.share(value)) * (ROWS - 0.01)), ROWS - 1)
         canvas.write(row, left - 1 - len(words), words)
@@ -132,7 +132,7 @@ def _end_names(canvas: Canvas, lines: tuple[Line, ...], names: list[list[str]], 
             canvas.write(int(row) + i, column, part, line.tone)
 
 
-def _foot(chart: Chart, left: int, columns: int, found: Glyphs) -> list[str]:
+def _foot(chart: Chart, left: int, columns: int, glyphs: Glyphs) -> list[str]:
     """The axis across, its numbers where they do not touch, and what it is."""
     numbers = [" "] * (left + 1 + columns)
     free = 0
@@ -143,18 +143,18 @@ def _foot(chart: Chart, left: int, columns: int, found: Glyphs) -> list[str]:
             numbers[start : start + len(words)] = words
             free = start + len(words) + 1
     title = visible(chart.x.title)
-    return [" " * left + found.corner + found.level * columns, "".join(numbers).rstrip(), title.center(left + columns).rstrip()]
+    return [" " * left + glyphs.corner + glyphs.level * columns, "".join(numbers).rstrip(), title.center(left + columns).rstrip()]
 
 
-def _bars(chart: Chart, width: int, found: Glyphs, color: bool) -> list[str]:
+def _bars(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     left, right = max(len(visible(bar.name)) for bar in chart.bars), max(len(bar.label) for bar in chart.bars)
     columns = max(width - left - right - 4, 8)
 
     def row(bar: Bar) -> str:
         length = max(round(min(max(chart.x.share(bar.value), 0.0), 1.0) * columns), int(bar.value > 0.0))
-        drawn = Canvas(columns + 1, 1, found)
-        drawn.write(0, 0, found.block * length, bar.tone)
-        return f"{visible(bar.name):>{left}} {found.upright}{drawn.lines(color)[0]} {bar.label}"
+        drawn = Canvas(columns + 1, 1, glyphs)
+        drawn.write(0, 0, glyphs.block * length, bar.tone)
+        return f"{visible(bar.name):>{left}} {glyphs.upright}{drawn.lines(color)[0]} {bar.label}"
 
     ordered = sorted(chart.bars, key=lambda bar: -bar.position)
-    return [*(row(bar) for bar in ordered), *_foot(chart, left + 1, columns, found)]
+    return [*(row(bar) for bar in ordered), *_foot(chart, left + 1, columns, glyphs)]

@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
         result: Any = cli.main(arguments, prog_name="dpcli", standalone_mode=False)
         sys.stdout.flush()
     except DpcliError as error:
-        click.echo(f"dpcli: {_said(error)}", err=True)
+        click.echo(f"dpcli: {_message(error)}", err=True)
         return error.exit_code
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
@@ -104,7 +104,7 @@ def _internal(error: BaseException, arguments: list[str]) -> int:
     return 70
 
 
-def _said(error: DpcliError) -> str:
+def _message(error: DpcliError) -> str:
     """A message, which may quote what somebody else wrote into a ledger or a file, without what a terminal acts on."""
     from dpcli.document.document import visible
 

@@ -77,7 +77,7 @@ def output_options(default: str, *holds: str) -> Callable[..., Any]:
             callback=lambda _, __, given: _checked(given, formats),
             help="Also write FORMAT to PATH; repeatable. PATH alone where its ending says the format (x.html).",
         ),
-        told,
+        reported,
     )
 
 
@@ -107,7 +107,7 @@ def _named(output: str, formats: DocumentFormat) -> str:
     raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats.choices)}, found {output!r}")
 
 
-def told(function: Callable[..., int]) -> Callable[..., int]:
+def reported(function: Callable[..., int]) -> Callable[..., int]:
     """The command; where it ends by an error, the reports asked for that CI systems judge hold that error: none is missing or empty."""
 
     @wraps(function)
@@ -136,7 +136,7 @@ def _tell(error: BaseException, format_: str, outputs: tuple[str, ...]) -> None:
     code = error.exit_code if isinstance(error, DpcliError | click.ClickException) else 130 if interrupted else 70
     said = "interrupted" if interrupted else error.message if isinstance(error, click.ClickException) else str(error)
     places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
-    document = stopped(*_asked(), said or type(error).__name__, code, places)
+    document = stopped(*_invocation(), said or type(error).__name__, code, places)
     for name, path in map(_split, outputs):
         if judges(name):
             with suppress(DpcliError):  # the first error is the one to be told
@@ -145,7 +145,7 @@ def _tell(error: BaseException, format_: str, outputs: tuple[str, ...]) -> None:
         show(_render(document, format_, None))
 
 
-def _asked() -> tuple[str, str]:
+def _invocation() -> tuple[str, str]:
     """The command, as it is typed, and the first file that it was given."""
     context = click.get_current_context()
     files = context.params.get("files") or (context.params.get("file") or context.params.get("ledger") or "",)
@@ -206,7 +206,7 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     why = reason(document) if document.exit_code else ""
     writes = [_split(output) for output in outputs]
     if any(judges(name) for name in (format_, *(name for name, _ in writes))):
-        document = judged(document, *_asked())
+        document = judged(document, *_invocation())
     texts = [(path, _render(document, name, None), appended(name)) for name, path in writes]
     shown = _render(replace(document, notes=()) if settings.quiet else document, format_, settings)
     for path, text, after in texts:

@@ -45,11 +45,11 @@ QUERIES = {
 }
 
 
-def said(key: str) -> Callable[[Facts], str | None]:
+def text_of(key: str) -> Callable[[Facts], str | None]:
     """The text of one key of [disclosure], on one line."""
 
     def answer(facts: Facts) -> str | None:
-        value = getattr(facts.said, key)
+        value = getattr(facts.disclosure, key)
         return None if value is None else " ".join(str(value).split())
 
     return answer
@@ -59,7 +59,7 @@ def worded(key: str, words: Mapping[str, str]) -> Callable[[Facts], str | None]:
     """A word of [disclosure] with what it means."""
 
     def answer(facts: Facts) -> str | None:
-        value = getattr(facts.said, key)
+        value = getattr(facts.disclosure, key)
         return None if value is None else words[value]
 
     return answer
@@ -260,7 +260,7 @@ def tuning(facts: Facts) -> str | None:
     note = covers.get("tuning") if isinstance(covers, Mapping) else None
     selections = [entry.name for entry in facts.pipeline.mechanisms if entry.spec.whole_runs]
     found = [
-        said("tuning")(facts),
+        text_of("tuning")(facts),
         " ".join(note.split()) if isinstance(note, str) and has_words(note) and not is_silent(note) else None,
         f"counted by {listing(selections)}" if selections else None,
     ]

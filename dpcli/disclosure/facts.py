@@ -34,7 +34,7 @@ class Facts:
         return self.pipeline.privacy
 
     @property
-    def said(self) -> Disclosure:
+    def disclosure(self) -> Disclosure:
         """The file's [disclosure]."""
         return self.pipeline.disclosure
 

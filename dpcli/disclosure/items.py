@@ -8,7 +8,7 @@ NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees, by t
 from __future__ import annotations
 
 from dpcli.disclosure import answers
-from dpcli.disclosure.answers import MODELS, QUERIES, said, worded
+from dpcli.disclosure.answers import MODELS, QUERIES, text_of, worded
 from dpcli.disclosure.item import Chapter, Item
 
 SETTING = Chapter(
@@ -28,9 +28,9 @@ SETTING = Chapter(
             ("disclosure.query_model",),
             worded("query_model", QUERIES),
         ),
-        Item("controller", "Who answers for the data?", "B threat models", ("disclosure.controller",), said("controller")),
-        Item("data", "Whose data are they?", "B unit of privacy", ("disclosure.data",), said("data")),
-        Item("purpose", "What is the release for?", "B data collection exposure", ("disclosure.purpose",), said("purpose")),
+        Item("controller", "Who answers for the data?", "B threat models", ("disclosure.controller",), text_of("controller")),
+        Item("data", "Whose data are they?", "B unit of privacy", ("disclosure.data",), text_of("data")),
+        Item("purpose", "What is the release for?", "B data collection exposure", ("disclosure.purpose",), text_of("purpose")),
     ),
 )
 DEFINITION = Chapter(
@@ -55,7 +55,7 @@ DEFINITION = Chapter(
             "How is the bound on contributions enforced?",
             "A 2c; B summation queries",
             ("disclosure.clipping",),
-            said("clipping"),
+            text_of("clipping"),
         ),
     ),
 )
@@ -64,7 +64,11 @@ COVERAGE = Chapter(
     (
         Item("counted", "Which uses of the data are counted?", "A 2a", (), answers.counted),
         Item(
-            "data-accesses", "Which uses of the data are not counted?", "A 2a", ("disclosure.data_accesses",), said("data_accesses")
+            "data-accesses",
+            "Which uses of the data are not counted?",
+            "A 2a",
+            ("disclosure.data_accesses",),
+            text_of("data_accesses"),
         ),
         Item(
             "tuning",
@@ -81,14 +85,14 @@ COVERAGE = Chapter(
             "What else is published from these data?",
             "B mixing with other releases",
             ("disclosure.other_releases",),
-            said("other_releases"),
+            text_of("other_releases"),
         ),
         Item(
             "invariants",
             "What is released exactly, or taken as public?",
             "B mixing with other releases",
             ("disclosure.invariants",),
-            said("invariants"),
+            text_of("invariants"),
         ),
     ),
 )
@@ -98,7 +102,7 @@ ACCOUNTING = Chapter(
         Item("accountant", "Which accountant, by which theorem?", "A 3a", (), answers.accountant),
         Item("assumptions", "Which sampling was assumed?", "A 3b", (), answers.assumptions),
         Item("without-amplification", "What if batches are not drawn at random?", "A 3b", (), answers.without_amplification),
-        Item("sampler", "Does the program sample as assumed?", "A 3b", ("disclosure.sampler",), said("sampler")),
+        Item("sampler", "Does the program sample as assumed?", "A 3b", ("disclosure.sampler",), text_of("sampler")),
         Item("checks", "Which known failures does the file show?", "B algorithms and correctness", (), answers.checks),
         Item("source-file", "Which file was accounted?", "A 4", (), answers.source_file),
     ),
@@ -111,62 +115,66 @@ IMPLEMENTATION = Chapter(
             "Which library adds the noise?",
             "A 4; B mechanism implementation",
             ("disclosure.implementation",),
-            said("implementation"),
+            text_of("implementation"),
         ),
         Item(
             "randomness",
             "Where do random numbers come from?",
             "B mechanism implementation",
             ("disclosure.randomness",),
-            said("randomness"),
+            text_of("randomness"),
         ),
         Item(
             "floating-point",
             "How does the noise survive finite precision?",
             "B floating-point arithmetic",
             ("disclosure.floating_point",),
-            said("floating_point"),
+            text_of("floating_point"),
         ),
         Item(
             "side-channels",
             "What else could an observer see?",
             "B timing channels, backend issues",
             ("disclosure.side_channels",),
-            said("side_channels"),
+            text_of("side_channels"),
         ),
-        Item("code", "Where can the code be read?", "A 4", ("disclosure.code",), said("code")),
+        Item("code", "Where can the code be read?", "A 4", ("disclosure.code",), text_of("code")),
         Item(
             "verification",
             "Who tested, audited or reviewed it?",
             "A 4; B mechanism implementation",
             ("disclosure.verification",),
-            said("verification"),
+            text_of("verification"),
         ),
     ),
 )
 CARE = Chapter(
     "care of the data, and use",
     (
-        Item("access", "Who can reach the raw data?", "B access control", ("disclosure.access",), said("access")),
+        Item("access", "Who can reach the raw data?", "B access control", ("disclosure.access",), text_of("access")),
         Item(
             "security",
             "How are raw data protected, stored and in use?",
             "B data security",
             ("disclosure.security",),
-            said("security"),
+            text_of("security"),
         ),
         Item(
             "collection",
             "How were the data collected?",
             "B data collection exposure",
             ("disclosure.collection",),
-            said("collection"),
+            text_of("collection"),
         ),
         Item(
-            "retention", "How long are the data kept?", "B data collection exposure", ("disclosure.retention",), said("retention")
+            "retention",
+            "How long are the data kept?",
+            "B data collection exposure",
+            ("disclosure.retention",),
+            text_of("retention"),
         ),
-        Item("utility", "How accurate is the release?", "B utility and accuracy", ("disclosure.utility",), said("utility")),
-        Item("bias", "What does the noise do to small groups?", "B bias", ("disclosure.bias",), said("bias")),
+        Item("utility", "How accurate is the release?", "B utility and accuracy", ("disclosure.utility",), text_of("utility")),
+        Item("bias", "What does the noise do to small groups?", "B bias", ("disclosure.bias",), text_of("bias")),
     ),
 )
 

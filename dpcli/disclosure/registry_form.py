@@ -7,18 +7,18 @@ Sources: [C] Dwork, Kohli & Mulligan 2019, Differential Privacy in Practice: Exp
 from __future__ import annotations
 
 from dpcli.disclosure import answers
-from dpcli.disclosure.answers import MODELS, QUERIES, said, worded
+from dpcli.disclosure.answers import MODELS, QUERIES, text_of, worded
 from dpcli.disclosure.item import Chapter, Item
 
 DEPLOYMENT = Chapter(
     "tier 1: the deployment",
     (
-        Item("controller", "Who (data curator)", "C; D 1", ("disclosure.controller",), said("controller")),
-        Item("contact", "Contact", "D 1", ("disclosure.contact",), said("contact")),
-        Item("purpose", "Intended use", "C; D 1", ("disclosure.purpose",), said("purpose")),
-        Item("product", "Data product", "C; D 1", ("disclosure.product",), said("product")),
-        Item("data", "Data", "D 1", ("disclosure.data",), said("data")),
-        Item("published", "Date of publication", "D 1", ("disclosure.published",), said("published")),
+        Item("controller", "Who (data curator)", "C; D 1", ("disclosure.controller",), text_of("controller")),
+        Item("contact", "Contact", "D 1", ("disclosure.contact",), text_of("contact")),
+        Item("purpose", "Intended use", "C; D 1", ("disclosure.purpose",), text_of("purpose")),
+        Item("product", "Data product", "C; D 1", ("disclosure.product",), text_of("product")),
+        Item("data", "Data", "D 1", ("disclosure.data",), text_of("data")),
+        Item("published", "Date of publication", "D 1", ("disclosure.published",), text_of("published")),
     ),
 )
 PARAMETERS = Chapter(
@@ -45,16 +45,16 @@ DETAILS = Chapter(
     (
         Item("mechanisms", "Mechanisms", "C; D 3", (), answers.mechanisms),
         Item("dataset-size", "Data domain: number of records", "D 3", ("privacy.dataset_size",), answers.dataset_size),
-        Item("invariants", "Unprotected quantities", "D 3", ("disclosure.invariants",), said("invariants")),
+        Item("invariants", "Unprotected quantities", "D 3", ("disclosure.invariants",), text_of("invariants")),
         Item("composition", "Composition", "C; D 3", (), answers.composition),
         Item("budget", "Budget", "C; D 3", ("budget.epsilon",), answers.budget),
         Item("accountant", "Accountant", "D 3", (), answers.accountant),
         Item("releases", "Released", "D 3", ("privacy.releases",), answers.releases),
-        Item("implementation", "Implementation", "C; D 3", ("disclosure.implementation",), said("implementation")),
-        Item("code", "Code", "D 3", ("disclosure.code",), said("code")),
-        Item("access", "Access to raw data", "D 3", ("disclosure.access",), said("access")),
-        Item("security", "Security", "D 3", ("disclosure.security",), said("security")),
-        Item("justification", "Why these parameters", "C; D 3", ("disclosure.justification",), said("justification")),
+        Item("implementation", "Implementation", "C; D 3", ("disclosure.implementation",), text_of("implementation")),
+        Item("code", "Code", "D 3", ("disclosure.code",), text_of("code")),
+        Item("access", "Access to raw data", "D 3", ("disclosure.access",), text_of("access")),
+        Item("security", "Security", "D 3", ("disclosure.security",), text_of("security")),
+        Item("justification", "Why these parameters", "C; D 3", ("disclosure.justification",), text_of("justification")),
     ),
 )
 

@@ -30,15 +30,15 @@ def judged(document: Document, name: str, path: str = "") -> Document:
     )
 
 
-def stopped(name: str, path: str, message: str, exit_code: int, found: tuple[Finding, ...] = ()) -> Document:
+def stopped(name: str, path: str, message: str, exit_code: int, findings: tuple[Finding, ...] = ()) -> Document:
     """A command that ended without a result, as a document of one error. found: its places in the file, where they are known."""
-    errors = [one for one in found if one.level == "error"]
+    errors = [one for one in findings if one.level == "error"]
     why = _at(errors[0]) + _more(len(errors)) if errors else " ".join(message.split())
     return Document(
         headline=f"{name}: {why}",
         data={"exit_code": exit_code},
         verdict="unknown",
-        findings=found or (_finding(name, path, why),),
+        findings=findings or (_finding(name, path, why),),
         checks=(Check(f"{path}: {name}" if path else name, False, why, error=True),),
         exit_code=exit_code,
     )
@@ -56,9 +56,9 @@ def _more(count: int) -> str:
     return f" (and {count - 1} more)" if count > 1 else ""
 
 
-def _at(found: Finding) -> str:
-    place = f"{found.path}:{found.line}:{found.column}" if found.line else found.path
-    return f"{place}: {found.rule}: {found.message}"
+def _at(finding: Finding) -> str:
+    place = f"{finding.path}:{finding.line}:{finding.column}" if finding.line else finding.path
+    return f"{place}: {finding.rule}: {finding.message}"
 
 
 def _finding(name: str, path: str, why: str) -> Finding:

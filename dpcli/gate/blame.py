@@ -38,7 +38,7 @@ def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> 
     return path_of(dearest[0], pipeline) if dearest else otherwise
 
 
-def told(changes: Sequence[Priced]) -> str:
+def dearest_changes(changes: Sequence[Priced]) -> str:
     """`; steps 5000 -> 20000 in train costs +0.8123 alone`, for the dearest changes."""
     words = [f"{edits(one)} costs +{up(one.increase)} alone" for one in culprits(changes)]
     return "".join(f"; {word}" for word in words)

@@ -32,7 +32,7 @@ def gone(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Jud
             and _is_pipeline(data)
         ]
         others = list(_others(folder, tree, judged)) if pipelines else []
-        yield from (_told(name, data, ref, top, others) for name, data in pipelines)
+        yield from (_verdict(name, data, ref, top, others) for name, data in pipelines)
 
 
 def _trees(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str]:
@@ -66,7 +66,7 @@ def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[tuple[str, 
                 continue
 
 
-def _told(name: str, data: bytes, ref: str, top: str, others: Sequence[tuple[str, frozenset[Hashable]]]) -> Judged:
+def _verdict(name: str, data: bytes, ref: str, top: str, others: Sequence[tuple[str, frozenset[Hashable]]]) -> Judged:
     share, place = max(((share_of(parts_of(data), lines), place) for place, lines in others), default=(0.0, ""))
     was = f"{escaped_path(name)}, a pipeline at {ref}"
     if share >= ALIKE:

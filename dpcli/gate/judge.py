@@ -12,7 +12,7 @@ from dpcli.errors import InputError
 from dpcli.gate.baseline import bases_from
 from dpcli.gate.bases import Base, bases_at
 from dpcli.gate.binding import binding, unmatched
-from dpcli.gate.blame import costs_of, place_of, remedy, told
+from dpcli.gate.blame import costs_of, dearest_changes, place_of, remedy
 from dpcli.gate.caps import cap_condition, capped, delta_condition
 from dpcli.gate.claims import claims
 from dpcli.gate.deleted import gone
@@ -66,9 +66,9 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
     bases = _bases(paths, terms)
     files = tuple(_judged(path, terms, bases) for path in paths)
-    asked: frozenset[int] = frozenset().union(*(file.asked for file in files))
+    granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
     read = [(file.path, file.own) for file in files if file.own is not None]
-    notices += (*unmatched(policy, read), *unused(policy, paths, asked))
+    notices += (*unmatched(policy, read), *unused(policy, paths, granting))
     found = (*files, *_gone(paths, terms, bases)) or (_nothing(terms),)
     return Gated(found, policy.path or None, notices)
 
@@ -144,7 +144,7 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, ba
     said = [_blamed(condition, changes, opened.pipeline) for condition in said]
     after = waived(said, opened.path, opened.pipeline, terms.policy, base, terms.as_of)
     conditions = _placed(_remedied(after.conditions, result, changes), opened.data)
-    return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.asked, opened.own)
+    return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.granting, opened.own)
 
 
 def _conditions(opened: Opened, result: Account, caps: Caps, terms: GateTerms) -> Iterator[Condition]:
@@ -188,7 +188,7 @@ def _blamed(condition: Condition, changes: Sequence[Priced], pipeline: Pipeline)
     if condition.verdict != "fail" or condition.target is None:
         return condition
     key = place_of(changes, pipeline, condition.key)
-    return replace(condition, key=key, message=condition.message + told(changes))
+    return replace(condition, key=key, message=condition.message + dearest_changes(changes))
 
 
 def _remedied(conditions: Sequence[Condition], result: Account, changes: Sequence[Priced]) -> tuple[Condition, ...]:

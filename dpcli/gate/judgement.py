@@ -19,7 +19,7 @@ class Judged:
     """One file: its account (None where it cannot be read), the conditions, and how it compares with the base.
 
     now: epsilon at the base's delta, where there is a base. changes: what each change costs, made alone to the base.
-    asked: positions of the policy's waivers that had something to say here. own: the file as it stands, where it can be read: with its
+    granting: positions of the policy's waivers that had something to say here. own: the file as it stands, where it can be read: with its
     own caps, which the account's pipeline has only where no others hold.
     """
 
@@ -30,7 +30,7 @@ class Judged:
     base: Base | None = None
     now: float | None = None
     changes: tuple[Priced, ...] = ()
-    asked: frozenset[int] = frozenset()
+    granting: frozenset[int] = frozenset()
     own: Pipeline | None = None
 
     @property

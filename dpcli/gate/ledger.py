@@ -39,7 +39,7 @@ class Quoter(Protocol):
     """The ledger's side: one call for all pipelines and how often each is run, from outside any spend."""
 
     def __call__(
-        self, url: str, dataset: str | None, asked: Sequence[tuple[Pipeline, int]]
+        self, url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, int]]
     ) -> Sequence[LedgerQuote | Exception]: ...
 
 

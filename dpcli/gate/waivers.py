@@ -56,10 +56,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Waived:
-    """The conditions after the waivers, with a warning for each waiver that needs one; asked: those of the policy with a say."""
+    """The conditions after the waivers, with a warning for each waiver that needs one; granting: those of the policy with a say."""
 
     conditions: tuple[Condition, ...]
-    asked: frozenset[int]
+    granting: frozenset[int]
 
 
 def waived(
@@ -72,10 +72,10 @@ def waived(
     grants = [*_external(path, policy), *_own(pipeline, policy, base)]
     judged = [_judged(condition, grants, as_of) for condition in conditions]
     used = {id(c.pardon.waiver) for c in judged if c.pardon is not None}
-    asked = {grant.index for grant in grants if grant.external and any(map(grant.concerns, conditions))}
+    granting = {grant.index for grant in grants if grant.external and any(map(grant.concerns, conditions))}
     notices = [notice for grant in grants for notice in _notices(grant, conditions, id(grant.waiver) in used, as_of)]
     ignored = [_ignored(index) for index in range(len(pipeline.gate.waiver)) if policy.waivers == "policy"]
-    return Waived((*judged, *notices, *ignored), frozenset(asked))
+    return Waived((*judged, *notices, *ignored), frozenset(granting))
 
 
 def _external(path: str, policy: Policy) -> Iterator[Grant]:
@@ -100,12 +100,12 @@ def _judged(condition: Condition, grants: Sequence[Grant], as_of: datetime.date)
         if objection is None:
             days = (grant.waiver.expires - as_of).days
             pardon = Pardon(grant.waiver, days, grant.new, grant.external)
-            return replace(condition, verdict="waived", message=f"{condition.message}; {said(pardon)}", pardon=pardon)
+            return replace(condition, verdict="waived", message=f"{condition.message}; {pardon_words(pardon)}", pardon=pardon)
         objections.append(objection)
     return replace(condition, message="; ".join([condition.message, *objections]))
 
 
-def said(pardon: Pardon) -> str:
+def pardon_words(pardon: Pardon) -> str:
     """Who waived it, until when, and why."""
     waiver, kind = pardon.waiver, "new waiver, added by this change" if pardon.new else "waived"
     until = f"until {waiver.expires} ({_count(pardon.days)} left)"
@@ -128,10 +128,10 @@ def _ignored(index: int) -> Condition:
     return Condition("waiver", "warn", "does not count: the policy takes no waivers from pipeline files", ("gate", "waiver", index))
 
 
-def unused(policy: Policy, paths: Sequence[str], asked: frozenset[int]) -> Iterator[Condition]:
+def unused(policy: Policy, paths: Sequence[str], granting: frozenset[int]) -> Iterator[Condition]:
     """A warning for each waiver of the policy that covers one of the files and was needed by none."""
     for index, waiver in enumerate(policy.waiver):
-        if index not in asked and any(waiver.covers(path, policy.path) for path in paths):
+        if index not in granting and any(waiver.covers(path, policy.path) for path in paths):
             yield Condition("waiver", "warn", f"waiver[{index + 1}]: the waiver of {waiver.rule} is not needed: remove it", ())
 
 

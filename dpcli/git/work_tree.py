@@ -26,9 +26,9 @@ def listed(folder: str, *arguments: str) -> list[bytes]:
     return found.stdout.split(b"\0")[:-1]
 
 
-def _words(found: subprocess.CompletedProcess[bytes]) -> str:
+def _words(process: subprocess.CompletedProcess[bytes]) -> str:
     """What git complains of, in one line."""
-    return os.fsdecode(found.stderr).strip().partition("\n")[0].removeprefix("fatal: ") or "no reason given"
+    return os.fsdecode(process.stderr).strip().partition("\n")[0].removeprefix("fatal: ") or "no reason given"
 
 
 def top_of(folder: str) -> str:

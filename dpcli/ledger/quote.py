@@ -37,7 +37,7 @@ class Quote:
     left: float
 
 
-def quotes(url: str, dataset: str | None, asked: Sequence[tuple[Pipeline, int]]) -> tuple[Quote | Refusal, ...]:
+def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, int]]) -> tuple[Quote | Refusal, ...]:
     """Ask the ledger at `url` whether all of these still fit: (pipeline, runs), each answered in its place.
 
     A pipeline that is stated for another unit or adjacency, or whose cost is unknown in the ledger's currency, is answered by the error,
@@ -45,7 +45,7 @@ def quotes(url: str, dataset: str | None, asked: Sequence[tuple[Pipeline, int]])
     """
     ledger = open_ledger(url, dataset)
     try:
-        found = [_wanted(ledger, pipeline, runs) for pipeline, runs in asked]
+        found = [_wanted(ledger, pipeline, runs) for pipeline, runs in pipelines]
         state = ledger.state()
     finally:
         ledger.store.close()
@@ -55,7 +55,7 @@ def quotes(url: str, dataset: str | None, asked: Sequence[tuple[Pipeline, int]])
         total = amounts.add(total, wanted)
     return tuple(
         item if isinstance(item, Exception) else _answer(state, item, total, len(costs), *request)
-        for item, request in zip(found, asked, strict=True)
+        for item, request in zip(found, pipelines, strict=True)
     )
 
 

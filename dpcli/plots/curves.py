@@ -25,17 +25,17 @@ class EpsilonCurve:
 
     names: tuple[str, ...]
     label: str
-    found: Found
+    epsilons: Found
     sound: bool
     tone: Tone
 
     def line(self, place: Callable[[float, float], tuple[float, float]]) -> Line:
         """The upper bounds; `place` says which of (value, epsilon) goes on which axis."""
-        return Line(self.label, tuple(place(x, e.upper) for x, e in self.found), self.tone, dashed=not self.sound)
+        return Line(self.label, tuple(place(x, e.upper) for x, e in self.epsilons), self.tone, dashed=not self.sound)
 
     def bands(self, place: Callable[[float, float], tuple[float, float]]) -> tuple[Band, ...]:
         """Between the certified bounds, where there are such."""
-        both = [(x, e.lower, e.upper) for x, e in self.found if e.lower is not None]
+        both = [(x, e.lower, e.upper) for x, e in self.epsilons if e.lower is not None]
         if len(both) < 2:
             return ()
         lower: Points = tuple(place(x, low) for x, low, _ in both)
@@ -50,7 +50,7 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Se
     groups = question.groups(account.rows)
     sound = {row.accountant.name: row.accountant.sound for row in account.rows}
     found = [
-        (group, _found(replace(question, progress=_part(question, i, len(groups))), group, values, at))
+        (group, _epsilons(replace(question, progress=_part(question, i, len(groups))), group, values, at))
         for i, group in enumerate(groups)
     ]
     drawn = [(group, pairs) for group, pairs in found if len(pairs) > 1]
@@ -67,7 +67,7 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Se
     )
 
 
-def _found(question: Question, group: tuple[str, ...], values: Sequence[float], at: Setting) -> Found:
+def _epsilons(question: Question, group: tuple[str, ...], values: Sequence[float], at: Setting) -> Found:
     """The smallest epsilon at each value: fewer accountants asked in between is still an upper bound, and a tenth of the time."""
     known: dict[float, Epsilon | None] = {}
     probes = {*values[::PROBE], values[-1]}
@@ -93,12 +93,12 @@ def _part(question: Question, i: int, of: int) -> Progress:
     return lambda done, total: question.progress(i * total + done, of * total)
 
 
-def certificates(found: tuple[EpsilonCurve, ...]) -> tuple[str, ...]:
+def certificates(epsilon_curves: tuple[EpsilonCurve, ...]) -> tuple[str, ...]:
     """What each line is worth."""
-    sound = [curve for curve in found if curve.sound]
+    sound = [curve for curve in epsilon_curves if curve.sound]
     if len(sound) == 1:
-        return (certificate(e for _, e in sound[0].found),)
-    return tuple(f"{curve.label}: {certificate(e for _, e in curve.found)}" for curve in sound)
+        return (certificate(e for _, e in sound[0].epsilons),)
+    return tuple(f"{curve.label}: {certificate(e for _, e in curve.epsilons)}" for curve in sound)
 
 
 def varied(question: Question, parameter: Parameter) -> tuple[Entry, str]:

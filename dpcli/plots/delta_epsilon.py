@@ -25,7 +25,7 @@ def chart(question: Question) -> Chart:
     low = max(min(REACH[0] * (account.delta or 1e-6), 1e-9), SMALLEST)
     deltas = sorted({*np.geomspace(low, REACH[1], POINTS).tolist(), *([account.delta] if account.delta > low else [])})
     found = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
-    most = max(e.upper for curve in found for _, e in curve.found)
+    most = max(e.upper for curve in found for _, e in curve.epsilons)
     return Chart(
         kind="delta-epsilon",
         title="privacy profile: delta by epsilon",

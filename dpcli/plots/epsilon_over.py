@@ -53,9 +53,9 @@ def _positive(curve: EpsilonCurve) -> Line:
     return Line(line.label, tuple((x, y) for x, y in line.points if y > 0.0), line.tone, line.dashed)
 
 
-def _here(account: Account, found: tuple[EpsilonCurve, ...], key: str, here: float) -> tuple[Marker, ...]:
+def _here(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], key: str, here: float) -> tuple[Marker, ...]:
     """The headline at the file's own value, unless the lines say otherwise there: then the value is not what the file runs at."""
-    drawn = min((e.upper for curve in found for value, e in curve.found if value == here), default=math.inf)
+    drawn = min((e.upper for curve in epsilon_curves for value, e in curve.epsilons if value == here), default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):
         return ()
     words = key.replace("_", " ")

@@ -98,7 +98,7 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
     """What the accountants say, where they say something finite; computed as it is asked for, and quickly."""
     profiles, certain = sound_profiles(pipeline, names, group_size), attained(pipeline, group_size)
     for accountant, profile in profiles:
-        with suppress(NotRepresentable), accountant.asked():
+        with suppress(NotRepresentable), accountant.within_allowance():
             bound = checked(profile.epsilon(delta))
             if math.isfinite(bound.upper):
                 yield accountant.name, bound if certain else replace(bound, lower=None)

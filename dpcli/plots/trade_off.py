@@ -31,11 +31,13 @@ def chart(question: Question) -> Chart:
     return picture(account, found, question.accountants)
 
 
-def picture(account: Account, found: tuple[tuple[str, ProfileCurve], ...], accountants: tuple[str, ...] = ()) -> Chart:
+def picture(account: Account, profile_curves: tuple[tuple[str, ProfileCurve], ...], accountants: tuple[str, ...] = ()) -> Chart:
     """Named curves that are known already. accountants: those that were asked for one by one."""
     unsound = {row.accountant.name for row in account.rows if not row.accountant.sound}
-    lines = tuple(Line(label, _points(curve), SERIES[i % len(SERIES)], label in unsound) for i, (label, curve) in enumerate(found))
-    bounds = tuple((line, curve) for line, (label, curve) in zip(lines, found, strict=True) if label not in unsound)[:1]
+    lines = tuple(
+        Line(label, _points(curve), SERIES[i % len(SERIES)], label in unsound) for i, (label, curve) in enumerate(profile_curves)
+    )
+    bounds = tuple((line, curve) for line, (label, curve) in zip(lines, profile_curves, strict=True) if label not in unsound)[:1]
     return Chart(
         kind="trade-off",
         title="trade-off curve: an attacker's false negatives against false positives",
@@ -80,7 +82,7 @@ def _named(question: Question, account: Account) -> tuple[tuple[str, ProfileCurv
     assert account.delta is not None
     deltas = sorted({*np.geomspace(*FAINT).tolist(), *np.linspace(*PLAIN).tolist(), account.delta, 0.0})
     found = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
-    return tuple((one.label, _of_pairs([(e.upper, delta) for delta, e in one.found])) for one in found)
+    return tuple((one.label, _of_pairs([(e.upper, delta) for delta, e in one.epsilons])) for one in found)
 
 
 def _of_pairs(pairs: list[tuple[float, float]]) -> ProfileCurve:

@@ -61,11 +61,11 @@ def few(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
 
 
-def line_label(names: tuple[str, ...], found: Iterable[Epsilon]) -> str:
+def line_label(names: tuple[str, ...], epsilons: Iterable[Epsilon]) -> str:
     """The accountant that was asked for, or those that gave the smallest bounds along the line."""
     if len(names) == 1:
         return names[0]
-    winners = list(dict.fromkeys(epsilon.accountant for epsilon in found))
+    winners = list(dict.fromkeys(epsilon.accountant for epsilon in epsilons))
     return (
         f"accountant{'s' if len(winners) > 1 else ''}: {' and '.join(winners)}"
         if len(winners) < 3
@@ -73,9 +73,9 @@ def line_label(names: tuple[str, ...], found: Iterable[Epsilon]) -> str:
     )
 
 
-def certificate(found: Iterable[Epsilon]) -> str:
+def certificate(epsilons: Iterable[Epsilon]) -> str:
     """What the points of a line are worth, and how far the truth may be from them."""
-    values = [epsilon for epsilon in found if epsilon.upper > 0.0]  # 0 is certain
+    values = [epsilon for epsilon in epsilons if epsilon.upper > 0.0]  # 0 is certain
     gaps = [(e.upper - e.lower) / e.upper for e in values if e.lower is not None]
     points = f"{len(values)} points, each an upper bound on epsilon"
     if not gaps:

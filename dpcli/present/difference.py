@@ -16,43 +16,43 @@ from dpcli.rounding import up
 LONGEST = 72
 
 
-def document(found: Difference, judged: bool = False) -> Document:
+def document(difference: Difference, judged: bool = False) -> Document:
     """Everything that `dpcli diff` says; `judged` makes a rise of epsilon exit code 1, and a comparison that cannot be made 3."""
-    code = found.exit_code if judged else 0
+    code = difference.exit_code if judged else 0
     return Document(
-        headline=headline(found),
-        data=data(found, code),
-        verdict="unknown" if found.exit_code == 3 else "warn" if found.exit_code else "pass",
-        tables=(_table(found),) if found.priced else (),
-        notes=tuple(_notes(found)),
-        total=_total(found.increase),
+        headline=headline(difference),
+        data=data(difference, code),
+        verdict="unknown" if difference.exit_code == 3 else "warn" if difference.exit_code else "pass",
+        tables=(_table(difference),) if difference.priced else (),
+        notes=tuple(_notes(difference)),
+        total=_total(difference.increase),
         exit_code=code,
-        records=[priced_data(one) for one in found.priced],
-        sheet=_sheet(found),
+        records=[priced_data(one) for one in difference.priced],
+        sheet=_sheet(difference),
     )
 
 
-def headline(found: Difference) -> str:
+def headline(difference: Difference) -> str:
     """Both epsilons at one delta, and whether they can be compared."""
-    if not found.priced:
-        return f"no difference: epsilon <= {up(found.before.upper)} at delta = {found.before.delta!r}"
-    epsilons = f"epsilon {up(found.before.upper)} -> {up(found.after.upper)} ({_signed(found.increase)})"
-    comparable = f"; NOT COMPARABLE: {', '.join(found.statement)}" if found.statement else ""
-    return f"{epsilons} at delta = {found.before.delta!r}{comparable}"
+    if not difference.priced:
+        return f"no difference: epsilon <= {up(difference.before.upper)} at delta = {difference.before.delta!r}"
+    epsilons = f"epsilon {up(difference.before.upper)} -> {up(difference.after.upper)} ({_signed(difference.increase)})"
+    comparable = f"; NOT COMPARABLE: {', '.join(difference.statement)}" if difference.statement else ""
+    return f"{epsilons} at delta = {difference.before.delta!r}{comparable}"
 
 
-def data(found: Difference, code: int) -> dict[str, Any]:
+def data(difference: Difference, code: int) -> dict[str, Any]:
     """The machine form dpcli/diff/v1; numbers unrounded, an increase that means nothing is null."""
     return {
         "schema": "dpcli/diff/v1",
-        "before": _side(found.before),
-        "after": _side(found.after),
-        "delta": found.before.delta,
-        "increase": found.increase,
-        "comparable": not found.statement,
-        "statement_changes": list(found.statement),
-        "changes": [priced_data(one) for one in found.priced],
-        "interaction": found.interaction,
+        "before": _side(difference.before),
+        "after": _side(difference.after),
+        "delta": difference.before.delta,
+        "increase": difference.increase,
+        "comparable": not difference.statement,
+        "statement_changes": list(difference.statement),
+        "changes": [priced_data(one) for one in difference.priced],
+        "interaction": difference.interaction,
         "exit_code": code,
     }
 
@@ -68,15 +68,15 @@ def priced_data(one: Priced) -> dict[str, Any]:
     return {"edits": edits, "epsilon_upper": one.epsilon, "increase": one.increase, "reason": one.reason}
 
 
-def _table(found: Difference) -> Table:
-    reasons = dict.fromkeys(one.reason for one in found.priced if one.reason)
+def _table(difference: Difference) -> Table:
+    reasons = dict.fromkeys(one.reason for one in difference.priced if one.reason)
     marks = {reason: mark for mark, reason in enumerate(reasons, 1)}
-    rows = [row for one in found.priced for row in _rows(one, marks)]
-    if len(found.priced) > 1:
-        rows.append(("interaction of the changes", "", "", "", _signed(found.interaction)))
-    rows.append(("all changes together", "", "", up(found.after.upper), _signed(found.increase)))
+    rows = [row for one in difference.priced for row in _rows(one, marks)]
+    if len(difference.priced) > 1:
+        rows.append(("interaction of the changes", "", "", "", _signed(difference.interaction)))
+    rows.append(("all changes together", "", "", up(difference.after.upper), _signed(difference.increase)))
     return Table(
-        f"changes, each made alone to {found.before.pipeline.path}: its epsilon at delta = {found.before.delta!r}",
+        f"changes, each made alone to {difference.before.pipeline.path}: its epsilon at delta = {difference.before.delta!r}",
         ("change", "before", "after", "epsilon", "effect"),
         tuple(rows),
         frozenset({3, 4}),
@@ -84,17 +84,17 @@ def _table(found: Difference) -> Table:
     )
 
 
-def _sheet(found: Difference) -> Sheet:
+def _sheet(difference: Difference) -> Sheet:
     """A row per edit, with what its change costs made alone; then all changes together, and what they cost beyond their sum."""
-    delta = found.before.delta
+    delta = difference.before.delta
     rows: list[tuple[Value, ...]] = [
         ("change", i, e.key, _datum(e.old), _datum(e.new), delta, one.epsilon, one.increase, one.reason or None)
-        for i, one in enumerate(found.priced, start=1)
+        for i, one in enumerate(difference.priced, start=1)
         for e in one.change.edits
     ]
-    if len(found.priced) > 1:
-        rows.append(("interaction", None, None, None, None, delta, None, found.interaction, None))
-    rows.append(("all", None, None, None, None, delta, found.after.upper, found.increase, None))
+    if len(difference.priced) > 1:
+        rows.append(("interaction", None, None, None, None, delta, None, difference.interaction, None))
+    rows.append(("all", None, None, None, None, delta, difference.after.upper, difference.increase, None))
     return Sheet(("kind", "change", "key", "before", "after", "delta", "epsilon_upper", "increase", "reason"), tuple(rows))
 
 
@@ -111,16 +111,16 @@ def _rows(one: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
         yield (f"{'  and ' if i else ''}{edit.label}", _value(edit.old), _value(edit.new), *(("", "") if i else cost))
 
 
-def _notes(found: Difference) -> Iterator[str]:
-    if found.statement:
+def _notes(difference: Difference) -> Iterator[str]:
+    if difference.statement:
         yield (
-            f"not comparable ({', '.join(found.statement)}): the two epsilons state different things, and the smaller one "
+            f"not comparable ({', '.join(difference.statement)}): the two epsilons state different things, and the smaller one "
             "is not necessarily better"
         )
-    if any("delta" in word.split() for word in found.statement):
-        yield f"both files are priced at delta = {found.before.delta!r}"
-    names = [side.winner.accountant.name if side.winner else "none" for side in (found.before, found.after)]
-    if found.priced:
+    if any("delta" in word.split() for word in difference.statement):
+        yield f"both files are priced at delta = {difference.before.delta!r}"
+    names = [side.winner.accountant.name if side.winner else "none" for side in (difference.before, difference.after)]
+    if difference.priced:
         yield f"effects are differences of upper bounds (accountant before: {names[0]}, after: {names[1]})"
 
 

@@ -15,11 +15,11 @@ ROOM = 0.08  # of the height, above and below
 AIR = 1.15  # a factor, on either side
 
 
-def chart(found: MeasuredSweep) -> Chart:
+def chart(sweep: MeasuredSweep) -> Chart:
     """The picture of a sweep in which a run has ended, at the certified epsilon of one run."""
-    plan, best, metric = found.plan, found.best, found.metric
+    plan, best, metric = sweep.plan, sweep.best, sweep.metric
     shown = [cell for cell in best if all(map(math.isfinite, cell.values))]
-    others = [cell for cell in found.cells if cell.values and cell not in best and math.isfinite(cell.median)]
+    others = [cell for cell in sweep.cells if cell.values and cell not in best and math.isfinite(cell.median)]
     reference = plan.sweep.reference
     xs = log_span((epsilon for epsilon in plan.sweep.epsilon), AIR)
     heights = [value for cell in shown for value in cell.values] + [cell.median for cell in others]
@@ -46,7 +46,7 @@ def chart(found: MeasuredSweep) -> Chart:
             *([Cloud("median of another setting", tuple((c.variant.epsilon, c.median) for c in others))] if others else []),
             *([Cloud("median of the best setting", median, Tone.MAIN)] if median else []),
         ),
-        notes=tuple(_notes(found)),
+        notes=tuple(_notes(sweep)),
     )
 
 
@@ -58,12 +58,12 @@ def _range(metric: str, heights: Iterable[float]) -> tuple[float, float]:
     return (max(low, 0.0), min(high, 1.0)) if metric in SHARES else (low, high)
 
 
-def _notes(found: MeasuredSweep) -> Iterable[str]:
+def _notes(sweep: MeasuredSweep) -> Iterable[str]:
     yield PUBLIC
-    for cell in found.best:
+    for cell in sweep.best:
         yield f"epsilon {cell.variant.epsilon:g}: {cell.variant.setting.label}: {cell.median:.4g}"
     yield "bars: from the least to the greatest run; gray dots: medians of the other settings"
-    if found.plan.sweep.reference is not None:
+    if sweep.plan.sweep.reference is not None:
         yield "the reference without privacy is stated in the file"
-    if found.failures:
-        yield f"{len(found.failures)} runs failed, and are not in the picture"
+    if sweep.failures:
+        yield f"{len(sweep.failures)} runs failed, and are not in the picture"

@@ -57,19 +57,19 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     return Document(_granted(found), {**data, "exit_code": 0}, "pass", total=total(state))
 
 
-def _granted(found: Receipt) -> str:
-    state, run = found.state, found.run
+def _granted(receipt: Receipt) -> str:
+    state, run = receipt.state, receipt.run
     of = "declared runs" if state.open_terms().mode == "declared" else "cap"
     left = f"{left_percent(room(state))} of the {of} {'are' if of == 'declared runs' else 'is'} left{scarce(state)}"
     if run is None:
-        if found.entry is not None and found.entry.kind == "upgrade":
+        if receipt.entry is not None and receipt.entry.kind == "upgrade":
             return f"upgraded: version {state.version} guards the entries from here on; {left}"
         return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guaranteed(state)}; {left}"
     what = f'"{run.key}": {costs(run.cost)}'
-    if found.entry is None:
+    if receipt.entry is None:
         again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
         return f"{what} (charged by entry {run.seq}) is {run.status} already: nothing was written; {left}{again}"
-    return f"{DONE[found.entry.kind]} {what}, entry {found.entry.row.seq}; {left}"
+    return f"{DONE[receipt.entry.kind]} {what}, entry {receipt.entry.row.seq}; {left}"
 
 
 def opening(ledger: Ledger) -> Document:

@@ -48,15 +48,15 @@ def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
     return (picture,) if picture else ()
 
 
-def headline(state: LedgerState, found: Remaining) -> str:
+def headline(state: LedgerState, remaining: Remaining) -> str:
     """The balance in one sentence, with everything that it depends on."""
     stated = state.open_terms()
-    cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", f"{rounded(100.0 * found.spent, 1)} %"
+    cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", f"{rounded(100.0 * remaining.spent, 1)} %"
     spent = f"{share} of the cap is used: {cap}"
-    if found.planned is not None:
-        spent = f"{share} of the declared runs are made; the whole plan costs epsilon {rounded(found.planned)}, cap {cap}"
+    if remaining.planned is not None:
+        spent = f"{share} of the declared runs are made; the whole plan costs epsilon {rounded(remaining.planned)}, cap {cap}"
     per = f"(per {stated.unit}, {stated.adjacency}; {how(state)})"
-    return f"{state.dataset}: {spent} {per}{guaranteed(state)}{_left_words(state, found)}"
+    return f"{state.dataset}: {spent} {per}{guaranteed(state)}{_left_words(state, remaining)}"
 
 
 def guaranteed(state: LedgerState) -> str:
@@ -66,12 +66,12 @@ def guaranteed(state: LedgerState) -> str:
     return f"; what was released before is guaranteed the largest cap there was, epsilon {state.largest!r}"
 
 
-def _left_words(state: LedgerState, found: Remaining) -> str:
+def _left_words(state: LedgerState, remaining: Remaining) -> str:
     if state.open_terms().mode == "declared":
         return ""
-    if found.spent > 1.0:
+    if remaining.spent > 1.0:
         return "; more was spent than the cap allows since it was amended: nothing fits"
-    return f"; {left_percent(found)} of the {state.open_terms().filter} cap is left{scarce(state)}"
+    return f"; {left_percent(remaining)} of the {state.open_terms().filter} cap is left{scarce(state)}"
 
 
 def scarce(state: LedgerState) -> str:
@@ -89,16 +89,16 @@ def how(state: LedgerState) -> str:
     return f"adaptive, filter: {stated.filter}{own}"
 
 
-def left_percent(found: Remaining) -> str:
+def left_percent(remaining: Remaining) -> str:
     """What is left of the cap; never rounded up, and never below 0."""
-    return f"{rounded_down(100.0 * found.left, 1)} %"
+    return f"{rounded_down(100.0 * remaining.left, 1)} %"
 
 
-def _outlook(state: LedgerState, found: Remaining) -> tuple[str, ...]:
+def _outlook(state: LedgerState, remaining: Remaining) -> tuple[str, ...]:
     """What still fits."""
     lines = []
-    if state.last is not None and found.like_last is not None and state.open_terms().mode == "adaptive":
-        many = "any number of" if found.like_last < 0 else f"{found.like_last:,}"
+    if state.last is not None and remaining.like_last is not None and state.open_terms().mode == "adaptive":
+        many = "any number of" if remaining.like_last < 0 else f"{remaining.like_last:,}"
         lines.append(f'still fits: {many} more like the last run, "{state.last.key}" ({costs(state.last.cost)} each)')
     if state.open_terms().mode == "declared":
         lines += [
@@ -106,13 +106,15 @@ def _outlook(state: LedgerState, found: Remaining) -> tuple[str, ...]:
             for name, item in numbered(state.open_terms().declared)
         ]
     else:
-        lines.append(f"largest pure epsilon that fits in one run: {rounded_down(found.pure)}")
+        lines.append(f"largest pure epsilon that fits in one run: {rounded_down(remaining.pure)}")
     floor = _conversion(state)
     if floor > 0.05 * state.epsilon:
         taken = f"epsilon {rounded(floor)} is what the conversion to delta = {state.open_terms().delta!r} takes, however little is spent"
         lines.append(f"{taken}: the shares are of the filter's own cap")
-    if found.reserved:
-        lines.append(f"{100.0 * found.reserved:.1f} % of the cap is reserved or under way: it counts in full until it is voided")
+    if remaining.reserved:
+        lines.append(
+            f"{100.0 * remaining.reserved:.1f} % of the cap is reserved or under way: it counts in full until it is voided"
+        )
     return tuple(lines)
 
 
@@ -124,9 +126,9 @@ def _conversion(state: LedgerState) -> float:
     return stated.the_filter.epsilon(dict.fromkeys(state.caps, Decimal("1e-30")), stated.delta)
 
 
-def _details(state: LedgerState, found: Remaining) -> tuple[str, ...]:
+def _details(state: LedgerState, remaining: Remaining) -> tuple[str, ...]:
     """The balance for a terminal, without any library: a bar, a line per run, the outlook."""
-    lines = [_bar(found, "declared runs" if state.open_terms().mode == "declared" else "cap")]
+    lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap")]
     table = _run_table(state)
     widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
     rows = (table.columns, *table.rows) if table.rows else ()
@@ -139,14 +141,14 @@ def _details(state: LedgerState, found: Remaining) -> tuple[str, ...]:
             for row in rows
         ),
     ]
-    return (*lines, "", *_outlook(state, found))
+    return (*lines, "", *_outlook(state, remaining))
 
 
-def _bar(found: Remaining, of: str) -> str:
-    reserved = round(WIDTH * min(found.reserved, 1.0))  # the shares of a cap that was amended to next to nothing have no end
-    spent = max(round(WIDTH * min(found.spent, 1.0)), int(found.spent > 0))
+def _bar(remaining: Remaining, of: str) -> str:
+    reserved = round(WIDTH * min(remaining.reserved, 1.0))  # the shares of a cap that was amended to next to nothing have no end
+    spent = max(round(WIDTH * min(remaining.spent, 1.0)), int(remaining.spent > 0))
     bar = "#" * (spent - min(reserved, spent)) + "+" * min(reserved, spent)
-    return f"[{bar:.<{WIDTH}}] {rounded(100.0 * found.spent, 1)} % of the {of}" + (" (+: reserved)" if reserved else "")
+    return f"[{bar:.<{WIDTH}}] {rounded(100.0 * remaining.spent, 1)} % of the {of}" + (" (+: reserved)" if reserved else "")
 
 
 def _set(cell: str, width: int, right: bool) -> str:

@@ -47,60 +47,60 @@ def planned(plan: SweepPlan) -> Document:
     )
 
 
-def measured(found: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
+def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
     """What the runs of a sweep have come to; exit code 2 where one failed."""
-    plan, best, failures = found.plan, found.best, found.failures
+    plan, best, failures = sweep.plan, sweep.best, sweep.failures
     said = ", ".join(f"{cell.median:.4g} at epsilon {cell.variant.epsilon:g}" for cell in best)
-    headline = f"{_head(plan)}: " + (f"median {found.metric} of the best setting: {said}" if best else "no run has ended")
-    lost = (f"; {len(failures):,} of {sum(cell.runs for cell in found.cells):,} runs failed",) if failures else ()
-    rows = tuple(_row(cell, cell in best) for cell in found.cells)
-    metric = found.metric or "metric"
+    headline = f"{_head(plan)}: " + (f"median {sweep.metric} of the best setting: {said}" if best else "no run has ended")
+    lost = (f"; {len(failures):,} of {sum(cell.runs for cell in sweep.cells):,} runs failed",) if failures else ()
+    rows = tuple(_row(cell, cell in best) for cell in sweep.cells)
+    metric = sweep.metric or "metric"
     columns = ("epsilon", "setting", f"median {metric}", "min", "max", "runs", "best", "noise")
-    flagged = frozenset(i for i, cell in enumerate(found.cells) if cell.failures)
+    flagged = frozenset(i for i, cell in enumerate(sweep.cells) if cell.failures)
     table = Table("runs", columns, rows, frozenset({0, 2, 3, 4, 5, 7}), flagged=flagged)
     return Document(
         headline + "".join(lost),
-        _measured_data(found),
+        _measured_data(sweep),
         "fail" if failures else "pass",
         (table,),
         (*_failure_notes(failures), *_notes(plan), CHOSEN),
         exit_code=FAILED if failures else 0,
         details=(*_failure_notes(failures), *_notes(plan), CHOSEN),
         pictures=tuple(pictures),
-        sheet=Sheet(SHEET, tuple(_measured_row(cell, metric, cell in best) for cell in found.cells)),
+        sheet=Sheet(SHEET, tuple(_measured_row(cell, metric, cell in best) for cell in sweep.cells)),
     )
 
 
-def selected(found: PrivateSelection) -> Document:
+def selected(selection: PrivateSelection) -> Document:
     """What a private search has released."""
-    plan, notes = found.plan, (*_search_notes(found), SECRET)
-    data = {**_head_data(plan), "schema": "dpcli/sweep-search/v1", "exit_code": FAILED if found.failures else 0}
-    if found.failures:
-        reasons = tuple(f"failed: {words}" for words in found.failures)
+    plan, notes = selection.plan, (*_search_notes(selection), SECRET)
+    data = {**_head_data(plan), "schema": "dpcli/sweep-search/v1", "exit_code": FAILED if selection.failures else 0}
+    if selection.failures:
+        reasons = tuple(f"failed: {words}" for words in selection.failures)
         headline = (
             f"{_head(plan)}: a trial failed: nothing is released; where that was the machine's fault, the same command goes on"
         )
         return Document(headline, data, "fail", notes=(*reasons, SECRET), details=(*reasons, SECRET), exit_code=FAILED)
     guarantee = _guarantee(plan.variants[0])
     data |= {
-        "metric": found.metric or None,
-        "value": found.value,
+        "metric": selection.metric or None,
+        "value": selection.value,
         "setting": None,
-        "folder": found.folder,
+        "folder": selection.folder,
         "result": _result(plan.variants[0]),
     }
-    if found.variant is None or found.value is None:
+    if selection.variant is None or selection.value is None:
         words = "the number of trials came out as 0: nothing is released, and that has the same cost"
         return Document(f"{words}: {guarantee}", data, "pass", notes=notes, details=notes)
-    data["setting"] = _setting_data(found.variant)
-    row = (f"{found.variant.epsilon:g}", found.variant.setting.label, f"{found.value:.4f}")
-    table = Table("the best trial", ("epsilon", "setting", found.metric), (row,), frozenset({0, 2}))
-    headline = f"the best of a private search: {found.metric} {found.value:.4f}; the whole search: {guarantee}"
+    data["setting"] = _setting_data(selection.variant)
+    row = (f"{selection.variant.epsilon:g}", selection.variant.setting.label, f"{selection.value:.4f}")
+    table = Table("the best trial", ("epsilon", "setting", selection.metric), (row,), frozenset({0, 2}))
+    headline = f"the best of a private search: {selection.metric} {selection.value:.4f}; the whole search: {guarantee}"
     return Document(headline, data, "pass", (table,), notes, details=notes)
 
 
-def _search_notes(found: PrivateSelection) -> tuple[str, ...]:
-    kept = () if found.variant is None else (f"model, statement and file of the best trial are in {found.folder}",)
+def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
+    kept = () if selection.variant is None else (f"model, statement and file of the best trial are in {selection.folder}",)
     return (*kept, "the search is over: more trials, or a search from the beginning, would be another release")
 
 
@@ -198,16 +198,16 @@ def _plan_data(plan: SweepPlan) -> dict[str, Any]:
     return {"schema": "dpcli/sweep-plan/v1", **_head_data(plan), "repeats": repeats, "points": points, "exit_code": 0}
 
 
-def _measured_data(found: MeasuredSweep) -> dict[str, Any]:
+def _measured_data(sweep: MeasuredSweep) -> dict[str, Any]:
     points = [
         {
             **_point(cell.variant),
             "values": list(cell.values),
             "median": cell.median if cell.values else None,
             "failures": list(cell.failures),
-            "best": cell in found.best,
+            "best": cell in sweep.best,
         }
-        for cell in found.cells
+        for cell in sweep.cells
     ]
-    code = FAILED if found.failures else 0
-    return {"schema": "dpcli/sweep/v1", **_head_data(found.plan), "metric": found.metric, "points": points, "exit_code": code}
+    code = FAILED if sweep.failures else 0
+    return {"schema": "dpcli/sweep/v1", **_head_data(sweep.plan), "metric": sweep.metric, "points": points, "exit_code": code}

@@ -92,10 +92,10 @@ def _epsilon(table: Mapping[str, Any], place: Path, sweep: Sweep, findings: Find
     return None
 
 
-def _cover(sweep: Sweep, found: list[Setting], findings: Findings) -> None:
+def _cover(sweep: Sweep, settings: list[Setting], findings: Findings) -> None:
     """No epsilon without a setting, no setting twice."""
     for epsilon in sweep.epsilon:
-        fitting = [setting for setting in found if setting.epsilon in (None, epsilon)]
+        fitting = [setting for setting in settings if setting.epsilon in (None, epsilon)]
         if not fitting:
             findings.add("DP005", ("sweep", "setting"), f"a setting for epsilon = {epsilon!r}", "none")
         for index, setting in enumerate(fitting):
@@ -103,10 +103,10 @@ def _cover(sweep: Sweep, found: list[Setting], findings: Findings) -> None:
                 findings.add("DP005", setting.place, "a setting that no other repeats", f"{setting.label} again")
 
 
-def _judge(found: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
+def _judge(settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
     """A finding, at the key of the sweep that causes it, for whatever is wrong with the file of a setting; each once."""
     said = set()
-    for setting in found:
+    for setting in settings:
         for fault in _faults(setting.of(tables)):
             place = _cause(setting, fault)
             if (place, fault.message) not in said:

@@ -84,7 +84,7 @@ def _asked(name: str, steps: Steps) -> None:
     accountant = load(ACCOUNTANTS[name])
     profile = accountant.compose(steps).tuned(None, 0.1)
     for delta in DELTAS:
-        with accountant.asked(LEAST):
+        with accountant.within_allowance(LEAST):
             checked(profile.epsilon(delta))
             profile.shares(delta)
         if not _searches(accountant) and name != "pld":  # whose own tests ask it this: the grid for an epsilon is another one

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from dpcli.formats.facts import renderable
 from dpcli.gate.flags import GateTerms, checked_terms
 from dpcli.gate.judge import gate
 from dpcli.gate.policy import NO_POLICY
@@ -23,7 +24,7 @@ from tests.gate.samples import GATE, LARGE_DELTA, OVER, waiver
 
 DAY = datetime.date(2030, 6, 1)
 PLAIN = parse(GATE.encode(), "train.toml")
-FORMATS = ("table", "text", "json", "jsonl", "markdown", "summary", "csv", "github", "gitlab", "junit", "sarif")
+FORMATS = renderable(("findings", "checks"))
 HARSH = {code: rank for rank, code in enumerate((0, 1, 3, 2, 4))}
 
 waivers = st.builds(

@@ -168,21 +168,21 @@ def composed(parts: Parts, plan: GridPlan) -> tuple[GridCurve, GridCurve]:
     return lower, GridCurve(*curves[1], curves[1][0].infinite, 1.0, plan.coarseness > 1.0)
 
 
-def _powered(one: Lattice, count: int, rounds: int, found: Survey, plan: GridPlan, upper: bool) -> list[tuple[Lattice, int]]:
+def _powered(one: Lattice, count: int, rounds: int, survey: Survey, plan: GridPlan, upper: bool) -> list[tuple[Lattice, int]]:
     """Lattices on the plan's spacing, with counts, that amount to `count` copies of `one`."""
     rest: Lattice | None = None
     copies = 1
     for _ in range(rounds):
         left = count % 4
         if left:
-            rest = _trimmed([(one, left)] + ([(rest, 1)] if rest else []), copies * 4, count, found, plan, upper)
-        one = coarsened(_trimmed([(one, 4)], copies * 4, count, found, plan, upper), upper)
+            rest = _trimmed([(one, left)] + ([(rest, 1)] if rest else []), copies * 4, count, survey, plan, upper)
+        one = coarsened(_trimmed([(one, 4)], copies * 4, count, survey, plan, upper), upper)
         rest = coarsened(rest, upper) if rest else None
         count, copies = count // 4, copies * 4
     return ([(one, count)] if count else []) + ([(rest, 1)] if rest else [])
 
 
-def _trimmed(parts: list[tuple[Lattice, int]], copies: int, left: int, found: Survey, plan: GridPlan, upper: bool) -> Lattice:
+def _trimmed(parts: list[tuple[Lattice, int]], copies: int, left: int, survey: Survey, plan: GridPlan, upper: bool) -> Lattice:
     """Their convolution, cut to where it matters.
 
     In the upper pair what is cut off above counts as infinite, and what is cut off below as lost; the lower pair drops both.
@@ -193,8 +193,8 @@ def _trimmed(parts: list[tuple[Lattice, int]], copies: int, left: int, found: Su
         raise NotRepresentable(TOO_STEADY)
     whole = convolved(parts, first, transform_size(length))
     log_rare = plan.log_delta - math.log(max(left, 1)) - 16.0
-    above = _rare_above(parts, found.rare_order(copies, log_rare), log_rare)
-    below = spread([(found, copies)], plan.tilt, LOG_NEGLIGIBLE - math.log(max(left, 1)))[0]  # may be -inf
+    above = _rare_above(parts, survey.rare_order(copies, log_rare), log_rare)
+    below = spread([(survey, copies)], plan.tilt, LOG_NEGLIGIBLE - math.log(max(left, 1)))[0]  # may be -inf
     last = first + length - 1
     begin = math.floor(min(max(below / whole.spacing, first), last)) - first
     end = max(math.ceil(min(max(above / whole.spacing, first), last)) - first + 1, begin + 1)

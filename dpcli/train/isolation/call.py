@@ -43,22 +43,25 @@ class Call:
         found = self.rows()
         return found[0]
 
-    def everywhere(self, found: AlongRecords) -> list[Kind]:
+    def everywhere(self, along_records: AlongRecords) -> list[Kind]:
         """For each output that has records: along this dimension."""
-        return [fitting(output, found) for output in self.outputs]
+        return [fitting(output, along_records) for output in self.outputs]
 
     def merged(self, how: str) -> Merged:
         return Merged(f"{self.name} {how}".strip())
 
 
-def fitting(output: Tensor, found: AlongRecords) -> Kind:
+def fitting(output: Tensor, along_records: AlongRecords) -> Kind:
     """The layout where the output has that dimension with records in it, else nothing."""
     from dpcli.train.isolation.kinds import SHARED, Unknown
 
     if not any(records(length) for length in output.shape):
         return SHARED
-    if found.dim < output.dim() and coefficient(output.shape[found.dim]) == found.outer * found.inner:
-        return found
+    if (
+        along_records.dim < output.dim()
+        and coefficient(output.shape[along_records.dim]) == along_records.outer * along_records.inner
+    ):
+        return along_records
     return Unknown("an output whose records are elsewhere")
 
 
@@ -77,13 +80,13 @@ def leaves(values: Any) -> Iterator[Tensor]:
             yield from leaves(value)
 
 
-def pair(found: Sequence[AlongRecords], name: str) -> AlongRecords:
+def pair(along_records: Sequence[AlongRecords], name: str) -> AlongRecords:
     """The layout that all share.
 
     Raises:
         Mixed: they have their records along different dimensions, so that each meets each.
     """
-    first = found[0]
-    if any(other.dim != first.dim for other in found):
+    first = along_records[0]
+    if any(other.dim != first.dim for other in along_records):
         raise Mixed(f"{name}, which pairs each record with every other")
     return first

@@ -18,9 +18,9 @@ def same(call: Call) -> Kinds:
     return call.everywhere(found) if agreed(call, found) else Unknown(call.name)
 
 
-def agreed(call: Call, found: AlongRecords) -> bool:
+def agreed(call: Call, along_records: AlongRecords) -> bool:
     """Whether all that holds records has them in this layout."""
-    return all(kind == found for _, kind in call.rows())
+    return all(kind == along_records for _, kind in call.rows())
 
 
 def viewed(call: Call) -> Kinds:
@@ -32,7 +32,7 @@ def viewed(call: Call) -> Kinds:
     return placed(call.outputs[0], found.inner * after, found) or Unknown(call.name)
 
 
-def placed(output: Tensor, step: int, found: AlongRecords) -> AlongRecords | None:
+def placed(output: Tensor, step: int, along_records: AlongRecords) -> AlongRecords | None:
     """Where in the output's shape two records are `step` numbers apart."""
     trailing = 1
     for dim in reversed(range(output.dim())):
@@ -43,7 +43,7 @@ def placed(output: Tensor, step: int, found: AlongRecords) -> AlongRecords | Non
         times = coefficient(length)
         if times is None or trailing == 0 or step % trailing or times % (step // trailing):
             return None
-        return AlongRecords(dim, times // (step // trailing), step // trailing, found.call)
+        return AlongRecords(dim, times // (step // trailing), step // trailing, along_records.call)
     return None
 
 

@@ -68,42 +68,42 @@ def state(model: nn.Module, loss: Loss, whole: bool = True) -> ReachableState:
     return found
 
 
-def keep(found: ReachableState, name: str, tensor: Tensor) -> None:
-    found.found[name] = tensor.detach().clone() if found.whole else (id(tensor), tensor._version)
+def keep(reachable_state: ReachableState, name: str, tensor: Tensor) -> None:
+    reachable_state.found[name] = tensor.detach().clone() if reachable_state.whole else (id(tensor), tensor._version)
 
 
-def visit(found: ReachableState, name: str, value: Any, depth: int) -> None:
+def visit(reachable_state: ReachableState, name: str, value: Any, depth: int) -> None:
     """A value, and what hangs on it."""
     if isinstance(value, PLAIN):
-        found.found[name] = repr(value)
+        reachable_state.found[name] = repr(value)
         return
-    if id(value) in found.seen or depth > 8 or len(found.found) > MOST:
-        found.found.setdefault(name, id(value))
+    if id(value) in reachable_state.seen or depth > 8 or len(reachable_state.found) > MOST:
+        reachable_state.found.setdefault(name, id(value))
         return
-    found.seen[id(value)] = value
+    reachable_state.seen[id(value)] = value
     if isinstance(value, Tensor):
-        keep(found, name, value)
+        keep(reachable_state, name, value)
     elif isinstance(value, torch.Generator):
-        found.found[name] = str(value.get_state().tolist())
+        reachable_state.found[name] = str(value.get_state().tolist())
     elif isinstance(value, random.SystemRandom):
         raise InputError(f"{name}: expected random numbers that can be repeated, found the system's; draw them by torch")
     elif isinstance(value, random.Random):
-        found.found[name] = value.getstate()
+        reachable_state.found[name] = value.getstate()
     elif isinstance(value, memoryview):
-        found.found[name] = bytes(value)
+        reachable_state.found[name] = bytes(value)
     elif isinstance(value, contextvars.ContextVar):
-        visit(found, f"{name}.get()", value.get(None), depth + 1)
+        visit(reachable_state, f"{name}.get()", value.get(None), depth + 1)
     elif type(value).__module__ == "numpy":
-        found.found[name] = repr(getattr(value, "tobytes", lambda: value)())
+        reachable_state.found[name] = repr(getattr(value, "tobytes", lambda: value)())
     else:
         parts = list(inside(value))
-        found.found[name] = (id(value), len(parts)) if parts or callable(value) else pickled(value)
+        reachable_state.found[name] = (id(value), len(parts)) if parts or callable(value) else pickled(value)
         for key, part in parts:
-            visit(found, f"{name}{key}", part, depth + 1)
+            visit(reachable_state, f"{name}{key}", part, depth + 1)
         if isinstance(value, types.FunctionType):
-            written(found, name, value, depth)
+            written(reachable_state, name, value, depth)
         elif not isinstance(value, type):
-            own(found, name, type(value))
+            own(reachable_state, name, type(value))
 
 
 def inside(value: Any) -> Iterator[tuple[str, Any]]:
@@ -164,7 +164,7 @@ def cell_of(cell: Any) -> Any:
         return None
 
 
-def written(found: ReachableState, name: str, function: types.FunctionType, depth: int) -> None:
+def written(reachable_state: ReachableState, name: str, function: types.FunctionType, depth: int) -> None:
     """The globals of a user's own function."""
     if function.__code__.co_filename.startswith(("<", *INSTALLED)):
         return
@@ -172,16 +172,16 @@ def written(found: ReachableState, name: str, function: types.FunctionType, dept
     label = space.get("__name__", name)
     for key in sorted(names_in(function.__code__) & space.keys()):
         if not isinstance(space[key], types.ModuleType):
-            visit(found, f"{label}.{key}", space[key], depth + 1)
+            visit(reachable_state, f"{label}.{key}", space[key], depth + 1)
         elif not (getattr(space[key], "__file__", None) or "<").startswith(("<", *INSTALLED)):
-            used(found, space[key], names_in(function.__code__), depth)
+            used(reachable_state, space[key], names_in(function.__code__), depth)
 
 
-def used(found: ReachableState, module: types.ModuleType, names: set[str], depth: int) -> None:
+def used(reachable_state: ReachableState, module: types.ModuleType, names: set[str], depth: int) -> None:
     """What a user's own module has of these names."""
     for name in sorted(names & vars(module).keys()):
         if not isinstance(vars(module)[name], types.ModuleType):
-            visit(found, f"{module.__name__}.{name}", vars(module)[name], depth + 1)
+            visit(reachable_state, f"{module.__name__}.{name}", vars(module)[name], depth + 1)
 
 
 def names_in(code: types.CodeType) -> set[str]:
@@ -190,22 +190,22 @@ def names_in(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*(names_in(one) for one in nested))
 
 
-def own(found: ReachableState, name: str, kind: type) -> None:
+def own(reachable_state: ReachableState, name: str, kind: type) -> None:
     """Attributes of a user's own class, and what its methods use."""
     for base in kind.__mro__:
         module = sys.modules.get(base.__module__)
         file = getattr(module, "__file__", None)
-        if id(base) in found.seen or file is None or file.startswith(INSTALLED):
+        if id(base) in reachable_state.seen or file is None or file.startswith(INSTALLED):
             continue
-        found.seen[id(base)] = base
+        reachable_state.seen[id(base)] = base
         for key, value in vars(base).items():
             value = getattr(value, "__func__", value)
             if isinstance(value, types.FunctionType):
                 for label, part in inside(value):
-                    visit(found, f"{base.__name__}.{key}{label}", part, 1)
-                written(found, name, value, 0)
+                    visit(reachable_state, f"{base.__name__}.{key}{label}", part, 1)
+                written(reachable_state, name, value, 0)
             elif not key.startswith("__") and not callable(value):
-                visit(found, f"{base.__name__}.{key}", value, 1)
+                visit(reachable_state, f"{base.__name__}.{key}", value, 1)
 
 
 def equal(a: object, b: object) -> bool:

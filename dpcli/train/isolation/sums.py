@@ -96,17 +96,17 @@ def as_many(call: Call) -> bool:
     return "N" not in call.values or coefficient(call["N"]) == coefficient(call["input"].shape[0])
 
 
-def back(call: Call, found: AlongRecords) -> Kinds:
+def back(call: Call, records: AlongRecords) -> Kinds:
     """(gradient of the input, of each weight in turn)."""
     first, *weights = call.outputs
-    result: list[Kind] = [fitting(first, found), *(call.merged("over the records") for _ in weights)]
-    return agreeing(call, found, result)
+    result: list[Kind] = [fitting(first, records), *(call.merged("over the records") for _ in weights)]
+    return agreeing(call, records, result)
 
 
-def agreeing(call: Call, found: AlongRecords, result: list[Kind]) -> Kinds:
+def agreeing(call: Call, records: AlongRecords, result: list[Kind]) -> Kinds:
     """The result where all arguments with records have them in the same layout, and no weights are among them."""
     weights = any(isinstance(call.of(name), AlongRecords) for name in ("weight", "bias"))
-    return result if not weights and all(kind == found for _, kind in call.rows()) else Unknown(call.name)
+    return result if not weights and all(kind == records for _, kind in call.rows()) else Unknown(call.name)
 
 
 def planes(call: Call) -> Kinds:

@@ -221,13 +221,13 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             rule = pointwise if torch.Tag.pointwise in func.tags else not_understood
         return self.told_apart(rule(call), rows)
 
-    def told_apart(self, found: Kinds, rows: Sequence[Kind]) -> Kinds:
+    def told_apart(self, kinds: Kinds, rows: Sequence[Kind]) -> Kinds:
         """What is made of something that differs between records differs."""
         if all(isinstance(kind, AlongRecords) and kind.alike for kind in rows):
-            return found
-        several = found if isinstance(found, list) else [found]
+            return kinds
+        several = kinds if isinstance(kinds, list) else [kinds]
         differing: list[Kind] = [replace(kind, alike=False) if isinstance(kind, AlongRecords) else kind for kind in several]
-        return differing if isinstance(found, list) else differing[0]
+        return differing if isinstance(kinds, list) else differing[0]
 
     def alike(self, call: Call, output: Tensor) -> Kind:
         """New numbers that depend on no record, in a shape: along the dimension that its model has, else the only one."""
@@ -281,14 +281,14 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if store(tensor)._cdata in self.given:
                 raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
 
-    def write(self, name: str, targets: Sequence[tuple[Tensor, Kind]], found: Sequence[Kind]) -> None:
+    def write(self, name: str, targets: Sequence[tuple[Tensor, Kind]], kinds: Sequence[Kind]) -> None:
         """What is written into a part of a tensor is in the whole.
 
         Args:
             targets: what is written to, and what it held before.
             found: what the operator made: the worst of it counts.
         """
-        kind = next((one for sort in (Merged, Unknown, AlongRecords) for one in found if isinstance(one, sort)), SHARED)
+        kind = next((one for sort in (Merged, Unknown, AlongRecords) for one in kinds if isinstance(one, sort)), SHARED)
         for tensor, before in targets:
             place = store(tensor)
             self.touched.add(place._cdata)

@@ -100,13 +100,13 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for generator in generators():
             generator.manual_seed(int.from_bytes(digest, "little") >> 1)
 
-    def place(self, shape: Sequence[int], found: BatchKeys) -> Place | None:
+    def place(self, shape: Sequence[int], keys: BatchKeys) -> Place | None:
         """Where the records are: what all calls of this draw agree on, whatever the size of the batch; None where nowhere.
 
         Several rows a record (attention heads) are believed once two sizes of the batch agree on them.
         """
-        count = len(found.keys)
-        if found.mapped:
+        count = len(keys.keys)
+        if keys.mapped:
             return (0, 1) if shape and shape[0] == count else None
         now = {(d, length // count) for d, length in enumerate(shape) if length and length % count == 0}
         known, sizes = self.places.get((self.done, len(shape)), (now, set()))

@@ -125,9 +125,9 @@ def _numbers(values: Any, what: str, place: str) -> Array:
     return found.astype(np.int64) if found.dtype.kind == "b" else found
 
 
-def _shape(found: Array) -> str:
+def _shape(array: Array) -> str:
     """Without the number of records, which is private."""
-    return f"({', '.join(['n', *map(str, found.shape[1:])])})" if found.ndim else "()"
+    return f"({', '.join(['n', *map(str, array.shape[1:])])})" if array.ndim else "()"
 
 
 def _read(source: str, key: str, train: Train, path: str) -> Parts:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpcli.audit.user_code import FAILURES, said
+from dpcli.audit.user_code import FAILURES, error_text
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.noise.randomness import Stream
@@ -36,7 +36,7 @@ def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path:
         with evaluating(model) as device:
             found = model(torch.zeros(2, *shape, device=device))
     except FAILURES as problem:
-        raise InputError(f"{expected}: {said(problem)}") from None
+        raise InputError(f"{expected}: {error_text(problem)}") from None
     if not torch.is_tensor(found) or found.shape != (2, classes):
         raise InputError(f"{expected}, found {tuple(found.shape) if torch.is_tensor(found) else type(found).__name__}")
     if found.dtype != torch.float32:

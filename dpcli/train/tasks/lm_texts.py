@@ -44,13 +44,13 @@ def texts_of(source: str, train: Train, path: str) -> Texts:
     return _checked(_returned(private_result(source, path), train, source, path), source, path)
 
 
-def _checked(found: Texts, source: str, path: str) -> Texts:
-    for name, values in (("labels", found.labels), ("units", found.units)):
-        if values is not None and len(values) != len(found.texts):
+def _checked(texts: Texts, source: str, path: str) -> Texts:
+    for name, values in (("labels", texts.labels), ("units", texts.units)):
+        if values is not None and len(values) != len(texts.texts):
             raise InputError(f"{path}: {source}: expected as many {name} as texts, found another number of them")
-    if not found.texts:
+    if not texts.texts:
         raise InputError(f"{path}: {source}: expected texts, found none")
-    return found
+    return texts
 
 
 def _returned(found: Any, train: Train, source: str, path: str) -> Texts:
