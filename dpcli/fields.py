@@ -6,7 +6,7 @@ the JSON Schema, the manual page and `explain` are printed from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NewType
 
@@ -18,11 +18,31 @@ Open = NewType("Open", dict[str, Any])  # a table with keys of its own, which wh
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A constraint on a number: `text` completes "expected ...", `schema` is its JSON Schema form."""
+    """A constraint on a number or a text: `text` completes "expected ...", `schema` is its JSON Schema form."""
 
     text: str
-    holds: Callable[[float], bool]
+    holds: Callable[[Any], bool]
     schema: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What alone reads a key, among the other keys of its table: in words, and whether the table has it."""
+
+    text: str
+    reads: Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """How one key of a table selects the class that holds the table's keys; the base of these classes states it as `selection`.
+
+    registry: the class for each word. default: the word where the key is absent, None where it must be there.
+    """
+
+    selector: str
+    registry: Mapping[str, str]
+    default: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +51,14 @@ class Key:
 
     safer: the values that bind a file more than others do, where the key is a condition; any other change of it may weaken the file.
     claim: True where it says what the data or the program are, so that nothing in the file makes it so, as noise is made.
+    reader: what alone reads the key, where another key of the table may make it idle.
     """
 
     doc: str
     rule: Constraint | None = None
     safer: Literal["smaller"] | None = None
     claim: bool = False
+    reader: Reader | None = None
 
 
 POSITIVE = Constraint("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),))

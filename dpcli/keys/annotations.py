@@ -32,8 +32,9 @@ def members_of(cls: type) -> Members:
 def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
     kind, *notes = typing.get_args(hint)
     key = next(note for note in notes if isinstance(note, Key))
-    required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    return Member(field.name, kind_of(kind), key.rule, key.doc, required, key.safer, key.claim)
+    required = field.default is dataclasses.MISSING
+    default = None if required else field.default
+    return Member(field.name, kind_of(kind), key.rule, key.doc, required, key.safer, key.claim, key.reader, default)
 
 
 def kind_of(hint: Any) -> Kind:
@@ -43,7 +44,11 @@ def kind_of(hint: Any) -> Kind:
     origin = typing.get_origin(hint)
     if origin in _GENERIC:
         return _GENERIC[origin](typing.get_args(hint))
-    return members(hint) if issubclass(hint, enum.Enum) else KeyTable(hint, members_of(hint))
+    if issubclass(hint, enum.Enum):
+        return members(hint)
+    # The base of a family selects; a class of it is a plain table.
+    selection = vars(hint).get("selection")
+    return KeyTable(hint, members_of(hint)) if selection is None else SelectedTable.by(selection, members_of)
 
 
 def _union(arms: tuple[Any, ...]) -> Kind:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from dpcli.fields import Constraint
+from dpcli.fields import Constraint, Selection
 from dpcli.keys.kinds import KeyPlace, Refused
-from dpcli.keys.member import Member, Members, read_members
+from dpcli.keys.member import Member, Members, Others, read_members
 from dpcli.keys.table_schema import selected_schema, table_schema
 from dpcli.keys.words import OneOf, words
 from dpcli.registry import load
@@ -43,12 +43,18 @@ class KeyTable:
 class SelectedTable:
     """A table whose dataclass is named by one of its own keys, through a registry.
 
-    members_of: the keys of a dataclass (handed in, since finding them needs this class).
+    members_of: the keys of a dataclass (handed in, since finding them needs this class). default: the word where the key is absent.
     """
 
     selector: str
     registry: Mapping[str, str]
     members_of: Callable[[type], Members]
+    default: str | None = None
+
+    @classmethod
+    def by(cls, selection: Selection, members_of: Callable[[type], Members]) -> SelectedTable:
+        """The tables that a base class says are selected."""
+        return cls(selection.selector, selection.registry, members_of, selection.default)
 
     @property
     def text(self) -> str:
@@ -62,21 +68,35 @@ class SelectedTable:
         """The keys of the class that `name` selects."""
         return self.members_of(load(self.registry[name]))
 
+    def common(self) -> Members:
+        """The keys that are the same in every class, but for the selector."""
+        first, *rest = [self.own(name) for name in self.registry]
+        shared = {key: member for key, member in first.items() if all(other.get(key) == member for other in rest)}
+        return {key: member for key, member in shared.items() if key != self.selector}
+
     def any(self) -> Members:
-        """Every key of every class, none of them judged: all that can be asked for while the selector cannot be read."""
-        return {key: Member(key, Unjudged()) for name in self.registry for key in self.own(name)}
+        """Every key of every class, those that are not common unjudged: all that can be asked for while the selector cannot be read."""
+        return {**{key: Member(key, Unjudged()) for name in self.registry for key in self.own(name)}, **self.common()}
+
+    def others(self, name: str) -> Others:
+        """The keys that the table would have with another word than `name`, and which."""
+        found: dict[str, list[str]] = {}
+        for other in self.registry:
+            for key in self.own(other).keys() - self.own(name).keys():
+                found.setdefault(key, []).append(f'"{other}"')
+        return {key: f"{self.selector} = {' or '.join(words)}" for key, words in found.items()}
 
     def selected(self, table: Mapping[str, Any]) -> str | None:
         """The registered name that the table states, if it does."""
-        name = table.get(self.selector)
+        name = table.get(self.selector, self.default)
         return name if type(name) is str and name in self.registry else None
 
     def members(self, name: str | None) -> Members:
         """The keys of the table where its selector is `name`; None where that cannot be read."""
-        selector = Member(self.selector, self.choice, required=True)
         own = self.any() if name is None else self.own(name)
-        stated = own[self.selector]
-        return {**own, self.selector: replace(selector, doc=stated.doc)}
+        doc = self.own(name or next(iter(self.registry)))[self.selector].doc
+        selector = Member(self.selector, self.choice, doc=doc, required=self.default is None, default=self.default)
+        return {**own, self.selector: selector}
 
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
@@ -84,13 +104,13 @@ class SelectedTable:
             place.wrong_type(self.text, value, f'write {{ {self.selector} = "{value}", ... }}' if named else "")
         before = len(place.findings)
         name = self.selected(value)
-        values = read_members(self.members(name), value, place)
+        values = read_members(self.members(name), value, place, lambda: {} if name is None else self.others(name))
         if name is None or len(place.findings) > before:
             raise Refused
-        return load(self.registry[name])(**values)
+        return load(self.registry[name])(**{**values, self.selector: name})
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        return selected_schema(self.selector, {name: self.members(name) for name in self.registry})
+        return selected_schema(self.selector, {name: self.members(name) for name in self.registry}, self.default)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,10 +76,12 @@ class Text:
             place.out_of_range("text that is not empty", value)
         if len(value) > LONGEST_NAME:
             place.out_of_range(f"at most {LONGEST_NAME} characters", value)
+        if place.rule and not place.rule.holds(value):
+            place.out_of_range(place.rule.text, value)
         return value
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_NAME}
+        return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_NAME, **dict(rule.schema if rule else ())}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import MISSING, fields, is_dataclass
-from enum import Enum
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.keys.plain import plain_table
 from dpcli.pipeline.document import pipeline_of, read_document
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.toml.findings import Findings, TooMany
@@ -19,7 +18,7 @@ def tables_of(pipeline: Pipeline) -> dict[str, Any]:
 
     Two files that mean the same (key order, spelling of numbers, comments, their [budget]) have equal tables.
     """
-    return {"privacy": _table(pipeline.privacy), "mechanism": [_entry(entry) for entry in pipeline.mechanisms]}
+    return {"privacy": plain_table(pipeline.privacy), "mechanism": [_entry(entry) for entry in pipeline.mechanisms]}
 
 
 def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
@@ -35,23 +34,6 @@ def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    table = _table(entry)
+    table = plain_table(entry)
     own = table.pop("spec", {})
     return {**table, **own}
-
-
-def _table(value: Any) -> dict[str, Any]:
-    stated = ((field, getattr(value, field.name)) for field in fields(value))
-    return {
-        field.name: _plain(content)
-        for field, content in stated
-        if content is not None and (field.default is MISSING or content != field.default)
-    }
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return _table(value)
-    if isinstance(value, Enum):
-        return value.value
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -36,6 +36,6 @@ def _calibratable(schema: Any) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     if schema.get("type") in ("number", "integer"):
-        doc = {"description": schema["description"]} if "description" in schema else {}
-        return {**doc, "anyOf": [{key: value for key, value in schema.items() if key != "description"}, {"const": CALIBRATE}]}
+        about = {key: schema[key] for key in ("description", "default") if key in schema}
+        return {**about, "anyOf": [{key: value for key, value in schema.items() if key not in about}, {"const": CALIBRATE}]}
     return {key: _calibratable(value) for key, value in schema.items()}

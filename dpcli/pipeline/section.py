@@ -8,6 +8,7 @@ from typing import Any
 
 from dpcli.fields import Constraint
 from dpcli.keys.annotations import kind_of
+from dpcli.keys.idle import idle
 from dpcli.keys.kinds import KeyPlace, Kind
 from dpcli.pipeline.gate_keys import under
 from dpcli.registry import SECTIONS, load
@@ -43,6 +44,7 @@ def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """What the keys of each section do not agree on among themselves."""
     for name in SECTIONS:
         if name in values:
+            yield from under((name,), idle(values[name]))
             yield from under((name,), values[name].problems())
 
 
