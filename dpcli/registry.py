@@ -63,6 +63,21 @@ SECTIONS: dict[str, str] = {
     "sweep": "dpcli.sweep.settings:Sweep",
 }
 
+# What [train] may learn, and how its gradients are clipped: each a class whose fields are the keys that it reads.
+TASKS: dict[str, str] = {
+    "classification": "dpcli.train.plan.settings_classification:Classification",
+    "causal-lm": "dpcli.train.plan.settings_language:CausalLm",
+    "soft-prompt": "dpcli.train.plan.settings_language:SoftPrompt",
+    "custom": "dpcli.train.plan.settings_custom:Custom",
+}
+
+STYLES: dict[str, str] = {
+    "flat": "dpcli.train.plan.clipping:FlatClipping",
+    "automatic": "dpcli.train.plan.clipping:AutomaticClipping",
+    "per-layer": "dpcli.train.plan.clipping:PerLayerClipping",
+    "adaptive": "dpcli.train.plan.clipping:AdaptiveClipping",
+}
+
 # The other format of `lint` and `schema`.
 POLICY_KEYS = "dpcli.gate.policy_read:KEYS"
 POLICY_READER = "dpcli.gate.policy_read:read_policy_bytes"

@@ -17,7 +17,8 @@ from dpcli.pipeline.gate_keys import Horizon, Waiver
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, PartitionKey, Pipeline, Privacy
 from dpcli.registry import ACCOUNTANTS, FORMATS, MECHANISMS, SAMPLING, load
 from dpcli.sweep.settings import Sweep
-from dpcli.train.plan.settings import Clipping, Train
+from dpcli.train.plan.clipping import Clipping
+from dpcli.train.plan.settings import Train
 
 EXIT_CODES = (
     ("0", "pass"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.keys.annotations import MECHANISMS, SAMPLING, keys_of_table, members_of
 from dpcli.keys.member import Member, Members
 from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Privacy
@@ -31,4 +31,4 @@ def tables() -> Iterator[tuple[str, Members]]:
     for name in SAMPLING.registry:
         yield f'scheme = "{name}"', SAMPLING.own(name)
     for name, target in SECTIONS.items():
-        yield f"[{name}]", members_of(load(target))
+        yield f"[{name}]", keys_of_table(load(target))

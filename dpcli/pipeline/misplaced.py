@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 
-from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.keys.annotations import MECHANISMS, SAMPLING, keys_of_table, members_of
 from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Privacy
 from dpcli.pipeline.section import UNREAD
@@ -44,7 +44,7 @@ def _places(key: str, top: frozenset[str]) -> str:
     types = [name for name in MECHANISMS.registry if key in MECHANISMS.own(name)]
     tables = [home for home, keys in homes(top).items() if key in keys and home != ANY_TYPE]
     if not tables and not types:
-        tables = [f"[{name}]" for name, target in SECTIONS.items() if key in members_of(load(target))]
+        tables = [f"[{name}]" for name, target in SECTIONS.items() if key in keys_of_table(load(target))]
     some = ", ".join(types[:3]) + (", ..." if len(types) > 3 else "")
     return " or ".join(tables + [f"a mechanism of type {some}"] * bool(types))
 

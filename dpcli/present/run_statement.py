@@ -43,7 +43,7 @@ def _done(outcome: Outcome) -> str:
         )
     if outcome.repeated:
         lines.append(f"{outcome.repeated_steps:,} steps may have been done twice after a crash, and are counted twice.")
-    if plan.train.task == "custom":
+    if plan.train.own_code:
         lines.append(
             "The model and the loss are the user's own code: that they keep records apart was checked on made-up records and on one record "
             "of a step, which does not prove it; what data and metric do was not checked."

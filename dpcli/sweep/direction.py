@@ -14,18 +14,12 @@ if TYPE_CHECKING:
 
 Better = Literal["higher", "lower"]
 
-# What a task measures first; a custom task measures what its own function returns.
-MEASURED: dict[str, tuple[str, Better]] = {
-    "classification": ("accuracy", "higher"),
-    "soft-prompt": ("accuracy", "higher"),
-    "causal-lm": ("perplexity", "lower"),
-}
 WHY = '"higher" or "lower" with task = "custom": which value of its metric is the better one'
 
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
     """Which value the sweep takes for the better one; None, with a finding, where it does not say so and must, or says what is not so."""
-    metric, known = MEASURED.get(train.task, ("", sweep.better))
+    metric, known = train.measures or ("", sweep.better)
     if known is None:
         findings.add("DP005", ("sweep", "better"), WHY, "nothing")
     elif sweep.better not in (None, known):

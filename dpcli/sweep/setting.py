@@ -15,7 +15,7 @@ from dpcli.pipeline.placeholders import substituted
 from dpcli.sweep.keys import KeyChange, changed, spelled, target
 from dpcli.sweep.settings import Sweep
 from dpcli.toml.findings import Fault, Findings, Path, TooMany
-from dpcli.toml.shown import shown
+from dpcli.toml.shown import key_text, shown
 from dpcli.toml.write import value_text
 
 UNKNOWN = "DP002"  # the rule about keys, and not their values
@@ -111,7 +111,9 @@ def _judge(settings: list[Setting], tables: Mapping[str, Any], findings: Finding
             place = _cause(setting, fault)
             if (place, fault.message) not in said:
                 said.add((place, fault.message))
-                findings.add(fault.rule, place, fault.expected, fault.found, fault.hint)
+                # Where no change is about the key, the place does not name it.
+                named = f"{key_text(fault.key)}: {fault.expected}" if place == setting.place else fault.expected
+                findings.add(fault.rule, place, named, fault.found, fault.hint)
 
 
 def _faults(tables: Mapping[str, Any]) -> list[Fault]:

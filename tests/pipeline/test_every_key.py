@@ -17,23 +17,24 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dpcli.gate.policy_read import KEYS, read_policy_bytes
-from dpcli.keys.annotations import MECHANISMS, SAMPLING
+from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
 from dpcli.keys.compound import Either, Listed, Opaque
 from dpcli.keys.kinds import Day, Flag, Kind, Number, WholeNumber
 from dpcli.keys.member import Member, Members
 from dpcli.keys.tables import KeyTable, SelectedTable
-from dpcli.keys.words import OneOf
+from dpcli.keys.words import OneOf, Text
 from dpcli.lint.run import lint_bytes
 from dpcli.pipeline.document import TOP, MechanismTable
 from dpcli.pipeline.read import parse
 from dpcli.pipeline.schema import json_schema, policy_schema
 from dpcli.pipeline.section import SectionTable
-from dpcli.registry import load
+from dpcli.registry import STYLES, TASKS, load
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.findings import Path
 from dpcli.toml.render import InvalidFile
 from dpcli.toml.shown import key_text
 
+TEXTS = ("a", "a:b", "cpu", "{text}", "logistic")  # of which every rule takes one, and refuses one
 NUMBERS = (0.5, 1, 2, 0.75, 0.6, 3)  # of which every rule takes one
 OUTSIDE = (-1.0, -7, 0, 1.5, 10**19, 1e9)  # of which every rule refuses one
 
@@ -76,7 +77,7 @@ def _sample(kind: Kind, member: Member) -> Any:
             return {**minimal(kind.members(name)), kind.selector: name}
         case Opaque():
             return {"a": [1]}
-    return "a"
+    return next(text for text in TEXTS if member.rule is None or member.rule.holds(text))
 
 
 def minimal(members: Members) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def inside(path: Path, member: Member, kind: Kind, document: dict[str, Any]) -> 
         case SelectedTable():
             for name in kind.registry:
                 known = kind.members(name)
-                yield Spot(path, known, placed(document, path, {**minimal(known), kind.selector: name}))
+                yield from tables(path, known, placed(document, path, {**minimal(known), kind.selector: name}))
 
 
 def pipelines() -> Iterator[Spot]:
@@ -169,6 +170,8 @@ def out_of_range(member: Member) -> tuple[Any, ...]:
         return tuple([value] for value in out_of_range(Member(member.name, kind.item, member.rule)))
     if isinstance(kind, OneOf):
         return ("zzz",)
+    if member.rule is not None and isinstance(kind, Text):
+        return tuple(text for text in TEXTS if not member.rule.holds(text))[:1]
     if member.rule is None or not isinstance(kind, Number | WholeNumber):
         return ()
     rule, exact = member.rule, isinstance(kind, WholeNumber)
@@ -260,6 +263,12 @@ def test_no_table_is_forgotten() -> None:
     }
     sampled = [table for table in PIPELINES if table.path == ("mechanism", 1, "sampling")]
     assert len(sampled) == len(MECHANISMS.registry) * len(SAMPLING.registry)
+    trained = [table.document["train"] for table in PIPELINES if table.path == ("train",)]
+    assert [table["task"] for table in trained] == list(TASKS)
+    clipped = [table.document["train"] for table in PIPELINES if table.path == ("train", "clipping")]
+    assert [(table["task"], table["clipping"]["style"]) for table in clipped] == [
+        (task, style) for task in TASKS for style in STYLES
+    ]
 
 
 @EACH
@@ -297,5 +306,6 @@ def test_a_section_is_known_by_what_reads_it() -> None:
     for name, target in load("dpcli.registry:SECTIONS").items():
         kind = TOP[name].kind
         assert isinstance(kind, SectionTable)
-        assert isinstance(kind.table, KeyTable)
-        assert kind.table.cls is load(target)
+        cls = load(target)
+        chosen = getattr(cls, "selection", None)
+        assert kind.table == (SelectedTable.by(chosen, members_of) if chosen else KeyTable(cls, members_of(cls)))

@@ -162,7 +162,10 @@ def test_names_of_mechanisms_may_hold_dots(tmp_path: Path) -> None:
         (PUBLIC + '[sweep.grid]\n"train.data" = ["a.csv"]\n', "expected a key that may differ between the runs of a sweep"),
         (PUBLIC + '[sweep.grid]\n"mechanism.sgd.noise_multiplier" = [1.0]\n', "expected a key that may differ between the runs"),
         (SAMPLED + '[sweep.grid]\n"mechanism.sgd.epochs" = [1.0]\n', "expected either steps or epochs, found both"),
-        (PUBLIC + '[sweep.grid]\n"train.clipping.style" = ["flat", "adaptive"]\n', "the noise of the count of unclipped examples"),
+        (
+            PUBLIC + '[sweep.grid]\n"train.clipping.style" = ["flat", "adaptive"]\n',
+            "sweep.grid: expected train.clipping.quantile_noise: ",
+        ),
         (PUBLIC + GRID + "[[sweep.setting]]\n", "sweep.setting: expected either a grid or settings, found both"),
         (PUBLIC + "[[sweep.setting]]\nepsilon = 2.0\n", "sweep.setting[1].epsilon: expected one of sweep.epsilon, found 2.0"),
         (PUBLIC + "[[sweep.setting]]\nepsilon = 1.0\n", "sweep.setting: expected a setting for epsilon = 8.0, found none"),

@@ -16,7 +16,9 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from torch import nn  # noqa: E402
 
 from dpcli.errors import DpcliError, InputError  # noqa: E402
-from dpcli.train.plan.settings import Clipping, Train  # noqa: E402
+from dpcli.registry import TASKS, load  # noqa: E402
+from dpcli.train.plan.clipping import FlatClipping  # noqa: E402
+from dpcli.train.plan.settings import Train  # noqa: E402
 from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt  # noqa: E402
 from dpcli.train.tasks.learning import evaluating  # noqa: E402
 from dpcli.train.tasks.owners import whose  # noqa: E402
@@ -97,12 +99,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def train(**settings: Any) -> Train:
-    known = {"task": "classification", "data": "bad.csv", "classes": 2, "learning_rate": 1.0, "clipping": Clipping(norm=1.0)}
-    return Train(**{**known, **settings})
+def train(task: str = "classification", **settings: Any) -> Any:
+    """A [train] table of a task, with two classes where it has classes."""
+    known = {"data": "bad.csv", "learning_rate": 1.0, "clipping": FlatClipping(norm=1.0)}
+    return load(TASKS[task])(**{**known, **({"classes": 2} if task == "classification" else {}), **settings})
 
 
-def refusal(settings: Train, build: Callable[[Train, str], Any] = classification.build) -> str:
+def refusal(settings: Train, build: Callable[[Any, str], Any] = classification.build) -> str:
     with pytest.raises(InputError) as problem:
         build(settings, "bad.toml")
     assert SECRET not in str(problem.value)

@@ -1,21 +1,103 @@
-"""From [train.clipping] to the engine's clipping style."""
+"""The clipping table of [train]: each style's keys, and the engine's clip that they stand for. Reading it needs no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer
-from dpcli.train.plan.settings import Clipping
+from dpcli.fields import POSITIVE, RATE, Key, Selection
+from dpcli.registry import STYLES
+
+if TYPE_CHECKING:
+    from dpcli.train.engine.clip import Clip
+
+STYLE = Key(
+    "flat: scaled down to C; automatic: always scaled to about C; per-layer: C split over layers; adaptive: C follows a quantile"
+)
 
 
-def clip_of(clipping: Clipping, names: Sequence[str]) -> Clip:
-    """The style; its `bound` is C, which the noise is relative to."""
-    return STYLES[clipping.style](clipping, names)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clipping(ABC):
+    """How one example's gradient is bounded before the sum."""
+
+    selection: ClassVar[Selection] = Selection("style", STYLES, "flat")
+    # Tables that between them state every key of a style.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+
+    norm: Annotated[float, Key("C: the L2 bound on one example's gradient; noise_multiplier is noise over C", POSITIVE)]
+    style: Annotated[str, STYLE] = "flat"
+
+    @property
+    def count_noise(self) -> float | None:
+        """The noise of a count of examples that a step releases besides the sum, in examples; None where it releases none."""
+        return None
+
+    @abstractmethod
+    def clip(self) -> Clip:
+        """What the engine clips by; its `bound` is C, which the noise is relative to."""
 
 
-STYLES: dict[str, Callable[[Clipping, Sequence[str]], Clip]] = {
-    "flat": lambda clipping, names: Flat(clipping.norm),
-    "automatic": lambda clipping, names: Automatic(clipping.norm, clipping.gamma),
-    "per-layer": lambda clipping, names: PerLayer(clipping.norm),
-    "adaptive": lambda clipping, names: Adaptive(clipping.norm, clipping.quantile, clipping.quantile_rate),
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatClipping(Clipping):
+    """A gradient that is longer than C is scaled down to C."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0},)
+
+    def clip(self) -> Clip:
+        from dpcli.train.engine.clip import Flat
+
+        return Flat(self.norm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutomaticClipping(Clipping):
+    """Every gradient is scaled to a length of about C, whatever its own length is."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0, "gamma": 0.1},)
+
+    style: Annotated[str, STYLE] = "automatic"
+    gamma: Annotated[float, Key("added to each gradient's length, so that short ones stay short", POSITIVE)] = 0.01
+
+    def clip(self) -> Clip:
+        from dpcli.train.engine.clip import Automatic
+
+        return Automatic(self.norm, self.gamma)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerLayerClipping(Clipping):
+    """Each layer's part of a gradient is scaled down for itself; all of them together are at most C long."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0},)
+
+    style: Annotated[str, STYLE] = "per-layer"
+
+    def clip(self) -> Clip:
+        from dpcli.train.engine.clip import PerLayer
+
+        return PerLayer(self.norm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveClipping(Clipping):
+    """C begins at norm and follows a quantile of the gradients' lengths, by a noised count that each step also releases."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"norm": 1.0, "quantile": 0.7, "quantile_noise": 9.0, "quantile_rate": 0.1},
+    )
+
+    style: Annotated[str, STYLE] = "adaptive"
+    quantile: Annotated[float, Key("share of examples that is left unclipped", RATE)] = 0.5
+    quantile_noise: Annotated[float, Key("noise of the count of unclipped examples, in examples; accounted for", POSITIVE)]
+    quantile_rate: Annotated[float, Key("how fast C follows", POSITIVE)] = 0.2
+
+    @property
+    def count_noise(self) -> float | None:
+        return self.quantile_noise
+
+    def clip(self) -> Clip:
+        from dpcli.train.engine.clip import Adaptive
+
+        return Adaptive(self.norm, self.quantile, self.quantile_rate)

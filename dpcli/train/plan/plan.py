@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.audit.settings import read_settings
@@ -13,7 +13,7 @@ from dpcli.errors import CannotCertify, InputError
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.toml.limits import read_bytes
-from dpcli.train.plan.settings import Train, read_train
+from dpcli.train.plan.settings import Train, in_full, read_train
 from dpcli.train.plan.stages import Stage, counted, performed, stages
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class TrainingPlan:
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that a resumed run must not have changed."""
-        content = {"pipeline": tables_of(self.pipeline), "train": asdict(self.train), "canaries": self.canaries}
+        content = {"pipeline": tables_of(self.pipeline), "train": in_full(self.train), "canaries": self.canaries}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def stage_at(self, step: int) -> Stage:

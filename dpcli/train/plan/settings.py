@@ -1,51 +1,30 @@
-"""The [train] table, read as strictly as the rest of the file. Nothing here needs torch."""
+"""The [train] table: the keys that every task reads, read as strictly as the rest of the file. Nothing here needs torch."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from abc import ABC
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, RATE, Constraint, Key
+from dpcli.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, Constraint, Key, Reader, Selection
+from dpcli.keys.annotations import members_of
 from dpcli.pipeline.read import refuse, section, toml_document
-from dpcli.toml.findings import Findings
-from dpcli.toml.shown import shown
-from dpcli.train.plan.unread import unread
+from dpcli.registry import STYLES, TASKS, load
+from dpcli.toml.findings import Findings, Problem
+from dpcli.train.plan.clipping import Clipping
 
 # At 1 and beyond a step is never forgotten, and the weights run away.
 MOMENTUM = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))
-DEVICE = re.compile(r"cpu|cuda(:(0|[1-9][0-9]?))?")
+DEVICES = r"cpu|cuda(:(0|[1-9][0-9]?))?"
+DEVICE = Constraint("cpu, cuda, or cuda:N", lambda x: re.fullmatch(DEVICES, x) is not None, (("pattern", f"^({DEVICES})$"),))
+FUNCTION = Constraint("module:function", lambda x: ":" in x, (("pattern", ":"),))
 
-
-@dataclass(frozen=True, slots=True)
-class Clipping:
-    """How one example's gradient is bounded before the sum."""
-
-    norm: Annotated[float, Key("C: the L2 bound on one example's gradient; noise_multiplier is noise over C", POSITIVE)]
-    style: Annotated[
-        Literal["flat", "automatic", "per-layer", "adaptive"],
-        Key(
-            "flat: scaled down to C; automatic: always scaled to about C; per-layer: C split over layers; adaptive: C follows a quantile"
-        ),
-    ] = "flat"
-    gamma: Annotated[float, Key("stability constant of automatic clipping", POSITIVE)] = 0.01
-    quantile: Annotated[float, Key("share of examples that adaptive clipping leaves unclipped", RATE)] = 0.5
-    quantile_noise: Annotated[
-        float | None, Key("noise of the count of unclipped examples, in examples; accounted for", POSITIVE)
-    ] = None
-    quantile_rate: Annotated[float, Key("how fast adaptive clipping follows", POSITIVE)] = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Lora:
-    """Low-rank matrices beside the weights of a language model, which stay as they are (Hu et al. 2021, arXiv:2106.09685)."""
-
-    rank: Annotated[int, Key("of each pair of matrices", COUNT)]
-    alpha: Annotated[float, Key("their product is scaled by alpha over rank", POSITIVE)] = 16.0
-    targets: Annotated[
-        tuple[str, ...] | None, Key("names of the layers that get a pair; those that PEFT knows for the architecture where absent")
-    ] = None
+TASK = Key("what is learnt; custom: model, data, loss and metric are all functions of your own")
+BUILT_IN = ("logistic", "mlp", "cnn")  # models for arrays
+SGD = Reader('optimizer = "sgd"', lambda train: train.optimizer == "sgd")
+HELD_OUT = Reader('public = "held-out"', lambda train: train.public == "held-out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +36,45 @@ class Covers:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Train:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Train(ABC):
     """What is trained, on which data, and how; the privacy of it is the pipeline's."""
 
-    task: Annotated[
-        Literal["classification", "causal-lm", "soft-prompt", "custom"],
-        Key("what is learnt; custom: model, data, loss and metric are all functions of your own"),
-    ]
-    data: Annotated[str, Key("private data: digits, a .npz, .csv or .parquet file, a text file, or module:function")]
+    selection: ClassVar[Selection] = Selection("task", TASKS)
+    # The function that makes a learning problem of the table, as module:name; only training imports it.
+    build: ClassVar[str]
+    # The metric that it measures on public data, and which of two values is the better; None where the user's function says.
+    measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = None
+    # Whether model and loss are the user's own code, which is checked by trial alone: so it is unless a task says otherwise.
+    own_code: ClassVar[bool] = True
+    # Whether a part of a language model may be trained, which is then left as an adapter too.
+    adapts: ClassVar[bool] = False
+    # Tables that between them state every key: here those that all tasks read alike, in each task its own.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "learning_rate": 0.5,
+            "mechanism": "train",
+            "schedule": "linear",
+            "average": 0.9,
+            "optimizer": "sgd",
+            "momentum": 0.9,
+            "weight_decay": 0.001,
+            "units": "owner",
+            "records_per_unit": 4,
+            "physical_batch_size": 64,
+            "checkpoint_every": 50,
+            "output": "runs/digits",
+            "engine": "dpcli",
+            "device": "cuda:0",
+            "covers": {"tuning": "on public data"},
+        },
+    )
+
+    task: Annotated[str, TASK]
+    data: Annotated[str, Key("private data: a file, or module:function")]
     clipping: Annotated[Clipping, Key("how one example's gradient is bounded")]
     learning_rate: Annotated[float, Key("step size of the optimizer", POSITIVE)]
-    model: Annotated[str, Key("logistic, mlp, cnn, a path or name of a language model, or module:function")] = "logistic"
-    loss: Annotated[str | None, Key("module:function (model, batch) -> one loss per record, of a custom task")] = None
-    metric: Annotated[str | None, Key("module:function (model, public batch) -> metrics by name, of a custom task")] = None
-    canary: Annotated[
-        str | None, Key("module:function (count, generator) -> records that nobody owns, of a custom task, for [audit] canaries")
-    ] = None
+    model: Annotated[str, Key("what is trained")]
     mechanism: Annotated[
         str | tuple[str, ...] | None,
         Key("the entry that a step performs, where the file has several; a list is a schedule: one after the other"),
@@ -86,95 +87,44 @@ class Train:
         Key("decay of a moving average of the weights, which is what is measured and left; absent: the last weights", OPEN_UNIT),
     ] = None
     optimizer: Annotated[Literal["sgd", "adam"], Key("how the noisy gradient is used: post-processing")] = "sgd"
-    momentum: Annotated[float, Key("of sgd", MOMENTUM)] = 0.0
+    momentum: Annotated[float, Key("of sgd", MOMENTUM, reader=SGD)] = 0.0
     weight_decay: Annotated[float, Key("of either optimizer", NON_NEGATIVE)] = 0.0
-    classes: Annotated[
-        int | None, Key("how many labels there are, declared and not counted in private data; 10 for digits", COUNT)
-    ] = None
-    shift: Annotated[float, Key("a declared constant that is taken off every input number, so that they lie about zero")] = 0.0
-    label: Annotated[str | None, Key("column of the label in a .csv or .parquet file; the last one where absent")] = None
     units: Annotated[
         str | None, Key("column or array that tells whose a record is; needed where a unit of privacy owns several records")
     ] = None
-    tokenizer: Annotated[
-        str | None, Key("of a language model: bytes, a path or a name; must be public; the model's own where absent")
-    ] = None
-    context: Annotated[int, Key("tokens of a record of text at most; longer ones are cut off, or cut into windows", COUNT)] = 128
-    text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
-    record: Annotated[
-        Literal["line", "paragraph", "window"],
-        Key("what one record of text is: a line or row, a paragraph between blank lines, or each window of context tokens"),
-    ] = "line"
-    token_loss: Annotated[Literal["mean", "sum"], Key("a record's loss: over its own tokens, never over the batch's")] = "mean"
-    lora: Annotated[Lora | None, Key("low-rank adapters in place of all weights of a language model, by PEFT")] = None
-    soft_prompt: Annotated[
-        int | None, Key("trained vectors before each text, in place of all weights of a language model", COUNT)
-    ] = None
-    labels: Annotated[tuple[str, ...] | None, Key("of a soft-prompt task: every label that the data may have, declared")] = None
-    verbalizers: Annotated[
-        tuple[str, ...] | None, Key("a word for each label, whose first token stands for it; the labels themselves where absent")
-    ] = None
-    template: Annotated[str, Key("what a soft-prompt task shows to the model, with {text} once in it")] = "{text}"
     records_per_unit: Annotated[
         int | None,
         Key("units are sampled, and the mean loss over at most so many records of a unit is clipped as one", COUNT),
     ] = None
-    hidden: Annotated[int, Key("width of the hidden layer of mlp", COUNT)] = 64
     public: Annotated[
         str | None, Key("data declared public, on which metrics are measured: a file, or held-out (a split declared public)")
     ] = None
-    held_out: Annotated[float, Key("share of the data that held-out sets aside", RATE)] = 0.2
     physical_batch_size: Annotated[int, Key("examples that are in memory at once; no effect on the result", COUNT)] = 256
     checkpoint_every: Annotated[int, Key("steps between two states that --resume can go on from", COUNT)] = 200
     output: Annotated[str | None, Key("folder of the model, the metrics and the statement; runs/NAME where absent")] = None
     engine: Annotated[Literal["dpcli", "opacus"], Key("what computes the clipped sums")] = "dpcli"
-    device: Annotated[str, Key("cpu, cuda, or cuda:N")] = "cpu"
+    device: Annotated[str, Key("cpu, cuda, or cuda:N", DEVICE)] = "cpu"
     covers: Annotated[Covers, Key("what else the accounting covers")] = Covers()
 
-    def problems(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    def problems(self) -> Iterator[Problem]:
         """What is inconsistent, as (path, expected, found)."""
-        if self.clipping.style == "adaptive" and self.clipping.quantile_noise is None:
-            yield (
-                ("clipping", "quantile_noise"),
-                'the noise of the count of unclipped examples, with style = "adaptive"',
-                "nothing",
-            )
         if self.records_per_unit is not None and self.units is None:
             yield ("units",), "what tells whose a record is, as records_per_unit needs", "nothing"
-        if DEVICE.fullmatch(self.device) is None:
-            yield ("device",), "cpu, cuda, or cuda:N", shown(self.device)
-        yield from unread(self)
-        if self.task == "custom":
-            yield from self._custom_problems()
-        if self.task in ("causal-lm", "soft-prompt"):
-            yield from self._language_problems()
-        if self.task == "soft-prompt":
-            yield from self._label_problems()
+        yield from self.own_problems()
 
-    def _custom_problems(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
-        for name, target in (("model", self.model), ("data", self.data), ("public", self.public)):
-            if target is not None and ":" not in target:
-                yield (name,), "module:function for a custom task", shown(target)
-        if self.loss is None:
-            yield ("loss",), "module:function for a custom task", "none"
-        if self.public is not None and self.metric is None:
-            yield ("public",), "no such key without metric, which alone reads it", shown(self.public)
+    def own_problems(self) -> Iterable[Problem]:
+        """What is inconsistent among the keys of the task."""
+        return ()
 
-    def _language_problems(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
-        if self.model in ("logistic", "mlp", "cnn"):
-            yield ("model",), "a path or name of a language model, or module:function", self.model
-        if self.task == "causal-lm" and self.lora is not None and self.soft_prompt is not None:
-            yield ("soft_prompt",), "lora or soft_prompt", "both"
 
-    def _label_problems(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
-        if self.soft_prompt is None:
-            yield ("soft_prompt",), "the number of trained vectors", "none"
-        if self.labels is None or len(set(self.labels)) < 2:
-            yield ("labels",), "at least two labels", "none" if self.labels is None else f"{len(set(self.labels))}"
-        elif self.verbalizers is not None and len(self.verbalizers) != len(self.labels):
-            yield ("verbalizers",), f"one word for each of {len(self.labels)} labels", f"{len(self.verbalizers)}"
-        if self.template.count("{text}") != 1:
-            yield ("template",), "{text} once", f"it {self.template.count('{text}')} times"
+def in_full(train: Train) -> dict[str, Any]:
+    """Every key of every task and style, those of others at their defaults (None where they have none): what a run is known by."""
+    return {**_absent(TASKS), **asdict(train), "clipping": {**_absent(STYLES), **asdict(train.clipping)}}
+
+
+def _absent(registry: Mapping[str, str]) -> dict[str, Any]:
+    classes: list[type] = [load(target) for target in registry.values()]
+    return {name: member.default for cls in classes for name, member in members_of(cls).items()}
 
 
 def read_train(data: bytes, path: str) -> Train:

@@ -68,7 +68,7 @@ def replays(path: str) -> Replayed:
         fresh=fresh,
     )
     unseen = (f"only the first {STEPS} steps of each entry were replayed, on one process",) + (
-        ("the noised count that moves the clipping norm was not checked",) if plan.train.clipping.style == "adaptive" else ()
+        ("the noised count that moves the clipping norm was not checked",) if plan.train.clipping.count_noise is not None else ()
     )
     return Replayed(
         declared, lambda index, rng: _worlds(plan, firsts[index % len(firsts)], firsts[0], index // len(firsts), rng), unseen
@@ -77,8 +77,8 @@ def replays(path: str) -> Replayed:
 
 def _std(plan: TrainingPlan, stage: Stage) -> float:
     """Standard deviation over C of the noise of the entry's first step, in which all numbers are independent."""
-    spec, count_noise = stage.spec, plan.train.clipping.quantile_noise
-    if plan.train.clipping.style == "adaptive" and count_noise is not None:
+    spec, count_noise = stage.spec, plan.train.clipping.count_noise
+    if count_noise is not None:
         spec = relative(spec, count_noise)
     first = next(iter(getattr(spec, "coefficients", None) or (1.0,)))
     return float(spec.noise_multiplier) / first  # type: ignore[attr-defined]

@@ -45,9 +45,9 @@ def _clipping(outcome: Outcome) -> str:
         else f"unit (the mean loss over at most {chosen.records_per_unit} of its records)"
     )
     words = f"the gradient of each {one} to L2 norm {chosen.clipping.norm:g} ({chosen.clipping.style})"
-    if chosen.clipping.style == "adaptive":
+    if chosen.clipping.count_noise is not None:
         words += (
-            f" at the start; it then follows a quantile by a count with noise {chosen.clipping.quantile_noise:g}, which the noise "
+            f" at the start; it then follows a quantile by a count with noise {chosen.clipping.count_noise:g}, which the noise "
             "multiplier pays for: the gradients' own noise is larger than it"
         )
     owned = outcome.plan.pipeline.privacy.max_contributions or 1

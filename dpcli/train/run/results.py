@@ -74,7 +74,7 @@ def _leave(outcome: Outcome, prepared: Prepared) -> None:
             os.unlink(os.path.join(outcome.folder, name))
     replaced(os.path.join(outcome.folder, STATEMENT), said)
     replaced(os.path.join(outcome.folder, MODEL), weights)
-    if outcome.plan.train.task in ("causal-lm", "soft-prompt"):
+    if outcome.plan.train.adapts:
         from dpcli.train.tasks.lm_adapter import save_adapter
 
         adapter = os.path.join(outcome.folder, ADAPTER)

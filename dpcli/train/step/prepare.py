@@ -22,7 +22,6 @@ from dpcli.train.isolation.rehearsal import like
 from dpcli.train.noise.declared import noise_of
 from dpcli.train.noise.randomness import Streams, cryptographic
 from dpcli.train.noise.step import Noise, total
-from dpcli.train.plan.clipping import clip_of
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.settings import Train
 from dpcli.train.plan.stages import Stage
@@ -147,7 +146,7 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoi
     inserted = _inserted(plan, problem, streams, ranks, folder, before is not None)
     problem = (problem if inserted is None else problem.extended(inserted.inserted)).on(_device(chosen.device))
     model = problem.model
-    clip = clip_of(chosen.clipping, [name for name, p in model.named_parameters() if p.requires_grad])
+    clip = chosen.clipping.clip()
     gradients = load(ENGINES[chosen.engine])(model, problem.loss, clip)
     optimizer = _optimizer(chosen, model)
     _same_start(model, ranks)
@@ -240,7 +239,7 @@ def _rate(chosen: Train, steps: int) -> Callable[[int], float]:
 
 def _quantile(plan: TrainingPlan, clip: object, streams: Streams, before: Checkpoint | None) -> Quantile | None:
     """What moves C, under adaptive clipping alone."""
-    noise = plan.train.clipping.quantile_noise
+    noise = plan.train.clipping.count_noise
     if not isinstance(clip, Adaptive) or noise is None:
         return None
     if len(plan.stages) > 1 or isinstance(plan.stages[0].spec, CorrelatedSpec):

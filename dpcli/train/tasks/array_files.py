@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpcli.errors import InputError
-from dpcli.train.plan.settings import Train
+from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.files import csv_table, parquet_table
 
 
@@ -20,7 +20,7 @@ class Parts(NamedTuple):
     units: Any = None
 
 
-def _npz(place: str, train: Train) -> Parts:
+def _npz(place: str, train: Classification) -> Parts:
     names = ("inputs", "labels", *([train.units] if train.units else []))
     try:
         with open(place, "rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -35,15 +35,15 @@ def _npz(place: str, train: Train) -> Parts:
     return Parts(*found)
 
 
-def _csv(place: str, train: Train) -> Parts:
+def _csv(place: str, train: Classification) -> Parts:
     return _columns(place, train, *csv_table(place))
 
 
-def _parquet(place: str, train: Train) -> Parts:
+def _parquet(place: str, train: Classification) -> Parts:
     return _columns(place, train, *parquet_table(place))
 
 
-def _columns(place: str, train: Train, names: list[str], rows: list[list[Any]]) -> Parts:
+def _columns(place: str, train: Classification, names: list[str], rows: list[list[Any]]) -> Parts:
     """The label in a named column or the last, whose each record is in another, numbers in all others."""
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     label = train.label or next((name for name in reversed(names) if name != train.units), "label")
@@ -67,4 +67,4 @@ def _numbers(place: str, name: str, values: list[Any]) -> np.ndarray:
     return found
 
 
-READERS: dict[str, Callable[[str, Train], Parts]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+READERS: dict[str, Callable[[str, Classification], Parts]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcli.errors import InputError, Unavailable
-from dpcli.train.plan.settings import Train
+from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.array_files import READERS, Parts
 from dpcli.train.tasks.owners import whose
 from dpcli.train.tasks.user_code import beside, private_result
@@ -44,7 +44,7 @@ class Arrays:
     units: Array | None = None
 
 
-def arrays(train: Train, path: str) -> Arrays:
+def arrays(train: Classification, path: str) -> Arrays:
     """The data of a [train] table.
 
     Raises InputError where they cannot be read, hold something that is not finite, or no split was declared public.
@@ -70,14 +70,14 @@ def arrays(train: Train, path: str) -> Arrays:
     return Arrays(table.inputs[~held], table.labels[~held], table.inputs[held], table.labels[held], classes)
 
 
-def _classes(train: Train, path: str) -> int:
+def _classes(train: Classification, path: str) -> int:
     """A public number: the model's shape must not depend on which labels the private records have."""
     if train.classes is None and train.data != "digits":
         raise InputError(f"{path}: train.classes: expected the number of labels, declared, found none")
     return train.classes or 10
 
 
-def _loaded(source: str, key: str, train: Train, classes: int, path: str) -> ArrayTable:
+def _loaded(source: str, key: str, train: Classification, classes: int, path: str) -> ArrayTable:
     found, place = _read(source, key, train, path), f"{path}: train.{key}"
     inputs, labels = _inputs(found.inputs, train.shift, place), _labels(found.labels, classes, place, path)
     if len(inputs) != len(labels):
@@ -130,7 +130,7 @@ def _shape(array: Array) -> str:
     return f"({', '.join(['n', *map(str, array.shape[1:])])})" if array.ndim else "()"
 
 
-def _read(source: str, key: str, train: Train, path: str) -> Parts:
+def _read(source: str, key: str, train: Classification, path: str) -> Parts:
     ending = os.path.splitext(source)[1]
     if source == "digits":
         return _digits(path)
@@ -144,7 +144,7 @@ def _read(source: str, key: str, train: Train, path: str) -> Parts:
     raise InputError(f"{path}: train.{key}: expected digits, a {', '.join(READERS)} file, or module:function, found {source!r}")
 
 
-def _returned(found: Any, key: str, train: Train, place: str) -> Parts:
+def _returned(found: Any, key: str, train: Classification, place: str) -> Parts:
     """What a function returns; public records need no owners."""
     owned = train.units is not None
     counts = {2 + owned} if key == "data" else {2, 2 + owned}

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.plan.settings import Train
+from dpcli.train.plan.settings_language import CausalLm
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model, logits, vocabulary
 from dpcli.train.tasks.lm_records import PADDING, drawn, held_out, records
@@ -25,9 +25,9 @@ from dpcli.train.tasks.lm_tokens import tokens_of
 from dpcli.train.tasks.owners import whose
 
 
-def build(train: Train, path: str) -> Learning:
+def build(train: CausalLm, path: str) -> Learning:
     """The language model and the records that [train] names. Raises InputError where they cannot be had."""
-    model, tokens = language_model(train, path), tokens_of(train, path)
+    model, tokens = language_model(train, path, train.lora), tokens_of(train, path)
     words = vocabulary(model, path)
     found, units = records(train.data, train, tokens, words, path)
     public = None

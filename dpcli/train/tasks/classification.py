@@ -13,13 +13,13 @@ from dpcli.audit.user_code import FAILURES, error_text
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.noise.randomness import Stream
-from dpcli.train.plan.settings import Train
+from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.arrays import Arrays, arrays
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.models import model_of
 
 
-def build(train: Train, path: str) -> Learning:
+def build(train: Classification, path: str) -> Learning:
     """The model and the arrays that [train] names. Raises InputError where they cannot be had."""
     data = arrays(train, path)
     shape = data.inputs.shape[1:]

@@ -13,7 +13,7 @@ from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
 from dpcli.train.noise.randomness import Stream
-from dpcli.train.plan.settings import Train
+from dpcli.train.plan.settings_custom import Custom
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating, moved, tensors
 from dpcli.train.tasks.owners import whose
 from dpcli.train.tasks.user_code import called_on_records, private_result, result, user
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def build(train: Train, path: str) -> Learning:
+def build(train: Custom, path: str) -> Learning:
     """What the functions of [train] return: model() -> nn.Module, data() -> records (and whose they are, with train.units).
 
     Raises:
@@ -33,10 +33,10 @@ def build(train: Train, path: str) -> Learning:
     if not isinstance(model, nn.Module):
         raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(model).__name__}")
     records, units = _data(train, path)
-    return Learning(model, _loss(train.loss or "", path), records, _measure(train, path, model), units, _draw(train, records, path))
+    return Learning(model, _loss(train.loss, path), records, _measure(train, path, model), units, _draw(train, records, path))
 
 
-def _data(train: Train, path: str) -> tuple[Batch, NDArray[np.generic] | None]:
+def _data(train: Custom, path: str) -> tuple[Batch, NDArray[np.generic] | None]:
     found = private_result(train.data, path)
     if train.units is None:
         return checked(found, train.data, path), None
@@ -69,7 +69,7 @@ def checked(records: Any, source: str, path: str) -> Batch:
     return batch
 
 
-def _draw(train: Train, records: Batch, path: str) -> Callable[[int, Stream], Batch] | None:
+def _draw(train: Custom, records: Batch, path: str) -> Callable[[int, Stream], Batch] | None:
     if train.canary is None:
         return None
     source, function = train.canary, user(train.canary, path)
@@ -89,7 +89,7 @@ def _form(records: Batch) -> object:
     return arranged, [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
 
 
-def _measure(train: Train, path: str, model: nn.Module) -> Any:
+def _measure(train: Custom, path: str, model: nn.Module) -> Any:
     if train.metric is None or train.public is None:
         return dict
     source, function = train.metric, user(train.metric, path)

@@ -89,16 +89,8 @@ def learning(train: Train, path: str, stream: Stream) -> Learning:
     """The problem that [train] describes; `path` is its file's. Raises InputError where it cannot be built."""
     # Initial weights show nothing of the data: torch's own generator may draw them.
     torch.manual_seed(int(stream.words(1)[0]) >> 32)
-    build: Callable[[Train, str], Learning] = load(TASKS[train.task])
+    build: Callable[[Train, str], Learning] = load(train.build)
     found = build(train, path)
     if not found.count:
         raise InputError(f"{path}: train.data: expected records, found none")
     return found
-
-
-TASKS: dict[str, str] = {
-    "classification": "dpcli.train.tasks.classification:build",
-    "causal-lm": "dpcli.train.tasks.causal_lm:build",
-    "soft-prompt": "dpcli.train.tasks.soft_prompt:build",
-    "custom": "dpcli.train.tasks.custom:build",
-}

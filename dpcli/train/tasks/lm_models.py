@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.errors import InputError
-from dpcli.train.plan.settings import Lora, Train
+from dpcli.train.plan.settings_language import Language, Lora
 from dpcli.train.tasks.lm_library import library, pretrained, quiet
 from dpcli.train.tasks.user_code import result
 
@@ -42,7 +42,7 @@ class Prompted(nn.Module):
 FLAGS: dict[str, Any] = {"use_cache": False}  # what every model of transformers is told
 
 
-def language_model(train: Train, path: str) -> nn.Module:
+def language_model(train: Language, path: str, adapter: Lora | None = None) -> nn.Module:
     """The model that [train] names, without dropout, and with the parameters that it trains.
 
     Raises:
@@ -52,8 +52,8 @@ def language_model(train: Train, path: str) -> nn.Module:
     longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if longest is not None and train.context + (train.soft_prompt or 0) > longest:
         raise InputError(f"{path}: train.context: expected at most the model's {longest} tokens, prompt included, found more")
-    if train.lora is not None:
-        return lora(model, train.lora, path).eval()
+    if adapter is not None:
+        return lora(model, adapter, path).eval()
     if train.soft_prompt is None:
         return model
     if not hasattr(model, "get_input_embeddings"):
@@ -61,7 +61,7 @@ def language_model(train: Train, path: str) -> nn.Module:
     return Prompted(model, train.soft_prompt).eval()
 
 
-def _base(train: Train, path: str) -> nn.Module:
+def _base(train: Language, path: str) -> nn.Module:
     if ":" not in train.model:
         return _pretrained(train, path)
     own = result(train.model, path)
@@ -70,7 +70,7 @@ def _base(train: Train, path: str) -> nn.Module:
     return own.eval()
 
 
-def _pretrained(train: Train, path: str) -> nn.Module:
+def _pretrained(train: Language, path: str) -> nn.Module:
     load = library("transformers").AutoModelForCausalLM.from_pretrained
     found, report = pretrained(train.model, "model", path, partial(load, dtype=torch.float32, output_loading_info=True))
     if report["missing_keys"]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpcli.errors import InputError
-from dpcli.train.plan.settings import Train
+from dpcli.train.plan.settings_language import CausalLm, Language
 from dpcli.train.tasks.lm_texts import Text, texts_of
 from dpcli.train.tasks.lm_tokens import Tokens, needed
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PADDING = -100  # what torch's cross entropy passes over
 
 
-def records(source: str, train: Train, tokens: Tokens | None, vocabulary: int, path: str) -> tuple[Tensor, list[object] | None]:
+def records(source: str, train: CausalLm, tokens: Tokens | None, vocabulary: int, path: str) -> tuple[Tensor, list[object] | None]:
     """(n, T) ids, int32, T at most train.context, and whose each record is where the file asks.
 
     A text that is longer than train.context is cut off, or, with record = "window", is that many records: each of them is then protected
@@ -39,7 +39,7 @@ def records(source: str, train: Train, tokens: Tokens | None, vocabulary: int, p
     return padded(rows, vocabulary, path), units if found.units is not None else None
 
 
-def cut(text: Text, train: Train, tokens: Tokens | None, path: str) -> Sequence[Ids]:
+def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequence[Ids]:
     """The records of one text."""
     ids = encoded(text, tokens, path)
     if train.record == "window":
@@ -71,7 +71,7 @@ def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
     return torch.from_numpy(ids)
 
 
-def held_out(count: int, train: Train, units: object, path: str) -> NDArray[np.bool_]:
+def held_out(count: int, train: Language, units: object, path: str) -> NDArray[np.bool_]:
     """Which records are declared public: every k-th by its place, the same in every run."""
     every = round(1.0 / train.held_out)
     if units is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpcli.errors import InputError
-from dpcli.train.plan.settings import Train
+from dpcli.train.plan.settings_language import Language
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
 from dpcli.train.tasks.user_code import beside, private_result
 
@@ -27,7 +27,7 @@ class Texts:
     units: list[Any] | None = None
 
 
-def texts_of(source: str, train: Train, path: str) -> Texts:
+def texts_of(source: str, train: Language, path: str) -> Texts:
     """The texts of a file, or of module:function.
 
     Raises:
@@ -53,9 +53,9 @@ def _checked(texts: Texts, source: str, path: str) -> Texts:
     return texts
 
 
-def _returned(found: Any, train: Train, source: str, path: str) -> Texts:
-    """What a function returns: texts, then labels for a soft-prompt task, then units with train.units."""
-    labelled = train.task == "soft-prompt"
+def _returned(found: Any, train: Language, source: str, path: str) -> Texts:
+    """What a function returns: texts, then labels where the task has some, then units with train.units."""
+    labelled = train.label_column is not None
     count = 1 + labelled + (train.units is not None)
     parts = (found,) if count == 1 else found if isinstance(found, tuple | list) else ()
     if len(parts) != count:
@@ -74,36 +74,36 @@ def _listed(part: Any, place: str) -> list[Any]:
     return list(found)
 
 
-def _txt(place: str, train: Train) -> Texts:
+def _txt(place: str, train: Language) -> Texts:
     """Lines, paragraphs, or the whole file to be cut into windows; under units, windows of what is named there."""
     cuts = {"line": r"\n", "paragraph": r"\n\s*\n"}
-    if train.task == "soft-prompt":
+    if train.cut_by is None:
         raise InputError(f"{place}: expected a file with labels, .csv, .jsonl or .parquet, found plain text")
-    if train.units is not None and (train.record != "window" or train.units not in cuts):
+    if train.units is not None and (train.cut_by != "window" or train.units not in cuts):
         raise InputError(f'{place}: train.units: expected line or paragraph with record = "window", found {train.units!r}')
     whole = text_of(place)
-    cut = cuts.get(train.units or train.record)
+    cut = cuts.get(train.units or train.cut_by)
     texts = [part for part in re.split(cut, whole) if part.strip()] if cut else [whole]
     return Texts(list(texts), None, list(range(len(texts))) if train.units is not None else None)
 
 
-def _jsonl(place: str, train: Train) -> Texts:
+def _jsonl(place: str, train: Language) -> Texts:
     return _rows(place, train, json_lines(place))
 
 
-def _csv(place: str, train: Train) -> Texts:
+def _csv(place: str, train: Language) -> Texts:
     names, rows = csv_table(place)
     return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows])
 
 
-def _parquet(place: str, train: Train) -> Texts:
+def _parquet(place: str, train: Language) -> Texts:
     names, rows = parquet_table(place)
     return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows])
 
 
-def _rows(place: str, train: Train, rows: list[Any]) -> Texts:
+def _rows(place: str, train: Language, rows: list[Any]) -> Texts:
     """The text in one column, the label and whose it is in others."""
-    label = (train.label or "label") if train.task == "soft-prompt" else None
+    label = train.label_column
     for row in rows:
         for name in (train.text, label, train.units):
             if name is not None and (not hasattr(row, "keys") or row.get(name) is None):
@@ -115,4 +115,4 @@ def _rows(place: str, train: Train, rows: list[Any]) -> Texts:
     )
 
 
-READERS: dict[str, Callable[[str, Train], Texts]] = {".txt": _txt, ".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+READERS: dict[str, Callable[[str, Language], Texts]] = {".txt": _txt, ".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}

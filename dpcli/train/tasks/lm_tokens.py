@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from dpcli.errors import InputError
-from dpcli.train.plan.settings import Train
+from dpcli.train.plan.settings_language import Language
 from dpcli.train.tasks.lm_library import library, pretrained
 
 UNLIMITED = 10**9  # texts are cut afterwards: no need for a warning
@@ -49,7 +49,7 @@ class Pretrained:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
 
-def tokens_of(train: Train, path: str) -> Tokens | None:
+def tokens_of(train: Language, path: str) -> Tokens | None:
     """The tokenizer that [train] names, else the model's own; None for a model of the user's own without one.
 
     Raises:

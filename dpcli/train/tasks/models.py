@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from dpcli.errors import InputError
-from dpcli.train.plan.settings import Train
+from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.user_code import result
 
 
-def model_of(train: Train, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
+def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
     """The model that [train] names, for inputs of one example's `shape`. Raises InputError for one that is not known."""
     if ":" in train.model:
         found = result(train.model, path)
@@ -28,15 +28,15 @@ def _size(shape: tuple[int, ...]) -> int:
     return int(torch.Size(shape).numel())
 
 
-def _logistic(train: Train, shape: tuple[int, ...], classes: int) -> nn.Module:
+def _logistic(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), classes))
 
 
-def _mlp(train: Train, shape: tuple[int, ...], classes: int) -> nn.Module:
+def _mlp(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), train.hidden), nn.Tanh(), nn.Linear(train.hidden, classes))
 
 
-def _cnn(train: Train, shape: tuple[int, ...], classes: int) -> nn.Module:
+def _cnn(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
     if len(shape) != 3:
         raise InputError(f"train.model: expected inputs of shape (channels, height, width) for cnn, found {shape}")
     return nn.Sequential(
@@ -51,4 +51,4 @@ def _cnn(train: Train, shape: tuple[int, ...], classes: int) -> nn.Module:
     )
 
 
-MODELS: dict[str, Callable[[Train, tuple[int, ...], int], nn.Module]] = {"logistic": _logistic, "mlp": _mlp, "cnn": _cnn}
+MODELS: dict[str, Callable[[Classification, tuple[int, ...], int], nn.Module]] = {"logistic": _logistic, "mlp": _mlp, "cnn": _cnn}

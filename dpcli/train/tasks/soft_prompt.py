@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.plan.settings import Train
+from dpcli.train.plan.settings_language import SoftPrompt
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model, logits, vocabulary
 from dpcli.train.tasks.lm_records import drawn, encoded, held_out, padded
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpcli.train.noise.randomness import Stream
 
 
-def build(train: Train, path: str) -> Learning:
+def build(train: SoftPrompt, path: str) -> Learning:
     """The prompted model and the labelled texts that [train] names. Raises InputError where they cannot be had."""
     model, tokens = language_model(train, path), needed(tokens_of(train, path), path)
     words = vocabulary(model, path)
@@ -47,9 +47,9 @@ def build(train: Train, path: str) -> Learning:
     return Learning(model, partial(loss, spoken), found, measure, units, draw)
 
 
-def verbalizers(train: Train, tokens: Tokens, words: int, path: str) -> Tensor:
+def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
     """The token that stands for each label, (labels,). Raises InputError where two labels share one, or the model does not know it."""
-    chosen = train.verbalizers or train.labels or ()
+    chosen = train.verbalizers or train.labels
     found = [next(iter(tokens.ids(word)), -1) for word in chosen]
     if len(set(found)) < len(found):
         raise InputError(f"{path}: train.verbalizers: expected words that begin with different tokens, found {', '.join(chosen)}")
@@ -58,14 +58,14 @@ def verbalizers(train: Train, tokens: Tokens, words: int, path: str) -> Tensor:
     return torch.tensor(found)
 
 
-def labelled(texts: Texts, train: Train, tokens: Tokens, words: int, path: str) -> tuple[Tensor, Tensor]:
+def labelled(texts: Texts, train: SoftPrompt, tokens: Tokens, words: int, path: str) -> tuple[Tensor, Tensor]:
     """Token ids (n, T) and labels (n,)."""
     before, after = (encoded(part, tokens, path) for part in train.template.split("{text}"))
     room = train.context - len(before) - len(after)
     if room < 1:
         raise InputError(f"{path}: train.context: expected room for the text after the template's tokens, found none")
     rows = [np.concatenate([before, encoded(text, tokens, path)[:room], after]) for text in texts.texts]
-    return padded(rows, words, path), torch.tensor(numbers(texts.labels or [], train.labels or (), path))
+    return padded(rows, words, path), torch.tensor(numbers(texts.labels or [], train.labels, path))
 
 
 def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:

@@ -11,7 +11,9 @@ transformers = pytest.importorskip("transformers", reason="language models need 
 pytest.importorskip("peft", reason="adapters need the lm extra")
 from torch import nn  # noqa: E402
 
-from dpcli.train.plan.settings import Clipping, Lora, Train  # noqa: E402
+from dpcli.registry import TASKS, load  # noqa: E402
+from dpcli.train.plan.clipping import FlatClipping  # noqa: E402
+from dpcli.train.plan.settings_language import Lora  # noqa: E402
 
 OWN = """
 import numpy, torch, transformers
@@ -57,11 +59,11 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def table(**settings: Any) -> Train:
-    """A [train] table of a causal language model over bytes."""
-    chosen: dict[str, Any] = {"task": "causal-lm", "data": "own_language:texts", "model": "own_language:gpt2", "tokenizer": "bytes"}
-    chosen |= {"clipping": Clipping(0.01), "learning_rate": 0.1, "context": 16, **settings}
-    return Train(**chosen)
+def table(task: str = "causal-lm", **settings: Any) -> Any:
+    """A [train] table of a task on text over bytes."""
+    chosen: dict[str, Any] = {"data": "own_language:texts", "model": "own_language:gpt2", "tokenizer": "bytes"}
+    chosen |= {"clipping": FlatClipping(norm=0.01), "learning_rate": 0.1, "context": 16, **settings}
+    return load(TASKS[task])(**chosen)
 
 
 def awake(model: nn.Module) -> nn.Module:

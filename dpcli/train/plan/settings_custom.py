@@ -1,0 +1,42 @@
+"""What [train] may state of task = "custom"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from dpcli.fields import Key, Reader
+from dpcli.train.plan.settings import FUNCTION, TASK, Train
+
+METRIC = Reader("metric", lambda train: train.metric is not None)
+PUBLIC = Reader("public", lambda train: train.public is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Custom(Train):
+    """Records, a model and a loss that are functions of your own."""
+
+    build: ClassVar[str] = "dpcli.train.tasks.custom:build"
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "data": "own:records",
+            "model": "own:model",
+            "loss": "own:loss",
+            "metric": "own:metric",
+            "public": "own:public",
+            "canary": "own:canary",
+        },
+    )
+
+    task: Annotated[str, TASK] = "custom"
+    data: Annotated[str, Key("module:function () -> the private records", FUNCTION)]
+    model: Annotated[str, Key("module:function () -> a torch module", FUNCTION)]
+    loss: Annotated[str, Key("module:function (model, batch) -> one loss per record", FUNCTION)]
+    metric: Annotated[str | None, Key("module:function (model, public batch) -> metrics by name", FUNCTION, reader=PUBLIC)] = None
+    canary: Annotated[
+        str | None, Key("module:function (count, generator) -> records that nobody owns, for [audit] canaries", FUNCTION)
+    ] = None
+    public: Annotated[
+        str | None, Key("module:function () -> records declared public, which metric is given", FUNCTION, reader=METRIC)
+    ] = None

@@ -1,0 +1,141 @@
+"""What [train] may state of the tasks on text: task = "causal-lm" and task = "soft-prompt"."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from dpcli.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
+from dpcli.toml.findings import Problem
+from dpcli.train.plan.settings import BUILT_IN, HELD_OUT, TASK, Train
+from dpcli.train.plan.settings_classification import COLUMNS
+
+MODEL = Constraint(
+    "a path or name of a language model, or module:function", lambda x: x not in BUILT_IN, (("not", {"enum": list(BUILT_IN)}),)
+)
+TEMPLATE = Constraint(
+    "text with {text} in it once", lambda x: x.count("{text}") == 1, (("pattern", r"^(?!.*\{text\}.*\{text\}).*\{text\}"),)
+)
+
+
+def cut(train: CausalLm) -> bool:
+    """Whether the private records are made as `record` says: a file with columns and a function have records of their own."""
+    return train.record == "window" or os.path.splitext(train.data)[1] == ".txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Lora:
+    """Low-rank matrices beside the weights of a language model, which stay as they are (Hu et al. 2021, arXiv:2106.09685)."""
+
+    rank: Annotated[int, Key("of each pair of matrices", COUNT)]
+    alpha: Annotated[float, Key("their product is scaled by alpha over rank", POSITIVE)] = 16.0
+    targets: Annotated[
+        tuple[str, ...] | None, Key("names of the layers that get a pair; those that PEFT knows for the architecture where absent")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language(Train):
+    """What is learnt from texts, by a language model."""
+
+    own_code: ClassVar[bool] = False
+    adapts: ClassVar[bool] = True
+
+    data: Annotated[str, Key("private data: a text file, a .csv, .jsonl or .parquet file, or module:function")]
+    model: Annotated[str, Key("a path or name of a language model, or module:function", MODEL)]
+    tokenizer: Annotated[
+        str | None, Key("of a language model: bytes, a path or a name; must be public; the model's own where absent")
+    ] = None
+    context: Annotated[int, Key("tokens of a record of text at most; longer ones are cut off, or cut into windows", COUNT)] = 128
+    text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file", reader=COLUMNS)] = "text"
+    soft_prompt: Annotated[
+        int | None, Key("trained vectors before each text, in place of all weights of a language model", COUNT)
+    ] = None
+    held_out: Annotated[float, Key("share of the data that held-out sets aside", RATE, reader=HELD_OUT)] = 0.2
+
+    @property
+    def label_column(self) -> str | None:
+        """Of a file with columns; None where texts have no labels."""
+        return None
+
+    @property
+    def cut_by(self) -> str | None:
+        """What one record of plain text is; None where plain text cannot be records, as each needs a label."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausalLm(Language):
+    """The next token of each text, from those before it: all weights, low-rank adapters, or a soft prompt."""
+
+    build: ClassVar[str] = "dpcli.train.tasks.causal_lm:build"
+    measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = ("perplexity", "lower")
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"data": "mails.txt", "model": "gpt2", "record": "paragraph", "context": 64, "lora": {"rank": 4}, "token_loss": "sum"},
+        {"data": "mails.csv", "model": "own:model", "tokenizer": "bytes", "text": "body", "soft_prompt": 8},
+        {"data": "mails.jsonl", "model": "gpt2", "public": "held-out", "held_out": 0.1},
+    )
+
+    task: Annotated[str, TASK] = "causal-lm"
+    record: Annotated[
+        Literal["line", "paragraph", "window"],
+        Key(
+            "what one record of text is: a line or row, a paragraph between blank lines, or each window of context tokens",
+            reader=Reader("data in a .txt file", cut),
+        ),
+    ] = "line"
+    token_loss: Annotated[Literal["mean", "sum"], Key("a record's loss: over its own tokens, never over the batch's")] = "mean"
+    lora: Annotated[Lora | None, Key("low-rank adapters in place of all weights of a language model, by PEFT")] = None
+
+    @property
+    def cut_by(self) -> str | None:
+        return self.record
+
+    def own_problems(self) -> Iterator[Problem]:
+        if self.lora is not None and self.soft_prompt is not None:
+            yield ("soft_prompt",), "lora or soft_prompt", "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftPrompt(Language):
+    """A label for each text, by a frozen language model behind trained vectors (Duan et al. 2023, arXiv:2305.15594)."""
+
+    build: ClassVar[str] = "dpcli.train.tasks.soft_prompt:build"
+    measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = ("accuracy", "higher")
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "data": "reviews.csv",
+            "model": "gpt2",
+            "tokenizer": "gpt2",
+            "text": "review",
+            "label": "stars",
+            "labels": ["1", "2"],
+            "verbalizers": ["bad", "good"],
+            "template": "{text} It was",
+            "context": 64,
+            "soft_prompt": 8,
+            "public": "held-out",
+            "held_out": 0.1,
+        },
+    )
+
+    task: Annotated[str, TASK] = "soft-prompt"
+    soft_prompt: Annotated[int, Key("trained vectors before each text, which alone are trained", COUNT)]
+    label: Annotated[str | None, Key("column of the label; label where absent", reader=COLUMNS)] = None
+    labels: Annotated[tuple[str, ...], Key("every label that the data may have, declared; at least two")]
+    verbalizers: Annotated[
+        tuple[str, ...] | None, Key("a word for each label, whose first token stands for it; the labels themselves where absent")
+    ] = None
+    template: Annotated[str, Key("what is shown to the model, with {text} once in it", TEMPLATE)] = "{text}"
+
+    @property
+    def label_column(self) -> str | None:
+        return self.label or "label"
+
+    def own_problems(self) -> Iterator[Problem]:
+        if len(set(self.labels)) < 2:
+            yield ("labels",), "at least two labels", f"{len(set(self.labels))}"
+        elif self.verbalizers is not None and len(self.verbalizers) != len(self.labels):
+            yield ("verbalizers",), f"one word for each of {len(self.labels)} labels", f"{len(self.verbalizers)}"
