@@ -19,8 +19,11 @@ from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.cli.manual import pages
 from dpcli.explain.glossary import TERMS
+from dpcli.gate.policy_read import KEYS
+from dpcli.keys.described import keys_of
 from dpcli.lint.catalogue import codes
-from dpcli.registry import ACCOUNTANTS, FILTERS, FORMATS, MECHANISMS, SAMPLING
+from dpcli.pipeline.key_places import TablePlace, tables
+from dpcli.registry import ACCOUNTANTS, FILTERS, FORMATS, MECHANISMS, SAMPLING, STYLES, TASKS
 from tests.command import ROOT, dpcli
 
 README = ROOT / "README.md"
@@ -94,9 +97,21 @@ def test_every_name_is_in_the_manual(name: str) -> None:
     assert name.replace("-", "\\-") in (ROOT / "man" / "dpcli.1").read_text()
 
 
-@pytest.mark.parametrize("name", [*MECHANISMS, *SAMPLING])
-def test_every_key_is_in_the_manual(name: str) -> None:
-    assert f'= "{name}"'.upper().replace("-", "\\-") in (ROOT / "man" / "dpcli-pipeline.5").read_text()
+PLACES = [("dpcli-pipeline.5", place) for place in tables()] + [("dpcli-policy.5", place) for place in tables(KEYS)]
+
+
+@pytest.mark.parametrize(("page", "place"), PLACES, ids=lambda value: getattr(value, "title", value))
+def test_every_key_is_in_the_manual_under_its_table(page: str, place: TablePlace) -> None:
+    """With what it takes, what it means and its default: each table's, and each word's that selects keys."""
+    _, *found = (ROOT / "man" / page).read_text().replace("\\-", "-").split(f"\n.SH {place.title.upper()}\n")
+    (section,) = (text.partition("\n.SH ")[0] for text in found)
+    assert section.count("\n.TP\n") == len(place.members)
+    for key in keys_of(place.members):
+        assert f".TP\n.B {key.name}\n{key.doc} ({key.takes}; {key.default}).\n" in f"{section}\n".replace("\\&", "")
+
+
+def test_no_task_style_type_or_scheme_is_missing_in_the_manual() -> None:
+    assert [place.word for _, place in PLACES if place.word] == [*SAMPLING, *MECHANISMS, *STYLES, *TASKS]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -111,7 +126,7 @@ def test_short_help_is_the_same_in_the_table_and_on_the_command(name: str) -> No
         assert isinstance(parameter, click.Argument) or parameter.help  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", [*ACCOUNTANTS, *MECHANISMS, *SAMPLING, *codes(), *TERMS])
+@pytest.mark.parametrize("name", [*ACCOUNTANTS, *MECHANISMS, *SAMPLING, *TASKS, *STYLES, *codes(), *TERMS])
 def test_every_name_is_explained(name: str) -> None:
     result = dpcli("explain", name)
     assert result.code == 0

@@ -29,8 +29,10 @@ def file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]
     """Pipeline files and folders beside the names that dpcli explain knows; where no name fits, the shell's own files."""
     from dpcli.explain.glossary import words
     from dpcli.lint.catalogue import codes
+    from dpcli.pipeline.key_places import tables
 
-    names = [name for name in (*words(), *codes()) if name.startswith(typed)]
+    keys = (key for place in tables() for key in place.members)
+    names = [name for name in (*words(), *codes(), *keys) if name.startswith(typed)]
     if not names:
         return []
     folder, start = os.path.split(typed)

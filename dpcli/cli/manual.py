@@ -5,20 +5,17 @@ from __future__ import annotations
 import click
 
 from dpcli import __version__
-from dpcli.audit.settings import AuditSettings
 from dpcli.cli.lazy import Commands, LazyGroup
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.formats.troff import ManualSection, literal, page
-from dpcli.gate.policy import Policy, PolicyRule, PolicyWaiver
+from dpcli.gate.policy_read import KEYS
 from dpcli.keys.described import keys_of
+from dpcli.keys.member import Members
 from dpcli.ledger.filters.filter import summaries
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
-from dpcli.pipeline.gate_keys import Horizon, Waiver
-from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, PartitionKey, Pipeline, Privacy
-from dpcli.registry import ACCOUNTANTS, FORMATS, MECHANISMS, SAMPLING, load
-from dpcli.sweep.settings import Sweep
-from dpcli.train.plan.clipping import Clipping
-from dpcli.train.plan.settings import Train
+from dpcli.pipeline.document import TOP
+from dpcli.pipeline.key_places import tables
+from dpcli.registry import ACCOUNTANTS, FORMATS, load
 
 EXIT_CODES = (
     ("0", "pass"),
@@ -121,36 +118,13 @@ def _options(command: click.Command, context: click.Context) -> tuple[tuple[str,
 
 
 def _pipeline_page() -> str:
-    tables = (
-        ("top level", Pipeline),
-        ("[privacy]", Privacy),
-        ("[budget]", Budget),
-        ("[gate]", Gate),
-        ("[[gate.waiver]]", Waiver),
-        ("horizon = { ... } of [gate]", Horizon),
-        ("[disclosure]", Disclosure),
-        ("[audit]", AuditSettings),
-        ("[train]", Train),
-        ("clipping = { ... } of [train]", Clipping),
-        ("[sweep]", Sweep),
-        ("[[mechanism]]", Entry),
-    )
-    sections = [
-        ManualSection(
-            "description",
-            ("A TOML file that describes one pipeline: what is protected, the mechanisms, their sampling, the budget.",),
-        ),
+    about = "A TOML file that describes one pipeline: what is protected, the mechanisms, their sampling, the budget."
+    sections = (
+        ManualSection("description", (about,)),
         ManualSection("example", (literal(_example()),)),
-        ManualSection("top level", ("format = 1 comes first in every file.",), _keys(Pipeline)),
-        *(ManualSection(title, (_doc(cls),), _keys(cls)) for title, cls in tables[1:]),
-        ManualSection("partition", (_doc(PartitionKey),), _keys(PartitionKey)),
-        *(ManualSection(f'type = "{name}"', (_doc(load(target)),), _keys(load(target))) for name, target in MECHANISMS.items()),
-        *(
-            ManualSection(f'sampling scheme = "{name}"', (_doc(load(target)),), _keys(load(target)))
-            for name, target in SAMPLING.items()
-        ),
+        *_tables(TOP),
         ManualSection("see also", ("dpcli(1), dpcli-account(1), dpcli-lint(1), dpcli-schema(1)",)),
-    ]
+    )
     return page("dpcli-pipeline", 5, "the pipeline file, format 1", sections, __version__)
 
 
@@ -162,10 +136,7 @@ def _policy_page() -> str:
     sections = (
         ManualSection("description", (words, order.strip())),
         ManualSection("example", (literal("\n".join(line[4:] for line in example.split("\n"))),)),
-        ManualSection("top level", ("format = 1 comes first in every file.",), _keys(Policy)),
-        ManualSection("[[rule]]", (_doc(PolicyRule),), _keys(PolicyRule)),
-        ManualSection("[[waiver]]", (_doc(PolicyWaiver),), _keys(PolicyWaiver)),
-        ManualSection("horizon = { ... }", (_doc(Horizon),), _keys(Horizon)),
+        *_tables(KEYS),
         ManualSection("see also", ("dpcli-gate(1), dpcli-pipeline(5)",)),
     )
     return page("dpcli-policy", 5, "the policy file of dpcli gate, format 1", sections, __version__)
@@ -177,9 +148,10 @@ def _example() -> str:
     return read_template("dp-sgd")
 
 
-def _doc(cls: type) -> str:
-    return cls.__doc__ or ""
+def _tables(top: Members) -> tuple[ManualSection, ...]:
+    """A section for each table of a file."""
+    return tuple(ManualSection(place.title, (place.doc,) if place.doc else (), _keys(place.members)) for place in tables(top))
 
 
-def _keys(cls: type) -> tuple[tuple[str, str], ...]:
-    return tuple((key.name, f"{key.doc} ({key.takes}; {key.default}).") for key in keys_of(cls))
+def _keys(members: Members) -> tuple[tuple[str, str], ...]:
+    return tuple((key.name, f"{key.doc} ({key.takes}; {key.default}).") for key in keys_of(members))

@@ -6,9 +6,10 @@ import difflib
 import textwrap
 
 from dpcli.errors import InputError
-from dpcli.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, load
+from dpcli.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, STYLES, TASKS, load
 
 WIDTH = 100
+SELECTING = (*MECHANISMS, *SAMPLING, *TASKS, *STYLES)  # words that select the keys of a table
 
 TERMS: dict[str, str] = {
     "plrv": (
@@ -242,7 +243,7 @@ def explain(name: str) -> str:
         return explain_rule(key.upper())
     low = key.lower()
     spellings = dict.fromkeys((key, low, low.replace(" ", "_"), low.replace("-", "_"), low.replace("_", "-").replace(" ", "-")))
-    tables = ((ACCOUNTANTS, _accountant), (MECHANISMS, _mechanism), (SAMPLING, _scheme), (TERMS, _term))
+    tables = ((ACCOUNTANTS, _accountant), (SELECTING, _selected), (TERMS, _term))
     found = [next((text(word) for word in spellings if word in table), None) for table, text in tables]
     if any(found):
         return "\n\n".join(text for text in found if text)
@@ -258,7 +259,7 @@ def explain(name: str) -> str:
 
 def words() -> list[str]:
     """Everything that can be explained, the rules aside."""
-    return list(dict.fromkeys(word for table in (ACCOUNTANTS, MECHANISMS, SAMPLING, TERMS) for word in table))
+    return list(dict.fromkeys(word for table in (ACCOUNTANTS, SELECTING, TERMS) for word in table))
 
 
 def _filled(text: str) -> str:
@@ -281,15 +282,14 @@ def _accountant(name: str) -> str:
     return "\n".join([f"{name}: {found.title}", "", _filled(module.__doc__ or ""), "", *facts])
 
 
-def _mechanism(name: str) -> str:
+def _selected(name: str) -> str:
+    """A word that selects the keys of a table: those of its own."""
     from dpcli.keys.described import describe_keys
+    from dpcli.pipeline.key_places import tables
 
-    found = load(MECHANISMS[name])
-    return "\n".join([f'type = "{name}"', "", _filled(found.__doc__ or ""), "", "keys:", *describe_keys(found)])
-
-
-def _scheme(name: str) -> str:
-    from dpcli.keys.described import describe_keys
-
-    found = load(SAMPLING[name])
-    return "\n".join([f'scheme = "{name}"', "", _filled(found.__doc__ or ""), "", "keys:", *describe_keys(found)])
+    texts = []
+    for place in tables():
+        if place.word == name:
+            keys = ["keys:", *describe_keys(place.members)] if place.members else ["no keys of its own"]
+            texts.append("\n".join([place.title, "", _filled(place.doc), "", *keys]))
+    return "\n\n".join(texts)

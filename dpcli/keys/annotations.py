@@ -48,7 +48,7 @@ def kind_of(hint: Any) -> Kind:
         return members(hint)
     # The base of a family selects; a class of it is a plain table.
     selection = vars(hint).get("selection")
-    return KeyTable(hint, members_of(hint)) if selection is None else SelectedTable.by(selection, members_of)
+    return KeyTable(hint, members_of(hint)) if selection is None else SelectedTable.by(selection, members_of, hint.__doc__ or "")
 
 
 def keys_of_table(cls: type) -> Members:
@@ -63,7 +63,7 @@ def _union(arms: tuple[Any, ...]) -> Kind:
     return kinds[0] if len(kinds) == 1 else Either(*kinds)
 
 
-SAMPLING = SelectedTable("scheme", registry.SAMPLING, members_of)
+SAMPLING = SelectedTable("scheme", registry.SAMPLING, members_of, doc=Scheme.__doc__ or "")
 MECHANISMS = SelectedTable("type", registry.MECHANISMS, members_of)
 
 _PLAIN: Mapping[Any, Kind] = {

@@ -20,6 +20,10 @@ class Listed:
     def text(self) -> str:
         return f"a list, each {self.item.text}"
 
+    @property
+    def takes(self) -> str:
+        return f"array of {self.item.takes}"
+
     def read(self, value: Any, place: KeyPlace) -> tuple[Any, ...]:
         if type(value) is not list:
             hint = "write [[...]], with two brackets" if type(value) is dict else ""
@@ -53,6 +57,10 @@ class Either:
     def text(self) -> str:
         return f"{self.scalar.text}, or {self.several.text}"
 
+    @property
+    def takes(self) -> str:
+        return f"{self.scalar.takes} or {self.several.takes}"
+
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is (list if isinstance(self.several, Listed) else dict):
             return self.several.read(value, place)
@@ -69,6 +77,10 @@ class Opaque:
     """A table that another command reads."""
 
     text: str = "a table"
+
+    @property
+    def takes(self) -> str:
+        return "table"
 
     def read(self, value: Any, place: KeyPlace) -> dict[str, Any]:
         if type(value) is not dict:

@@ -43,6 +43,11 @@ class Kind(Protocol):
         """What completes "expected ..." where no rule says more."""
         ...
 
+    @property
+    def takes(self) -> str:
+        """The same in a word or two, for a manual page."""
+        ...
+
     def read(self, value: Any, place: KeyPlace) -> Any: ...
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]: ...
@@ -58,6 +63,10 @@ class Number:
     """A finite real number; a whole number will do."""
 
     text: str = "a number"
+
+    @property
+    def takes(self) -> str:
+        return "number"
 
     def read(self, value: Any, place: KeyPlace) -> float:
         if type(value) not in (int, float):
@@ -76,6 +85,10 @@ class WholeNumber:
     """A whole number, written as one: 1e18 is refused with the digits to write instead."""
 
     text: str = "a whole number"
+
+    @property
+    def takes(self) -> str:
+        return "whole number"
 
     def read(self, value: Any, place: KeyPlace) -> int:
         if type(value) is float and not math.isfinite(value):
@@ -96,6 +109,10 @@ class Flag:
 
     text: str = "true or false"
 
+    @property
+    def takes(self) -> str:
+        return self.text
+
     def read(self, value: Any, place: KeyPlace) -> bool:
         if type(value) is not bool:
             word = value.lower() if type(value) is str else ""
@@ -111,6 +128,10 @@ class Day:
     """A date without a time."""
 
     text: str = "a date (2030-12-31, without quotes)"
+
+    @property
+    def takes(self) -> str:
+        return "date"
 
     def read(self, value: Any, place: KeyPlace) -> datetime.date:
         if type(value) is not datetime.date:

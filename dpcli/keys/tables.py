@@ -26,6 +26,10 @@ class KeyTable:
         stated = [name for name, member in self.members.items() if member.required] or list(self.members)[:2]
         return "a table { " + ", ".join(f"{name} = ..." for name in stated) + " }"
 
+    @property
+    def takes(self) -> str:
+        return "table"
+
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
             place.wrong_type(self.text, value)
@@ -44,21 +48,27 @@ class SelectedTable:
     """A table whose dataclass is named by one of its own keys, through a registry.
 
     members_of: the keys of a dataclass (handed in, since finding them needs this class). default: the word where the key is absent.
+    doc: what the table is, whichever the word.
     """
 
     selector: str
     registry: Mapping[str, str]
     members_of: Callable[[type], Members]
     default: str | None = None
+    doc: str = ""
 
     @classmethod
-    def by(cls, selection: Selection, members_of: Callable[[type], Members]) -> SelectedTable:
+    def by(cls, selection: Selection, members_of: Callable[[type], Members], doc: str = "") -> SelectedTable:
         """The tables that a base class says are selected."""
-        return cls(selection.selector, selection.registry, members_of, selection.default)
+        return cls(selection.selector, selection.registry, members_of, selection.default, doc)
 
     @property
     def text(self) -> str:
         return f"a table {{ {self.selector} = ..., ... }}"
+
+    @property
+    def takes(self) -> str:
+        return "table"
 
     @property
     def choice(self) -> OneOf:
@@ -99,9 +109,21 @@ class SelectedTable:
     def members(self, name: str | None) -> Members:
         """The keys of the table where its selector is `name`; None where that cannot be read."""
         own = self.any() if name is None else self.own(name)
-        doc = self.own(name or next(iter(self.registry)))[self.selector].doc
-        selector = Member(self.selector, self.choice, doc=doc, required=self.default is None, default=self.default)
-        return {**own, self.selector: selector}
+        return {**own, self.selector: self.stated(name or next(iter(self.registry)))}
+
+    def stated(self, name: str) -> Member:
+        """The selector, as the class of `name` describes it."""
+        doc = self.own(name)[self.selector].doc
+        return Member(self.selector, self.choice, doc=doc, required=self.default is None, default=self.default)
+
+    def shared(self) -> Members:
+        """The selector, and the keys that are the same in every class."""
+        return {self.selector: self.stated(next(iter(self.registry))), **self.common()}
+
+    def apart(self, name: str) -> Members:
+        """The keys of the class that `name` selects, without those that are shared."""
+        shared = self.shared()
+        return {key: member for key, member in self.own(name).items() if key not in shared}
 
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
@@ -123,6 +145,10 @@ class Unjudged:
     """A value whose rule depends on a word that could not be read."""
 
     text: str = "a value"
+
+    @property
+    def takes(self) -> str:
+        return "value"
 
     def read(self, value: Any, place: KeyPlace) -> None:
         return None

@@ -46,6 +46,10 @@ class Remark:
 
     text: str = "text in quotes"
 
+    @property
+    def takes(self) -> str:
+        return "text"
+
     def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
             place.wrong_type(self.text, value, _quotes(value))
@@ -66,6 +70,10 @@ class Text:
     """A name: one line, printable throughout, as it goes into tables, terminals and logs."""
 
     text: str = "text in quotes"
+
+    @property
+    def takes(self) -> str:
+        return "text"
 
     def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
@@ -90,6 +98,10 @@ class Paragraph:
 
     text: str = "text in quotes"
 
+    @property
+    def takes(self) -> str:
+        return "text"
+
     def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
             place.wrong_type(self.text, value)
@@ -109,6 +121,10 @@ class Signature:
     """Who answers for something: a name with a letter or digit to be seen."""
 
     text: str = "text in quotes"
+
+    @property
+    def takes(self) -> str:
+        return "text"
 
     def read(self, value: Any, place: KeyPlace) -> str:
         name = Text(self.text).read(value, place)
@@ -131,6 +147,10 @@ class OneOf:
     @property
     def text(self) -> str:
         return listed(tuple(self.values))
+
+    @property
+    def takes(self) -> str:
+        return " | ".join(self.values)
 
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not str:

@@ -26,6 +26,10 @@ class MechanismTable:
 
     text: str = "a table { name = ..., type = ..., ... }"
 
+    @property
+    def takes(self) -> str:
+        return "table"
+
     def members(self, name: str | None) -> Members:
         """The keys of an entry of type `name`; None where that cannot be read."""
         selector = Member("type", MECHANISMS.choice, doc=members_of(Entry)["type"].doc, required=True)
@@ -58,6 +62,10 @@ class Mechanisms:
 
     text: str = "at least one [[mechanism]] table"
     item: MechanismTable = MechanismTable()
+
+    @property
+    def takes(self) -> str:
+        return "array of table"
 
     def read(self, value: Any, place: KeyPlace) -> tuple[Entry | None, ...]:
         if type(value) is not list:

@@ -31,6 +31,10 @@ class SectionTable:
     def table(self) -> Kind:
         return kind_of(load(SECTIONS[self.name]))
 
+    @property
+    def takes(self) -> str:
+        return "table"
+
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
             place.wrong_type(self.text, value)

@@ -17,6 +17,7 @@ import pytest
 from dpcli.cli import completing
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.main import cli
+from dpcli.pipeline.key_places import tables
 from dpcli.registry import ACCOUNTANTS, PLOTS
 from tests.command import ROOT
 
@@ -170,3 +171,5 @@ def test_names_are_completed() -> None:
     assert [value for _, value in completions("account", "a.toml", "-a", "rdp")] == [n for n in ACCOUNTANTS if n.startswith("rdp")]
     assert [value for _, value in completions("plot", "")] == list(PLOTS)
     assert ("plain", "DP101") in completions("explain", "DP1")
+    assert {("plain", key) for place in tables() for key in place.members} <= set(completions("explain", ""))
+    assert [value for _, value in completions("explain", "quantile_")] == ["quantile_noise", "quantile_rate"]

@@ -11,6 +11,7 @@ import pytest
 
 from dpcli.explain.glossary import SYMBOLS
 from dpcli.pipeline.key_places import tables
+from dpcli.registry import MECHANISMS, SAMPLING, STYLES, TASKS
 from tests.command import ROOT, dpcli
 
 MNIST = "examples/mnist.toml"
@@ -131,12 +132,23 @@ def test_symbols_and_words_of_papers_lead_to_what_they_mean_here() -> None:
 
 def test_every_key_of_a_file_can_be_explained() -> None:
     """Every key of every table, whatever the table; and with the words that describe it."""
-    for table, members in tables():
-        for name, member in members.items():
+    for place in tables():
+        for name, member in place.members.items():
             result = dpcli("explain", name)
-            assert result.code == 0, f"{table} {name}"
+            assert result.code == 0, f"{place.title} {name}"
             if "a key of the file" in result.out:
                 assert " ".join(member.doc.split()) in " ".join(result.out.split())
+
+
+def test_every_word_that_selects_keys_is_explained_with_them() -> None:
+    """Each type, sampling scheme, task and clipping style: every key of its own, whichever table has them."""
+    selected = [place for place in tables() if place.word is not None]
+    assert {place.word for place in selected} == {*MECHANISMS, *SAMPLING, *TASKS, *STYLES}
+    for place in selected:
+        out = dpcli("explain", str(place.word)).out
+        assert place.title in out
+        for name, member in place.members.items():
+            assert f"\n  {name} (" in out and member.doc in out, (place.title, name)
 
 
 def test_a_word_that_means_nothing_is_refused() -> None:

@@ -5,8 +5,10 @@ By `lint`, by the reader that `account` and `gate` go by, and by the JSON Schema
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -16,15 +18,19 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from dpcli.gate.policy import Policy
 from dpcli.gate.policy_read import KEYS, read_policy_bytes
 from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
 from dpcli.keys.compound import Either, Listed, Opaque
 from dpcli.keys.kinds import Day, Flag, Kind, Number, WholeNumber
 from dpcli.keys.member import Member, Members
+from dpcli.keys.plain import plain as plain_value
 from dpcli.keys.tables import KeyTable, SelectedTable
 from dpcli.keys.words import OneOf, Text
 from dpcli.lint.run import lint_bytes
 from dpcli.pipeline.document import TOP, MechanismTable
+from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
+from dpcli.pipeline.model import Budget, Disclosure, Entry, PartitionKey, Privacy
 from dpcli.pipeline.read import parse
 from dpcli.pipeline.schema import json_schema, policy_schema
 from dpcli.pipeline.section import SectionTable
@@ -33,6 +39,7 @@ from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.findings import Path
 from dpcli.toml.render import InvalidFile
 from dpcli.toml.shown import key_text
+from tests.command import dpcli
 
 TEXTS = ("a", "a:b", "cpu", "{text}", "logistic")  # of which every rule takes one, and refuses one
 NUMBERS = (0.5, 1, 2, 0.75, 0.6, 3)  # of which every rule takes one
@@ -278,6 +285,62 @@ def test_a_misspelt_key_is_refused(table: Spot, policy: bool) -> None:
         wrong = misspelt(name, table.members, random)
         document = placed(table.document, (*table.path, wrong), sample(table.members[name]))
         judged(table, (*table.path, wrong), document, {"DP002"}, policy)
+
+
+@EACH
+def test_a_key_with_a_letter_twice_is_reported_by_lint_with_its_place_and_what_was_meant(table: Spot, policy: bool) -> None:
+    """By the command, as an editor or a CI job reads it."""
+    for name in table.members:
+        wrong = name + name[-1]
+        data = text_of(placed(table.document, (*table.path, wrong), sample(table.members[name])))
+        result = dpcli("lint", "-", "-f", "json", stdin=data)
+        (found,) = [d for d in json.loads(result.out)["diagnostics"] if d["rule"] == "DP002"]
+        lines = data.decode().split("\n")
+        (line,) = [number for number, text in enumerate(lines) if re.search(rf"\b{wrong} =", text)]
+        assert (found["line"], found["column"]) == (line + 1, lines[line].index(f"{wrong} =") + 1)
+        assert found["message"].endswith(f"found '{wrong}'; did you mean '{name}'")
+        assert result.code != 0
+
+
+def schema_of(table: Spot, schema: Any) -> Any:
+    """What the schema says of a table of a file, through the words that select it."""
+    document: Any = table.document
+    for part in table.path:
+        schema, document = selected(schema, document), document[part]
+        schema = schema["items"] if isinstance(part, int) else schema["properties"][part]
+        schema = schema["oneOf"][1] if "oneOf" in schema else schema  # of a scalar or a table
+    return selected(schema, document)
+
+
+def selected(schema: Any, document: Mapping[str, Any]) -> Any:
+    for case in schema.get("allOf", ()):
+        ((selector, word),) = case["if"]["properties"].items()
+        if document[selector] == word["const"]:
+            return case["then"]
+    return schema
+
+
+@EACH
+def test_the_schema_has_every_key_with_its_meaning_and_default(table: Spot, policy: bool) -> None:
+    """No default where the key must be stated, and none where its absence stands for no value that could be stated."""
+    found = schema_of(table, policy_schema() if policy else json_schema())
+    members = {**table.members, "mechanism": TOP["mechanism"]} if table.path == () and not policy else table.members
+    assert found["properties"].keys() == members.keys()
+    assert set(found.get("required", ())) == {name for name, member in members.items() if member.required}
+    for name, member in members.items():
+        stated = {key: found["properties"][name].get(key) for key in ("description", "default")}
+        assert stated == {"description": member.doc, "default": None if member.default is None else plain_value(member.default)}
+
+
+def test_the_defaults_are_those_of_the_dataclasses() -> None:
+    names = {**MECHANISMS.registry, **SAMPLING.registry, **TASKS, **STYLES}
+    classes = [Privacy, Budget, Gate, Horizon, Waiver, Disclosure, Entry, PartitionKey, Policy, *map(load, names.values())]
+    for cls in classes:
+        for field in dataclasses.fields(cls):
+            if field.name in members_of(cls):
+                stated = field.default is not dataclasses.MISSING
+                member = members_of(cls)[field.name]
+                assert (not member.required, member.default) == (stated, field.default if stated else None), (cls, field.name)
 
 
 @EACH

@@ -36,7 +36,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """Base of the sampling schemes."""
+    """How the records of one step are chosen."""
 
     scheme: Annotated[str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted", claim=True)]
 

@@ -30,13 +30,9 @@ class Custom(Train):
     )
 
     task: Annotated[str, TASK] = "custom"
-    data: Annotated[str, Key("module:function () -> the private records", FUNCTION)]
-    model: Annotated[str, Key("module:function () -> a torch module", FUNCTION)]
-    loss: Annotated[str, Key("module:function (model, batch) -> one loss per record", FUNCTION)]
-    metric: Annotated[str | None, Key("module:function (model, public batch) -> metrics by name", FUNCTION, reader=PUBLIC)] = None
-    canary: Annotated[
-        str | None, Key("module:function (count, generator) -> records that nobody owns, for [audit] canaries", FUNCTION)
-    ] = None
-    public: Annotated[
-        str | None, Key("module:function () -> records declared public, which metric is given", FUNCTION, reader=METRIC)
-    ] = None
+    data: Annotated[str, Key("() -> the private records", FUNCTION)]
+    model: Annotated[str, Key("() -> a torch module, which is trained", FUNCTION)]
+    loss: Annotated[str, Key("(model, batch) -> one loss per record", FUNCTION)]
+    metric: Annotated[str | None, Key("(model, public batch) -> metrics by name", FUNCTION, reader=PUBLIC)] = None
+    canary: Annotated[str | None, Key("(count, generator) -> records that nobody owns, for [audit] canaries", FUNCTION)] = None
+    public: Annotated[str | None, Key("() -> records declared public, which metric is given", FUNCTION, reader=METRIC)] = None

@@ -44,7 +44,7 @@ class Language(Train):
     adapts: ClassVar[bool] = True
 
     data: Annotated[str, Key("private data: a text file, a .csv, .jsonl or .parquet file, or module:function")]
-    model: Annotated[str, Key("a path or name of a language model, or module:function", MODEL)]
+    model: Annotated[str, Key("the language model that is trained, or adapted", MODEL)]
     tokenizer: Annotated[
         str | None, Key("of a language model: bytes, a path or a name; must be public; the model's own where absent")
     ] = None
