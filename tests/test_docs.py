@@ -22,7 +22,8 @@ from dpcli.explain.glossary import TERMS
 from dpcli.gate.policy_read import KEYS
 from dpcli.keys.described import keys_of
 from dpcli.lint.catalogue import codes
-from dpcli.pipeline.key_places import TablePlace, tables
+from dpcli.pipeline.key_places import tables
+from dpcli.pipeline.table_places import TablePlace
 from dpcli.registry import ACCOUNTANTS, FILTERS, FORMATS, MECHANISMS, SAMPLING, STYLES, TASKS
 from tests.command import ROOT, dpcli
 

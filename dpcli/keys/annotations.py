@@ -51,13 +51,6 @@ def kind_of(hint: Any) -> Kind:
     return KeyTable(hint, members_of(hint)) if selection is None else SelectedTable.by(selection, members_of, hint.__doc__ or "")
 
 
-def keys_of_table(cls: type) -> Members:
-    """Every key of a table, of whichever class of a family."""
-    kind = kind_of(cls)
-    assert isinstance(kind, KeyTable | SelectedTable)
-    return kind.members if isinstance(kind, KeyTable) else kind.every()
-
-
 def _union(arms: tuple[Any, ...]) -> Kind:
     kinds = [kind_of(arm) for arm in arms if arm is not types.NoneType]
     return kinds[0] if len(kinds) == 1 else Either(*kinds)

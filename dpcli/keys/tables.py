@@ -88,11 +88,6 @@ class SelectedTable:
         """Every key of every class, those that are not common unjudged: all that can be asked for while the selector cannot be read."""
         return {**{key: Member(key, Unjudged()) for name in self.registry for key in self.own(name)}, **self.common()}
 
-    def every(self) -> Members:
-        """Every key of every class, as the first one that has it knows it."""
-        classes = [self.own(name) for name in self.registry]
-        return {key: member for members in reversed(classes) for key, member in members.items()}
-
     def others(self, name: str) -> Others:
         """The keys that the table would have with another word than `name`, and which."""
         found: dict[str, list[str]] = {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from dpcli.keys.annotations import MECHANISMS, SAMPLING, keys_of_table, members_of
+from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
 from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Privacy
-from dpcli.pipeline.section import UNREAD
-from dpcli.registry import SECTIONS, load
+from dpcli.pipeline.section import UNREAD, SectionTable
+from dpcli.pipeline.table_places import TablePlace, places_in
+from dpcli.registry import SECTIONS
 from dpcli.toml.suggest import SYNONYMS, closest
 
 ANY_TYPE = "a mechanism"
@@ -44,9 +45,14 @@ def _places(key: str, top: frozenset[str]) -> str:
     types = [name for name in MECHANISMS.registry if key in MECHANISMS.own(name)]
     tables = [home for home, keys in homes(top).items() if key in keys and home != ANY_TYPE]
     if not tables and not types:
-        tables = [f"[{name}]" for name, target in SECTIONS.items() if key in keys_of_table(load(target))]
+        tables = [place.title for name in SECTIONS for place in _section(name) if key in place.members]
     some = ", ".join(types[:3]) + (", ..." if len(types) > 3 else "")
     return " or ".join(tables + [f"a mechanism of type {some}"] * bool(types))
+
+
+def _section(name: str) -> Iterator[TablePlace]:
+    """The table of a section, and those in it."""
+    return places_in(SectionTable(name), name, f"[{name}]")
 
 
 @functools.cache

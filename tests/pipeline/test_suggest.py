@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from dpcli.keys.annotations import members_of
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.document import meant as advised
 from dpcli.pipeline.misplaced import homes
+from dpcli.pipeline.model import Privacy
+from dpcli.pipeline.table_places import TablePlace, places_in
+from dpcli.registry import SECTIONS
 from dpcli.toml.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mean
 
 MECHANISM = ["name", "type", "steps", "epochs", "sampling", "partition", "description", "noise_multiplier", "sigma", "sensitivity"]
@@ -58,6 +62,28 @@ def test_did_you_mean() -> None:
 )
 def test_advice(key: str, meant: str | None, words: str) -> None:
     assert advised(key, MECHANISM) == (meant, words)
+
+
+PRIVACY = list(members_of(Privacy))
+OTHER = frozenset(key for keys in homes(frozenset(TOP)).values() for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("place", "key"),
+    [
+        (place, key)
+        for name in SECTIONS
+        for place in places_in(TOP[name].kind, name, f"[{name}]")
+        for key in place.members
+        if key not in OTHER and not closest(key, PRIVACY, 0.9)
+    ],
+    ids=lambda value: getattr(value, "title", value),
+)
+def test_a_key_of_a_section_in_another_table_is_sent_where_it_belongs(place: TablePlace, key: str) -> None:
+    """To the table in it, or the word, that has the key."""
+    meant, words = advised(key, PRIVACY)
+    assert meant is None
+    assert words.startswith("it belongs in ") and place.title in words
 
 
 def test_synonyms_lead_to_keys_and_words_that_exist() -> None:
