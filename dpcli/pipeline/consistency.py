@@ -10,7 +10,7 @@ from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.pipeline.gate_keys import NO_GATE, gate_problems
 from dpcli.pipeline.model import Entry, Privacy
 from dpcli.pipeline.parts import part_problems
-from dpcli.pipeline.section import section_problems
+from dpcli.pipeline.section import judge_sections, section_problems
 from dpcli.toml.findings import Findings, Path, Problem
 from dpcli.toml.shown import quoted
 from dpcli.toml.suggest import closest
@@ -34,6 +34,8 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
     )
     for key, expected, found in problems:
         findings.add("DP005", key, expected, found)
+    if not findings.items:
+        judge_sections(values, tables, findings)
 
 
 def _privacy(privacy: Privacy | None) -> Iterator[Problem]:

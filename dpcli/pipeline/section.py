@@ -11,8 +11,8 @@ from dpcli.keys.annotations import kind_of
 from dpcli.keys.idle import idle
 from dpcli.keys.kinds import KeyPlace, Kind
 from dpcli.pipeline.gate_keys import under
-from dpcli.registry import SECTIONS, load
-from dpcli.toml.findings import Path, Problem
+from dpcli.registry import JUDGED_IN_FILE, SECTIONS, load
+from dpcli.toml.findings import Findings, Path, Problem
 
 # Tables that are planned, and that nothing reads yet: whoever writes one believes that it does something.
 UNREAD: Mapping[str, str] = {
@@ -50,6 +50,13 @@ def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
         if name in values:
             yield from under((name,), idle(values[name]))
             yield from under((name,), values[name].problems())
+
+
+def judge_sections(values: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> None:
+    """Add what is wrong with a section as part of its file, which is valid but for that."""
+    for name, target in JUDGED_IN_FILE.items():
+        if name in values:
+            load(target)(values[name], tables, findings)
 
 
 def in_section(path: Path) -> bool:

@@ -57,12 +57,29 @@ def settings_of(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> 
     return found
 
 
+def judge_first(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> None:
+    """A finding for whatever is wrong with a grid's first combination, or with a single setting, in a file that is valid otherwise.
+
+    Enough to find a key that the file does not have, in the time of reading it; `settings_of` judges all combinations.
+    """
+    axes = [] if sweep.setting else _axes(sweep.grid or {}, tables, findings)
+    first = Setting(tuple(axis[0] for axis in axes if axis), place=("sweep", "grid"))
+    found = list(_single(sweep, tables, findings)) if sweep.setting else [first]
+    if not findings.items:
+        _judge(found, tables, findings)
+
+
 def _grid(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> Iterator[Setting]:
+    yield from (Setting(chosen, place=("sweep", "grid")) for chosen in itertools.product(*_axes(grid, tables, findings)))
+
+
+def _axes(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> list[tuple[KeyChange, ...]]:
+    """The changes that each key of a grid makes; none, with a finding, where they make too many combinations."""
     axes = [_axis(dotted, place, values, tables, findings) for dotted, place, values in spelled(grid, ("sweep", "grid"))]
-    if math.prod(map(len, axes)) > MOST:
-        findings.add("DP004", ("sweep", "grid"), f"at most {MOST:,} combinations", f"{math.prod(map(len, axes)):,}")
-        return
-    yield from (Setting(chosen, place=("sweep", "grid")) for chosen in itertools.product(*axes))
+    if math.prod(map(len, axes)) <= MOST:
+        return axes
+    findings.add("DP004", ("sweep", "grid"), f"at most {MOST:,} combinations", f"{math.prod(map(len, axes)):,}")
+    return []
 
 
 def _axis(dotted: str, place: Path, values: Any, tables: Mapping[str, Any], findings: Findings) -> tuple[KeyChange, ...]:
@@ -117,8 +134,8 @@ def _judge(settings: list[Setting], tables: Mapping[str, Any], findings: Finding
 
 
 def _faults(tables: Mapping[str, Any]) -> list[Fault]:
-    """What is wrong with a whole file, [train] included."""
-    findings = Findings()
+    """What is wrong with a whole file, [train] included, and [sweep] not: a run has none."""
+    findings, tables = Findings(), {name: table for name, table in tables.items() if name != "sweep"}
     with suppress(TooMany):
         check(tables, read_document(substituted(tables, 1.0), findings), findings)
     return findings.items

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from dpcli.pipeline.read import parse
 from dpcli.sweep.plan import SweepPlan, plan_sweep
 from dpcli.toml.render import InvalidFile
 from dpcli.toml.write import toml_text
+from dpcli.train.plan.settings import Train
 from tests.command import ROOT, dpcli
 from tests.sweep.samples import CUSTOM, GRID, HEAD, PRIVATE, PUBLIC, SAMPLED, SEARCH, TRAIN, TUNE
 
@@ -125,6 +127,29 @@ def test_of_perplexity_the_lower_value_is_better(tmp_path: Path) -> None:
 def test_names_of_mechanisms_may_hold_dots(tmp_path: Path) -> None:
     text = PUBLIC.replace('name = "sgd"', 'name = "sgd.steps"') + '[sweep.grid]\n"mechanism.sgd.steps.steps" = [5]\n'
     assert planned(tmp_path, text).variants[0].plan.steps == 5
+
+
+def test_a_misspelt_key_of_a_sweep_is_reported_by_lint_and_account(tmp_path: Path) -> None:
+    """Each key that [train] and the entry have in the file, with its last letter twice; in a grid and in a setting."""
+    keys = [("train", key, value) for key, value in Train.examples[0].items() if not isinstance(value, dict)]
+    keys += [("mechanism.sgd", "steps", 5), ("train.clipping", "norm", 2.0), ("train", "hidden", 32)]
+    for table, key, value in keys:
+        wrong = f"{table}.{key}{key[-1]}"
+        for swept in (
+            f'[sweep.grid]\n"{wrong}" = [{json.dumps(value)}]\n',
+            f'[[sweep.setting]]\n"{wrong}" = {json.dumps(value)}\n',
+        ):
+            (tmp_path / "t.toml").write_text(PUBLIC + swept)
+            (found,) = json.loads(dpcli("lint", "t.toml", "-f", "json", folder=tmp_path).out)["diagnostics"]
+            assert (found["rule"], found["line"], found["column"]) == ("DP002", PUBLIC.count("\n") + 2, 1)
+            assert found["message"].endswith(f"found '{key}{key[-1]}'; did you mean '{key}'")
+            assert f"did you mean '{key}'" in dpcli("account", "t.toml", folder=tmp_path).err
+
+
+def test_a_key_that_another_one_of_the_setting_lets_in_is_none(tmp_path: Path) -> None:
+    both = '"train.clipping.style" = "adaptive"\n"train.clipping.quantile_noise" = 9.0\n'
+    (tmp_path / "t.toml").write_text(f"{PUBLIC}[[sweep.setting]]\n{both}")
+    assert dpcli("lint", "t.toml", folder=tmp_path).code == 0
 
 
 @pytest.mark.parametrize(
