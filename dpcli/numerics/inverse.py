@@ -8,6 +8,7 @@ from dpcli.numerics.arrays import Array, np
 
 ROUNDS = 200
 CLOSE = 1e-14  # a Newton step, or a bracket, of this relative length is the last
+EQUAL = 1e-15  # a value that is as close as this to its target differs by rounding
 
 
 def increasing_root(function: Callable[[Array], tuple[Array, Array]], target: Array, low: Array, high: Array) -> Array:
@@ -26,11 +27,9 @@ def increasing_root(function: Callable[[Array], tuple[Array, Array]], target: Ar
         high, low = np.where(above, x, high), np.where(above, low, x)
         with np.errstate(all="ignore"):
             step = x - (value - target) / slope
-        middle = 0.5 * (low + high)
-        following = np.where((step > low) & (step < high), step, middle)
         width = CLOSE * (1.0 + np.abs(x))
-        done = (high - low <= width) | (np.abs(following - x) <= width) | (value == target)
-        x = np.where(value == target, x, following)
+        done = (np.abs(step - x) <= width) | (high - low <= width) | (np.abs(value - target) <= EQUAL * (1.0 + np.abs(target)))
         if done.all():
             break
+        x = np.where(done, x, np.where((step > low) & (step < high), step, 0.5 * (low + high)))
     return np.asarray(x)

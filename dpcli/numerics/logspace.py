@@ -66,6 +66,14 @@ def log_expm1_array(x: Array) -> Array:
         )
 
 
+def log_sum(log_terms: Array) -> Array:
+    """log of the sum of e^terms along the last axis; -inf and inf where floating point holds nothing, or more than that."""
+    top = log_terms.max(axis=-1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(over="ignore", divide="ignore"):
+        return np.asarray(top[..., 0] + np.log(np.exp(log_terms - top).sum(axis=-1)))
+
+
 FEW = 16  # elements
 MILLS = 10  # terms of the asymptotic series of Mills' ratio
 

@@ -10,11 +10,13 @@ import math
 from collections.abc import Callable
 
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.work import hold
 
 TAIL = 10.0  # standard deviations beyond the outermost peak: e^-50 of the mass
 DIGITS = 40.0  # the rule's relative error is below 2 e^-40
 MAX_NODES = 16384
+LEAST = 1e-60  # e^500 times what is no number any more is well below it
 SLACK = 1e-12  # covers the rounding of at most MAX_NODES positive terms and the two errors above, many times over
 
 
@@ -35,104 +37,80 @@ def step_size(z: float, slope: float) -> float:
     return 2.0 * math.pi * limit / (DIGITS + 0.5 * curvature * limit * limit)
 
 
-def log_bernoulli(p: Array, log_ratio: Array) -> Array:
-    """log B_p(r - 1) for a column of exponents and a row of log r; -inf where r = 1."""
-    with np.errstate(all="ignore"):
-        d = np.expm1(log_ratio)
-        y = p * log_ratio
-        pd = p * d
-        # Near r = 1 the two terms cancel: there the binomial series, seven terms at |p d| < 0.01.
-        series = np.ones_like(pd)
-        term = np.ones_like(pd)
-        for k in range(3, 9):
-            term = term * (p - (k - 1)) * d / k
-            series = series + term
-        small = 0.5 * p * (p - 1.0) * d * d * series
-        z = np.where(p > 0.0, p - 1.0, p)  # (1+d) expm1((p-1) log r) - (p-1) d is the same number, and exact as p falls to 1
-        direct = np.where(p > 0.0, np.exp(log_ratio), 1.0) * np.expm1(z * log_ratio) - z * d
-        near = (np.abs(pd) < 0.01) & (np.abs(d) < 0.01)
-        log_value = np.log(np.where(near, small, direct))
-        # Beyond e^500, with r^p taken out: 1 - ((1-p) + p r)/r^p.
-        far = y + np.log1p(-(np.exp(-y) * (1.0 - p) + p * np.exp(log_ratio - y)))
-        # At a negative p and a large r the linear term is all that is left.
-        far = np.where((p < 0.0) & (log_ratio > 500.0), np.log(np.abs(p)) + log_ratio, far)
-        return np.asarray(np.where((y > 500.0) | (log_ratio > 500.0), far, log_value))
-
-
-def bernoulli(p: Array, log_ratio: Array) -> Array:
-    """B_p(r - 1) itself, for exponents and ratios with p log r below 500: one exponential per entry."""
-    d = np.expm1(log_ratio)
-    z = np.where(p > 0.0, p - 1.0, p)
-    value: Array = np.where(p > 0.0, np.exp(log_ratio), 1.0) * np.expm1(z * log_ratio) - z * d
-    columns = np.flatnonzero(np.abs(d) < 0.01)
-    if len(columns):
-        d = d[columns]
+def bernoulli(z: Array, log_ratio: Array) -> Array:
+    """B_{z+1}(r - 1) for a column of z > 0 and rows of log r (one, or one for each z) with (z+1) log r below 700."""
+    d = np.atleast_2d(np.expm1(log_ratio))
+    value: Array = np.exp(log_ratio) * np.expm1(z * log_ratio) - z * d  # nothing is lost where z is small
+    columns = np.flatnonzero((np.abs(d) < 0.01).any(axis=0))
+    if len(columns):  # near r = 1 the two terms cancel: there the binomial series, seven terms at |p d| < 0.01
+        d = d[:, columns]
+        p = z + 1.0
         pd = p * d
         series = np.ones_like(pd)
         term = np.ones_like(pd)
         for k in range(3, 9):
-            term = term * ((p - (k - 1)) * (d / k))
+            term = term * ((z - (k - 2)) * (d / k))
             series += term
-        value[:, columns] = np.where(np.abs(pd) < 0.01, 0.5 * p * (p - 1.0) * d * d * series, value[:, columns])
+        value[:, columns] = np.where((np.abs(pd) < 0.01) & (np.abs(d) < 0.01), 0.5 * p * z * d * d * series, value[:, columns])
     return value
 
 
+def log_bernoulli(z: Array, log_ratio: Array) -> Array:
+    """log B_{z+1}(r - 1), for any r; -inf where r = 1."""
+    with np.errstate(all="ignore"):
+        log_value: Array = np.log(bernoulli(z, log_ratio))
+        p = z + 1.0
+        y = p * log_ratio
+        if not y.max(initial=0.0) > 500.0:
+            return log_value
+        # Beyond e^500, with r^p taken out: 1 - (p r - z)/r^p.
+        far = y + np.log1p(z * np.exp(-y) - p * np.exp(log_ratio - y))
+        return np.asarray(np.where(y > 500.0, far, log_value))
+
+
 def power_moment(
-    exponents: Array,
-    log_ratio: Callable[[Array], Array],
-    log_weight: Callable[[Array], Array],
+    z: Array,
+    line: Callable[[Array], tuple[Array, Array]],
     window: Callable[[float], tuple[float, float]],
     slope: float,
     fallback: Callable[[Array], Array],
 ) -> Array:
-    """log E[r^p] for each exponent p (> 1 or < 0), where E[r] = 1.
+    """K(z) = log E_Q[r^{z+1}] for each z > 0, where E_Q[r] = 1.
 
     Args:
-        exponents: shape (n,).
-        log_ratio: log r at the nodes (units of the noise standard deviation).
-        log_weight: logarithm of the weight's density at the nodes.
-        window: for |p|, the interval beyond which less than e^-DIGITS of the integral lies.
+        z: shape (n,).
+        line: log Q (a density) and log r at the nodes (units of the noise standard deviation).
+        window: for one z, the interval beyond which less than e^-DIGITS of the integral lies.
         slope: largest exponent s in the mixture's e^{s x}: decides the node distance.
-        fallback: an upper bound, used for exponents whose window would need more than MAX_NODES nodes.
+        fallback: an upper bound, used for those z whose window would need more than MAX_NODES nodes.
 
     Returns:
         Upper bounds, at most about 1e-12 relative above the exact value except where the fallback serves.
     """
-    with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite, which is on the private side
-        return _power_moment(exponents, log_ratio, log_weight, window, slope, fallback)
-
-
-def _power_moment(
-    exponents: Array,
-    log_ratio: Callable[[Array], Array],
-    log_weight: Callable[[Array], Array],
-    window: Callable[[float], tuple[float, float]],
-    slope: float,
-    fallback: Callable[[Array], Array],
-) -> Array:
-    result = np.empty(len(exponents))
-    sizes = np.abs(exponents)
-    spans = [(*window(float(p)), step_size(float(p), slope)) for p in sizes]
+    result = np.empty(len(z))
+    spans = [(*window(order), step_size(order + 1.0, slope)) for order in z.tolist()]
     groups: dict[int, list[int]] = {}
     for i, (low, high, step) in enumerate(spans):
         groups.setdefault(math.ceil(math.log2((high - low) / step)) if (high - low) / step < MAX_NODES else -1, []).append(i)
-    for key, members in groups.items():
-        index = np.array(members)
-        if key < 0:
-            result[index] = fallback(exponents[index])
-            continue
-        low = min(spans[i][0] for i in members)
-        high = max(spans[i][1] for i in members)
-        step = min(spans[i][2] for i in members)
-        nodes: Array = np.arange(math.floor(low / step), math.ceil(high / step) + 1, dtype=float) * step
-        hold(float(len(members) * len(nodes)))
-        column, ratio, weight = exponents[index][:, None], log_ratio(nodes), log_weight(nodes) + math.log(step)
-        if float(np.abs(column).max() * np.abs(ratio).max()) < 500.0 and float(weight.min()) > -650.0:
-            result[index] = np.log1p(bernoulli(column, ratio) @ np.exp(weight)) * (1.0 + SLACK)
-            continue
-        log_terms = log_bernoulli(column, ratio) + weight
-        top = log_terms.max(axis=1)
-        top = np.where(np.isfinite(top), top, 0.0)  # nothing that floating point holds, or more than that
-        log_sum = top + np.log(np.exp(log_terms - top[:, None]).sum(axis=1))
-        result[index] = np.logaddexp(0.0, log_sum) * (1.0 + SLACK)
+    with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite, which is on the private side
+        for key, index in groups.items():
+            lows, highs, steps = zip(*(spans[i] for i in index), strict=True)
+            nodes = nodes_of(min(lows), max(highs), min(steps)) if key >= 0 else None
+            result[index] = fallback(z[index]) if nodes is None else moment_on(z[index], *line(nodes), min(steps))
     return result
+
+
+def nodes_of(low: float, high: float, step: float) -> Array:
+    """The multiples of `step` from `low` to `high`."""
+    return np.asarray(np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step, dtype=float)
+
+
+def moment_on(z: Array, log_base: Array, log_ratio: Array, step: float) -> Array:
+    """`power_moment` by the values at the nodes; Q may lack some of its mass."""
+    hold(float(len(z) * len(log_base)))
+    column, weight = z[:, None], log_base + math.log(step)
+    if (float(z.max()) + 1.0) * float(np.abs(log_ratio).max()) < 500.0:
+        total = bernoulli(column, log_ratio) @ np.exp(weight)
+        if float(total.min()) > LEAST:  # far above all terms whose weight was too small to be a number
+            return np.asarray(np.log1p(total) * (1.0 + SLACK))
+    return np.asarray(np.logaddexp(0.0, log_sum(log_bernoulli(column, log_ratio) + weight)) * (1.0 + SLACK))

@@ -18,7 +18,8 @@ from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
-from dpcli.mechanisms.sampling.sampled_gaussian import AddLoss, RemoveLoss, SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, binomial_mixture
+from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
 from tests import oracles
@@ -147,10 +148,13 @@ SAMPLED = [
 ]
 
 
+SIDES = {"remove": MixtureRemoveLoss, "add": MixtureAddLoss}
+
+
 @pytest.mark.parametrize(("mu", "rate", "z", "records"), SAMPLED)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_sampled_gaussian(direction: str, mu: float, rate: float, z: float, records: int) -> None:
-    loss = {"remove": RemoveLoss, "add": AddLoss}[direction](mu, rate, records)
+    loss = SIDES[direction](binomial_mixture(mu, rate, records))
     exact = oracles.sampled_gaussian_cgf(mu, rate, z, direction, records)
     assert exact <= loss.cgf(np.array([z]))[0] <= exact * (1 + mp.mpf("1e-11"))
 
@@ -168,14 +172,14 @@ def test_sampled_gaussian_replaced(mu: float, rate: float, z: float) -> None:
 def test_sampled_gaussian_at_a_vanishing_rate() -> None:
     """The integrand stays quadratic, with its peak at 2 mu rather than mu."""
     exact = oracles.sampled_gaussian_cgf(5.0, 1e-25, 0.01, "remove")
-    assert exact <= RemoveLoss(5.0, 1e-25).cgf(np.array([0.01]))[0]
+    assert exact <= MixtureRemoveLoss(binomial_mixture(5.0, 1e-25, 1)).cgf(np.array([0.01]))[0]
 
 
 @given(st.floats(-2.0, 0.7), st.floats(-6.0, -0.01), st.floats(-2.0, 1.5), st.sampled_from(["remove", "add"]))
 @settings(max_examples=10)
 def test_sampled_gaussian_anywhere(log10_mu: float, log10_rate: float, log10_z: float, direction: str) -> None:
     mu, rate, z = 10.0**log10_mu, 10.0**log10_rate, 10.0**log10_z
-    loss = {"remove": RemoveLoss, "add": AddLoss}[direction](mu, rate)
+    loss = SIDES[direction](binomial_mixture(mu, rate, 1))
     exact = oracles.sampled_gaussian_cgf(mu, rate, z, direction)
     assert exact <= loss.cgf(np.array([z]))[0] <= exact * (1 + mp.mpf("1e-11"))
 
@@ -184,7 +188,8 @@ def test_sampled_gaussian_anywhere(log10_mu: float, log10_rate: float, log10_z: 
 def test_remove_is_the_larger_direction(log10_mu: float, log10_rate: float, log10_z: float) -> None:
     """Mironov, Talwar, Zhang 2019, Theorem 5, on which the single-record curve relies."""
     mu, rate, z = 10.0**log10_mu, 10.0**log10_rate, np.array([10.0**log10_z])
-    assert AddLoss(mu, rate).cgf(z)[0] <= RemoveLoss(mu, rate).cgf(z)[0] * (1.0 + 1e-11)
+    mixture = binomial_mixture(mu, rate, 1)
+    assert MixtureAddLoss(mixture).cgf(z)[0] <= MixtureRemoveLoss(mixture).cgf(z)[0] * (1.0 + 1e-11)
 
 
 def test_group_curve_is_the_larger_of_both_directions() -> None:

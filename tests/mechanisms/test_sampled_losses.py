@@ -20,10 +20,10 @@ from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
-from dpcli.mechanisms.noise.normal_mixture import MixtureReplaceLoss, binomial_mixture
+from dpcli.mechanisms.noise.normal_mixture import Mixture, MixtureLoss, MixtureReplaceLoss, binomial_mixture
 from dpcli.mechanisms.sampling.fixed_size import fixed_size
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
-from dpcli.mechanisms.sampling.sampled_gaussian import ReplaceLoss, SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
@@ -197,7 +197,7 @@ def test_fixed_size_gaussian_sums(drawn: int, others: tuple[int, ...], sigma: fl
 @pytest.mark.parametrize("rate", [0.05, 0.5, 0.95])
 @pytest.mark.parametrize("mu", [0.3, 1.5])
 def test_the_generic_replace_one_pair_covers_the_exact_one(mu: float, rate: float) -> None:
-    exact = curve(ReplaceLoss(mu, rate))
+    exact = curve(MixtureReplaceLoss(binomial_mixture(mu, rate, 1)))
     assert (worst(PoissonReplaced(Gaussian(2.0 * mu), rate)) >= exact - 1e-13).all()
 
 
@@ -246,12 +246,15 @@ def test_no_contributions_cost_more_than_opposite_collinear_ones(records: int, s
     assert (bound >= exact - 2e-3 * exact - 1e-6).all()
 
 
-@given(st.floats(0.01, 2.0), st.floats(0.001, 0.99), st.floats(-2.0, 1.2))
-def test_groups_of_one_are_single_records(mu: float, rate: float, log10_z: float) -> None:
+@given(st.floats(0.01, 2.0), st.floats(0.001, 0.99), st.floats(-2.0, 1.2), st.sampled_from(MixtureLoss.__subclasses__()))
+def test_one_shift_has_a_closed_form(mu: float, rate: float, log10_z: float, kind: type[MixtureLoss]) -> None:
+    """The same shift twice, each with half of the weight, is found by a search."""
     z = np.array([10.0**log10_z])
-    mixture = MixtureReplaceLoss(binomial_mixture(mu, rate, 1))
-    np.testing.assert_allclose(mixture.cgf(z), ReplaceLoss(mu, rate).cgf(z), rtol=1e-11)
-    np.testing.assert_allclose(curve(mixture), curve(ReplaceLoss(mu, rate)), atol=1e-13)
+    once = binomial_mixture(mu, rate, 1)
+    twice = Mixture(once.log_rest, (once.log_weights[0] - math.log(2.0),) * 2, once.shifts * 2)
+    one, two = (kind(mixture) for mixture in (once, twice))  # type: ignore[call-arg]
+    np.testing.assert_allclose(two.cgf(z), one.cgf(z), rtol=1e-11)
+    np.testing.assert_allclose(curve(two), curve(one), atol=1e-13)
 
 
 @pytest.mark.parametrize(("mu", "rate", "records"), [(0.3, 0.01, 3), (0.1, 0.2, 10)])

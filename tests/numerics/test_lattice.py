@@ -13,20 +13,21 @@ from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianLoss
 from dpcli.mechanisms.noise.gaussian import GaussianLoss
 from dpcli.mechanisms.noise.laplace import LaplaceLoss
-from dpcli.mechanisms.sampling.sampled_gaussian import AddLoss, RemoveLoss, ReplaceLoss
+from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss, binomial_mixture
 from dpcli.mechanisms.stated.pure_and_approx import ApproxLoss
 from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
 from dpcli.numerics.grid.composed import GridCurve
 from dpcli.numerics.grid.convolution import convolved, transform_size
 from dpcli.numerics.grid.lattice import Lattice, coarsened, convex, discretised, edges
 
+REPLACE = MixtureReplaceLoss(binomial_mixture(0.9, 0.1, 1))
 LOSSES: list[PrivacyLoss] = [
     GaussianLoss(0.3),
-    RemoveLoss(0.9, 0.01),
-    RemoveLoss(0.9, 0.3, 5),
-    AddLoss(0.9, 0.01),
-    AddLoss(0.9, 0.3, 3),
-    ReplaceLoss(0.9, 0.1),
+    MixtureRemoveLoss(binomial_mixture(0.9, 0.01, 1)),
+    MixtureRemoveLoss(binomial_mixture(0.9, 0.3, 5)),
+    MixtureAddLoss(binomial_mixture(0.9, 0.01, 1)),
+    MixtureAddLoss(binomial_mixture(0.9, 0.3, 3)),
+    REPLACE,
     LaplaceLoss(1.3),
     TwoPointLoss(0.7),
     DiscreteGaussianLoss(3.0, 2),
@@ -72,7 +73,7 @@ def test_coarsening_keeps_the_order(loss: PrivacyLoss, tilt: float) -> None:
     assert (curve(upper, EPSILONS) <= curve(coarsened(upper, True), EPSILONS) + 1e-13).all()
 
 
-@pytest.mark.parametrize("loss", [GaussianLoss(0.3), ReplaceLoss(0.9, 0.1), AddLoss(0.9, 0.3, 3)], ids=repr)
+@pytest.mark.parametrize("loss", [GaussianLoss(0.3), REPLACE, MixtureAddLoss(binomial_mixture(0.9, 0.3, 3))], ids=repr)
 def test_smooth_losses_are_second_order(loss: PrivacyLoss) -> None:
     gaps = []
     for spacing in (0.01, 0.005):
@@ -83,7 +84,7 @@ def test_smooth_losses_are_second_order(loss: PrivacyLoss) -> None:
 
 def test_both_lattices_keep_p_and_q() -> None:
     """The upper pair is a pair: both measures have mass 1."""
-    loss = ReplaceLoss(0.9, 0.1)
+    loss = REPLACE
     _, upper = both(loss, 0.01, 1.0)
     at = 0.01 * (upper.start + np.arange(len(upper.weights)))
     mass = upper.weights * np.exp(upper.log_scale - at)

@@ -11,28 +11,24 @@ from hypothesis import strategies as st
 from dpcli.numerics.quadrature import log_bernoulli, step_size
 
 
-@given(
-    st.one_of(st.floats(1.0 + 1e-6, 300.0), st.floats(-300.0, -1e-6)),
-    st.floats(-12.0, 0.5),
-    st.sampled_from([-1.0, 1.0]),
-)
-def test_log_bernoulli(p: float, log10_size: float, sign: float) -> None:
-    """log((1+d)^p - 1 - p d) at log(1+d) = sign * 10^log10_size, from where everything cancels to where nothing does."""
-    log_ratio = sign * 10.0**log10_size
+@given(st.floats(-14.0, 2.5), st.floats(-12.0, 0.5), st.sampled_from([-1.0, 1.0]))
+def test_log_bernoulli(log10_z: float, log10_size: float, sign: float) -> None:
+    """log((1+d)^p - 1 - p d), p = z + 1, at log(1+d) = sign * 10^log10_size, from where everything cancels to where nothing does."""
+    z, log_ratio = 10.0**log10_z, sign * 10.0**log10_size
     with mp.workdps(80):
-        d = mp.expm1(mp.mpf(log_ratio))
-        exact = mp.log(mp.expm1(mp.mpf(p) * mp.mpf(log_ratio)) - mp.mpf(p) * d)
-    found = log_bernoulli(np.array([[p]]), np.array([log_ratio]))[0, 0]
+        p = 1 + mp.mpf(z)
+        exact = mp.log(mp.expm1(p * mp.mpf(log_ratio)) - p * mp.expm1(mp.mpf(log_ratio)))
+    found = log_bernoulli(np.array([[z]]), np.array([log_ratio]))[0, 0]
     assert abs(found - exact) <= 5e-13 + 1e-15 * abs(exact)  # 1e-12 of slack covers it
 
 
 def test_log_bernoulli_of_equal_likelihoods() -> None:
     with np.errstate(divide="ignore"):
-        assert log_bernoulli(np.array([[2.0]]), np.array([0.0]))[0, 0] == -np.inf
+        assert log_bernoulli(np.array([[1.0]]), np.array([0.0]))[0, 0] == -np.inf
 
 
 def test_log_bernoulli_of_large_ratios() -> None:
-    assert log_bernoulli(np.array([[3.0]]), np.array([800.0]))[0, 0] == pytest.approx(2400.0)
+    assert log_bernoulli(np.array([[2.0]]), np.array([800.0]))[0, 0] == pytest.approx(2400.0)
 
 
 @pytest.mark.parametrize("slope", [1e-3, 0.1, 1.0, 5.0])

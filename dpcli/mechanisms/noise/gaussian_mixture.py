@@ -14,7 +14,7 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.post_processing import Free
-from dpcli.numerics.arrays import np
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_sub
 from dpcli.numerics.roots import bracket_root
 
@@ -74,6 +74,12 @@ class GaussianMixture(Mechanism):
         from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
 
         return MixtureRemoveLoss(self.mixture), MixtureAddLoss(self.mixture)
+
+    def rdp(self, orders: Array) -> Array:
+        """For one shift the remove direction is the larger: Mironov, Talwar, Zhang 2019, arXiv:1908.10530, Theorem 5."""
+        if self.mixture.single:
+            return self.losses()[0].cgf(orders - 1.0) / (orders - 1.0)
+        return Mechanism.rdp(self, orders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +234,7 @@ def mixture_of(weights: Weights) -> Mixture:
     """The weights as a mixture, shifts increasing; what is left of 1 is at 0."""
     from dpcli.mechanisms.noise.normal_mixture import Mixture
 
-    ordered = sorted(weights.items())
-    rest = 1.0 - math.fsum(weights.values())
-    log_rest = math.log1p(-math.fsum(weights.values())) if rest > 1e-15 else -math.inf
-    return Mixture(log_rest, tuple(math.log(weight) for _, weight in ordered), tuple(shift for shift, _ in ordered))
+    shifts, stated = zip(*sorted(weights.items()), strict=True)
+    total = math.fsum(stated)
+    log_rest = math.log1p(-total) if 1.0 - total > 1e-15 else -math.inf
+    return Mixture(log_rest, tuple(map(math.log, stated)), shifts, stated)

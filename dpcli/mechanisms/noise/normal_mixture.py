@@ -20,18 +20,25 @@ The pair without opposition is that of Choquette-Choo et al. 2023, arXiv:2310.15
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
+from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.contour.capped import CappedLoss, cap
 from dpcli.numerics.contour.rotations import log1p_complex
 from dpcli.numerics.contour.tilted import TiltedQuadrature
 from dpcli.numerics.inverse import increasing_root
-from dpcli.numerics.logspace import log_binomial, log_ndtr_array, log_normal
+from dpcli.numerics.logspace import log_binomial, log_expm1_array, log_ndtr_array, log_normal
 from dpcli.numerics.quadrature import TAIL, power_moment, step_size
 from dpcli.numerics.tails import Tails, mixed
-from dpcli.numerics.work import hold
+from dpcli.numerics.work import hold, spend
 
-BLOCK = 1 << 14  # outcomes that are looked at together
+Line = TypeVar("Line", Array, ComplexArray)
+BLOCK = 1 << 20  # entries of a table of tails
+MAX_REACH = 120.0  # contribution over noise up to which the contour accountant is tried
+FAR = 30.0  # exponent beyond which m is no longer taken as 1 and what it exceeds it by
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,208 +46,252 @@ class Mixture:
     """m(x) = sum_j w_j N(s_j, 1) / N(0, 1) on the line.
 
     log_rest: logarithm of the weight at shift 0 (-inf where there is none). log_weights, shifts: of the others, shifts increasing > 0.
+    stated: the weights themselves where they are at hand, since a small one has digits that its logarithm lacks.
     """
 
     log_rest: float
     log_weights: tuple[float, ...]
     shifts: tuple[float, ...]
+    stated: tuple[float, ...] | None = None
 
     @property
     def reach(self) -> float:
         """The largest shift."""
         return self.shifts[-1]
 
-    def terms(self, x: Array) -> Array:
-        """log(w_j N(s_j, 1) / N(0, 1)) of the positive shifts, one row each."""
-        hold(float(len(self.shifts) * len(x)))
-        shifts = np.array(self.shifts)[:, None]
-        return np.asarray(np.array(self.log_weights)[:, None] + shifts * x[None, :] - 0.5 * shifts * shifts)
+    @property
+    def single(self) -> bool:
+        """Whether there is one shift only: what is asked then has a closed form."""
+        return len(self.shifts) == 1
 
-    def log_ratio(self, x: Array) -> Array:
-        """log m(x), with all its digits near m = 1."""
-        hold(float(len(self.shifts) * len(x)))
-        shifts, weights = np.array(self.shifts)[:, None], np.exp(np.array(self.log_weights))[:, None]
-        u = shifts * x[None, :] - 0.5 * shifts * shifts
-        excess = (weights * np.expm1(np.minimum(u, 30.0))).sum(axis=0)
-        far = (u.max(axis=0) > 30.0) | (excess < -0.5)
-        direct = np.logaddexp(np.logaddexp.reduce(self.terms(x), axis=0), self.log_rest)
-        return np.where(far, direct, np.log1p(np.where(far, 0.0, excess)))
-
-    def log_ratio_complex(self, x: ComplexArray) -> ComplexArray:
-        """`log_ratio` at complex x with |Im x| reach <= pi / 2, where the mixture has no zeros."""
-        hold(2.0 * len(self.shifts) * len(x))
+    def _exponents(self, x: Any) -> Any:
+        """log(N(s_j, 1) / N(0, 1)) of the positive shifts, one row each."""
         shifts = np.array(self.shifts)[:, None]
-        u = shifts * x[None, :] - 0.5 * shifts * shifts
-        log_weights = np.array(self.log_weights)[:, None]
-        far = u.real.max(axis=0) > 30.0
-        excess = (np.exp(log_weights) * np.expm1(np.where(far, 0.0, u))).sum(axis=0)
-        terms = np.concatenate((log_weights + u, np.full((1, len(x)), self.log_rest, dtype=complex)))
-        top = terms.real.max(axis=0)
-        return np.where(far, top + np.log(np.exp(terms - top).sum(axis=0)), log1p_complex(excess))
+        return shifts * x[None, :] - 0.5 * shifts * shifts
+
+    def log_ratio(self, x: Line) -> Line:
+        """log m(x), with all its digits near m = 1. x: real, or complex with |Im x| reach <= pi / 2, where m has no zeros."""
+        if not self.single:
+            hold(2.0 * len(self.shifts) * len(x))
+        u = self._exponents(x)
+        top = u.real.max(axis=0)
+        weights = np.exp(self.log_weights) if self.stated is None else np.array(self.stated)
+        excess = weights @ np.expm1(u if float(top.max(initial=0.0)) <= FAR else np.where(top > FAR, 0.0, u))
+        logarithm: Any = log1p_complex(excess) if np.iscomplexobj(x) else np.log1p(np.maximum(excess, -0.5))
+        found: Line = logarithm
+        far = np.flatnonzero((top > FAR) | (excess.real < -0.5))
+        if len(far):
+            found[far] = self._log_sum(u[:, far])
+        return found
+
+    def _log_sum(self, u: Any) -> Any:
+        """log m from the exponents, by its terms."""
+        terms = np.array(self.log_weights)[:, None] + u
+        if not np.iscomplexobj(u):
+            return np.logaddexp(np.logaddexp.reduce(terms, axis=0), self.log_rest)
+        top = np.maximum(terms.real.max(axis=0), self.log_rest)
+        return top + np.log(np.exp(terms - top).sum(axis=0) + np.exp(self.log_rest - top))
 
     def moment_bound(self, z: Array, stretch: float = 1.0) -> Array:
         """log sum_j w_j e^{K_j(z)}, K_j of a Gaussian that is moved by stretch * s_j: convexity of the moment; holds in both directions."""
         terms = [w + 0.5 * (stretch * s) ** 2 * z * (z + 1.0) for w, s in zip(self.log_weights, self.shifts, strict=True)]
-        return np.asarray(np.logaddexp.reduce(np.array([*terms, np.full_like(z, self.log_rest)]), axis=0))
+        return np.asarray(np.logaddexp.reduce(np.array([np.full_like(z, self.log_rest), *terms]), axis=0))
 
-    def outcome(self, log_excess: Array) -> Array:
-        """x at which the positive shifts alone, sum_{j>0} w_j e^{..}, are e^log_excess; -inf at -inf."""
-        finite = np.isfinite(log_excess)
-        target = np.where(finite, log_excess, 0.0)
+    def log_mean(self, k: float) -> float:
+        """log of the mean of e^{k x} under m N(0, 1)."""
+        shifted = [w + k * s for w, s in zip(self.log_weights, self.shifts, strict=True)]
+        return float(np.logaddexp.reduce([self.log_rest, *shifted])) + 0.5 * k * k
+
+    def outcome(self, at: Array) -> Array:
+        """x with log m(x) = at, which increases; -inf at and below the infimum, the weight at 0."""
+        inside = at > self.log_rest
+        rises = log_expm1_array(np.where(inside, at - self.log_rest, 1.0)) + self.log_rest if self.log_rest > -math.inf else at
+        if not self.single:
+            target = np.where(inside, rises, 0.0)
+            return np.where(inside, increasing_root(self.risen, target, *self.around(target)), -np.inf)
+        (log_weight,), shift = self.log_weights, self.reach
+        with np.errstate(all="ignore"):
+            change = np.expm1(np.clip(at, -FAR, FAR)) / (math.exp(log_weight) if self.stated is None else self.stated[0])
+            near = (np.abs(at) < FAR) & (change > -0.5)  # where a small loss keeps its digits
+            u = np.where(near, np.log1p(np.maximum(change, -0.5)), rises - log_weight)
+        return np.where(inside, u / shift + 0.5 * shift, -np.inf)
+
+    def around(self, log_sum: Array) -> tuple[Array, Array]:
+        """Below and above the x at which the positive shifts alone, sum_{j>0} w_j e^{..}, are e^log_sum."""
         shifts, weights = np.array(self.shifts)[:, None], np.array(self.log_weights)[:, None]
-        high = ((target - weights) / shifts + 0.5 * shifts).min(axis=0)  # no term alone is more than their sum
-        low = ((target - np.logaddexp.reduce(weights)) / shifts + 0.5 * shifts).min(axis=0)  # some term is at least the mean
-        return np.where(finite, increasing_root(self._excess, target, low, high), -np.inf)
+        low = ((log_sum - np.logaddexp.reduce(weights)) / shifts + 0.5 * shifts).min(axis=0)  # some term is at least the mean
+        return low, ((log_sum - weights) / shifts + 0.5 * shifts).min(axis=0)  # no term alone is more than their sum
 
-    def _excess(self, x: Array) -> tuple[Array, Array]:
+    def risen(self, x: Array) -> tuple[Array, Array]:
         """Logarithm of the positive shifts' sum, and its slope."""
-        terms = self.terms(x)
+        spend(0.2 * len(self.shifts) * len(x))
+        terms = np.array(self.log_weights)[:, None] + self._exponents(x)
         top = terms.max(axis=0)
         parts = np.exp(terms - top)
         total = parts.sum(axis=0)
         return top + np.log(total), (np.array(self.shifts)[:, None] * parts).sum(axis=0) / total
 
-    def above(self, x: Array, sign: float = 1.0) -> Array:
-        """log of the mass above x of the mixture, or (sign -1) of its mirror image."""
-        shifts = [0.0, *self.shifts] if self.log_rest > -math.inf else list(self.shifts)
-        weights = [self.log_rest, *self.log_weights] if self.log_rest > -math.inf else list(self.log_weights)
-        return mixed(weights, [log_ndtr_array(sign * s - x) for s in shifts])
+    def blend(self, normal: Array, x: Array, sign: float = 1.0) -> Array:
+        """log of the mass above x of m N(0, 1), or (sign -1) of its mirror image. normal: that of N(0, 1)."""
+        return mixed([self.log_rest, *self.log_weights], [normal, *(log_ndtr_array(sign * s - x) for s in self.shifts)])
+
+    def left_peak(self, power: float) -> float:
+        """s >= 0 such that N(0,1) m^-power falls to the left of -s faster than the normal density does from its centre.
+
+        s is at least power times the slope of log m at -s, which rises with x: log m is convex.
+        """
+        low, high = 0.0, power * self._slope(0.0)
+        while high - low > 0.5:
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if middle >= power * self._slope(-middle) else (middle, high)
+        return high
+
+    def _slope(self, x: float) -> float:
+        """Of log m."""
+        terms = [w + s * x - 0.5 * s * s for w, s in zip(self.log_weights, self.shifts, strict=True)]
+        top = max(*terms, self.log_rest)
+        parts = [math.exp(term - top) for term in terms]
+        return math.fsum(map(operator.mul, self.shifts, parts)) / (math.fsum(parts) + math.exp(self.log_rest - top))
 
 
 def binomial_mixture(mu: float, rate: float, records: int) -> Mixture:
     """Shifts j mu with Binomial(records, rate) weights, rate in (0, 1)."""
     weights = log_binomial(records, rate)
-    return Mixture(weights[0], tuple(weights[1:]), tuple(mu * j for j in range(1, records + 1)))
+    shifts = tuple(mu * j for j in range(1, records + 1))
+    return Mixture(weights[0], tuple(weights[1:]), shifts, (rate,) if records == 1 else None)
 
 
-def in_blocks(tails: list[Tails]) -> Tails:
-    """Tails of consecutive stretches, joined."""
-    return Tails(*(np.concatenate(parts) for parts in zip(*tails, strict=True)))
+class MixtureLoss:
+    """What the three pairs have in common.
 
+    stretch: the largest slope of log r, in reaches of the mixture.
+    """
 
-@dataclass(frozen=True, slots=True)
-class MixtureRemoveLoss:
-    """(m N(0, 1), N(0, 1))."""
+    __slots__ = ()
 
     mixture: Mixture
+    stretch: ClassVar[float] = 1.0
+
+    def line(self, x: Line) -> tuple[Line, Line]:
+        """log Q and log r at x."""
+        raise NotImplementedError
+
+    def window(self, z: float) -> tuple[float, float]:
+        """Interval beyond which less than e^-40 of Q r^{z+1} lies."""
+        raise NotImplementedError
 
     def cgf(self, z: Array) -> Array:
         """Upper bound, relative excess about 1e-12 (larger orders than the nodes allow: the convexity bound)."""
-        m = self.mixture
-        return power_moment(
-            z + 1.0,
-            m.log_ratio,
-            log_normal,
-            lambda p: (-TAIL, max(p, 2.0) * m.reach + TAIL),
-            m.reach,
-            lambda p: m.moment_bound(p - 1.0),
-        )
+        reach, stretch = self.mixture.reach, self.stretch
+
+        def window(z: float) -> tuple[float, float]:
+            low, high = self.window(z)
+            return low, max(high, (stretch + 1.0) * reach + TAIL)  # at small z the integrand is Q (r - 1)^2
+
+        return power_moment(z, self.line, window, stretch * reach, lambda z: self.mixture.moment_bound(z, stretch))
 
     def tilted(self, t: float) -> TiltedQuadrature:
-        """r = m, Q = N(0, 1)."""
-        m = self.mixture
-        window = (-TAIL, (t + 1.0) * m.reach + TAIL)
-        return TiltedQuadrature(t, log_normal, m.log_ratio_complex, window, 0.5 * math.pi / m.reach, step_size(t, m.reach))
+        """Refused where it would take minutes: its nodes grow with the square of contribution over noise."""
+        reach = self.mixture.reach
+        if reach > MAX_REACH:
+            raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
+        return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, step_size(t, self.stretch * reach))
 
     def tails(self, at: Array) -> Tails:
-        """At the outcome x where log m(x) = l, which increases in x."""
-        return in_blocks([self._tails(at[i : i + BLOCK]) for i in range(0, max(len(at), 1), BLOCK)])
+        """At the outcomes where log r = at, in blocks."""
+        size = max(BLOCK // len(self.mixture.shifts), 1)
+        blocks = [self.tails_at(at[i : i + size]) for i in range(0, max(len(at), 1), size)]
+        return blocks[0] if len(blocks) == 1 else Tails(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
 
-    def _tails(self, at: Array) -> Tails:
-        m = self.mixture
-        rest = math.exp(m.log_rest)
-        with np.errstate(all="ignore"):
-            near = np.log(np.expm1(np.minimum(at, 1.0)) + math.fsum(map(math.exp, m.log_weights)))
-            far = at + np.log1p(-rest * np.exp(-at))
-            excess = np.where(at <= m.log_rest, -np.inf, np.where(at < 1.0, near, far))
-            x = m.outcome(np.where(np.isnan(excess), -np.inf, excess))
-        return Tails(m.above(x), m.above(-x, -1.0), log_ndtr_array(-x), log_ndtr_array(x))
+    def tails_at(self, at: Array) -> Tails:
+        """Of one block."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureAddLoss:
-    """(N(0, 1), m N(0, 1))."""
+class MixtureRemoveLoss(MixtureLoss):
+    """(m N(0, 1), N(0, 1)): r = m."""
 
     mixture: Mixture
 
-    def cgf(self, z: Array) -> Array:
-        """Upper bound, relative excess about 1e-12 (larger orders than the nodes allow: the convexity bound)."""
-        m = self.mixture
-        return power_moment(
-            -z,
-            m.log_ratio,
-            log_normal,
-            lambda p: (-TAIL - p * m.reach, 2.0 * m.reach + TAIL),
-            m.reach,
-            lambda p: m.moment_bound(-p),
-        )
+    def line(self, x: Line) -> tuple[Line, Line]:
+        return log_normal(x), self.mixture.log_ratio(x)
 
-    def tilted(self, t: float) -> TiltedQuadrature:
-        """r = 1/m, Q = m N(0, 1)."""
-        m = self.mixture
-        return TiltedQuadrature(
-            t,
-            lambda x: log_normal(x) + m.log_ratio_complex(x),
-            lambda x: -m.log_ratio_complex(x),
-            (-TAIL - t * m.reach, m.reach + TAIL),
-            0.5 * math.pi / m.reach,
-            step_size(t, m.reach),
-        )
+    def window(self, z: float) -> tuple[float, float]:
+        return -TAIL, (z + 1.0) * self.mixture.reach + TAIL
 
-    def tails(self, at: Array) -> Tails:
+    def capped(self, log_mass: float) -> CappedLoss:
+        """Without at most e^log_mass of its upper tail."""
+        return cap(self.line, self.mixture.reach, self.mixture.log_mean, log_mass)
+
+    def tails_at(self, at: Array) -> Tails:
+        x = self.mixture.outcome(at)
+        above, below = log_ndtr_array(-x), log_ndtr_array(x)
+        return Tails(self.mixture.blend(above, x), self.mixture.blend(below, -x, -1.0), above, below)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureAddLoss(MixtureLoss):
+    """(N(0, 1), m N(0, 1)): r = 1/m."""
+
+    mixture: Mixture
+
+    def line(self, x: Line) -> tuple[Line, Line]:
+        ratio = self.mixture.log_ratio(x)
+        return log_normal(x) + ratio, -ratio
+
+    def window(self, z: float) -> tuple[float, float]:
+        return -TAIL - self.mixture.left_peak(z), self.mixture.reach + TAIL
+
+    def tails_at(self, at: Array) -> Tails:
         """The mirror image of the remove direction."""
-        return MixtureRemoveLoss(self.mixture).tails(-at[::-1]).mirrored()
+        return MixtureRemoveLoss(self.mixture).tails_at(-at[::-1]).mirrored()
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureReplaceLoss:
-    """(m(x) N(0, 1), m(-x) N(0, 1)); its own mirror image."""
+class MixtureReplaceLoss(MixtureLoss):
+    """(m(x) N(0, 1), m(-x) N(0, 1)): r = m(x)/m(-x); its own mirror image."""
 
     mixture: Mixture
+    stretch: ClassVar[float] = 2.0
 
-    def cgf(self, z: Array) -> Array:
-        """Upper bound, relative excess about 1e-12 (larger orders than the nodes allow: the convexity bound)."""
-        m = self.mixture
-        return power_moment(
-            z + 1.0,
-            lambda x: m.log_ratio(x) - m.log_ratio(-x),
-            lambda x: log_normal(x) + m.log_ratio(-x),
-            lambda p: (-TAIL - m.reach, max(2.0 * p - 1.0, 3.0) * m.reach + TAIL),
-            2.0 * m.reach,
-            lambda p: m.moment_bound(p - 1.0, 2.0),
-        )
+    def line(self, x: Line) -> tuple[Line, Line]:
+        up, down = self.mixture.log_ratio(x), self.mixture.log_ratio(-x)
+        return log_normal(x) + down, up - down
 
-    def tilted(self, t: float) -> TiltedQuadrature:
-        """r = m(x)/m(-x), Q = m(-x) N(0, 1)."""
-        m = self.mixture
-        return TiltedQuadrature(
-            t,
-            lambda x: log_normal(x) + m.log_ratio_complex(-x),
-            lambda x: m.log_ratio_complex(x) - m.log_ratio_complex(-x),
-            (-TAIL - m.reach, (2.0 * t + 1.0) * m.reach + TAIL),
-            0.5 * math.pi / m.reach,
-            step_size(t, 2.0 * m.reach),
-        )
+    def window(self, z: float) -> tuple[float, float]:
+        return -TAIL - self.mixture.reach, (2.0 * z + 1.0) * self.mixture.reach + TAIL
 
-    def tails(self, at: Array) -> Tails:
-        """At the outcome x where log m(x) - log m(-x) = l, which is odd and increases in x."""
-        return in_blocks([self._tails(at[i : i + BLOCK]) for i in range(0, max(len(at), 1), BLOCK)])
+    def capped(self, log_mass: float) -> CappedLoss:
+        """Without at most e^log_mass of its upper tail."""
+        return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)
 
-    def _tails(self, at: Array) -> Tails:
-        m, size = self.mixture, np.abs(at)
+    def tails_at(self, at: Array) -> Tails:
+        m, x = self.mixture, np.copysign(self._outcome(np.abs(at)), at)
+        above, below = log_ndtr_array(-x), log_ndtr_array(x)
+        return Tails(m.blend(above, x), m.blend(below, -x, -1.0), m.blend(above, x, -1.0), m.blend(below, -x))
+
+    def _outcome(self, size: Array) -> Array:
+        """x with log r = size >= 0, which is odd and increases in x."""
+        m, half = self.mixture, 0.5 * size
         with np.errstate(divide="ignore"):
-            log_rise = m.log_rest + np.where(size > 36.0, size, np.log(np.expm1(np.minimum(size, 36.0))))
+            log_sinh = half - math.log(2.0) + np.log(-np.expm1(-size))
+        if m.single:  # s x = l/2 + asinh(w_0 sinh(l/2) / b), b = w e^{-s^2/2}
+            log_a = log_sinh + m.log_rest - m.log_weights[0] + 0.5 * m.reach * m.reach
+            rise = np.where(log_a > 20.0, log_a + math.log(2.0), np.arcsinh(np.exp(np.minimum(log_a, 20.0))))
+            return np.asarray((half + rise) / m.reach)
         # For x >= 0, w_0 <= m(-x) <= m(0): so m(x) is at least e^l w_0 and at most e^l m(0).
-        centre = m._excess(np.zeros(1))[0]
-        low = np.maximum(m.outcome(log_rise), size / (2.0 * m.reach))
-        high = np.maximum(m.outcome(np.logaddexp(log_rise, size + centre)), low)
-        x = np.copysign(increasing_root(self._loss, size, low, high), at)
-        return Tails(m.above(x), m.above(-x, -1.0), m.above(x, -1.0), m.above(-x))
+        log_rise = m.log_rest + half + math.log(2.0) + log_sinh
+        centre = m.risen(np.zeros(1))[0]
+        low = np.maximum(m.around(np.maximum(log_rise, -1e300))[0], half / m.reach)
+        high = np.maximum(m.around(np.logaddexp(log_rise, size + centre))[1], low)
+        return increasing_root(self._loss, size, low, high)
 
     def _loss(self, x: Array) -> tuple[Array, Array]:
         """log m(x) - log m(-x), and its slope."""
         m = self.mixture
-        up, down = m.log_ratio(x), m.log_ratio(-x)
-        slopes = [m._excess(y) for y in (x, -x)]
-        rise = [np.exp(log_part - whole) * slope for (log_part, slope), whole in zip(slopes, (up, down), strict=True)]
-        return up - down, rise[0] + rise[1]
+        sides = []
+        for part, slope in (m.risen(x), m.risen(-x)):
+            whole = np.logaddexp(part, m.log_rest)
+            sides.append((whole, np.exp(part - whole) * slope))
+        return sides[0][0] - sides[1][0], sides[0][1] + sides[1][1]

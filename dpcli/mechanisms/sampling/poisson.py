@@ -9,7 +9,7 @@ from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.sampling.sampled_loss import SampledAddLoss, SampledRemoveLoss, SampledReplaceLoss
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.logspace import log_add, log_expm1_array
+from dpcli.numerics.logspace import log_add, log_expm1_array, log_sum
 from dpcli.numerics.work import shared, spend
 
 MAX_ORDER = 256  # largest integer order of the expansions; beyond it, the unsampled bound
@@ -72,7 +72,7 @@ def _expanded(inner: Mechanism, rate: float) -> tuple[float, Array]:
     spend(TABLE)
     log_moments = log_expm1_array((integers - 1.0) * inner.rdp(integers))
     terms = _times(log_binomials(integers, rate), np.concatenate(([-np.inf, -np.inf], log_moments)))
-    return float(log_moments[0]), _log_one_and(terms)
+    return float(log_moments[0]), np.logaddexp(0.0, log_sum(terms))
 
 
 @shared(4096)
@@ -87,20 +87,12 @@ def _ternary(inner: Mechanism, rate: float) -> Array:
     second = min(math.log(4.0) + float(log_expm1_array(moments[:1])[0]), float(moments[0] + cap[0]))
     log_terms[0] = 2.0 * math.log(rate) + second
     counts = log_binomials(k, 0.5)[:, 2:] + k[:, None] * math.log(2.0)  # log C(a, k)
-    return _log_one_and(_times(counts, log_terms))
+    return np.asarray(np.logaddexp(0.0, log_sum(_times(counts, log_terms))))
 
 
 def _times(log_counts: Array, log_terms: Array) -> Array:
     """Log counts (a row for each order) times terms, where a term that is counted no time may be infinite."""
     return np.where(log_counts == -np.inf, -np.inf, log_counts + np.where(log_counts == -np.inf, 0.0, log_terms[None, :]))
-
-
-def _log_one_and(terms: Array) -> Array:
-    """log(1 + sum of e^terms) of each row."""
-    top = terms.max(axis=1, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)  # no term at all, or an infinite one
-    with np.errstate(over="ignore", divide="ignore"):
-        return np.asarray(np.logaddexp(0.0, top[:, 0] + np.log(np.exp(terms - top).sum(axis=1))))
 
 
 @dataclass(frozen=True, slots=True)

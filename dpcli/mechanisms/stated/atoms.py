@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
+from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.quadrature import log_bernoulli
 from dpcli.numerics.tails import Tails, atom_tails
 
@@ -41,7 +42,4 @@ class AtomicLoss:
 
 def atomic_cgf(z: Array, log_reference: Array, log_ratio: Array) -> Array:
     """`AtomicLoss.cgf` for outcomes that may differ from order to order: arrays of shape (1 or len(z), outcomes)."""
-    log_terms = log_bernoulli(z[:, None] + 1.0, log_ratio) + log_reference
-    top = np.maximum(log_terms.max(axis=1), -1e300)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.logaddexp(0.0, top + np.log(np.exp(log_terms - top[:, None]).sum(axis=1))) * (1.0 + 1e-13))
+    return np.asarray(np.logaddexp(0.0, log_sum(log_bernoulli(z[:, None], log_ratio) + log_reference)) * (1.0 + 1e-13))

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex, turned, turned_less_one
 from dpcli.numerics.contour.split import SplitLoss
+from dpcli.numerics.quadrature import nodes_of
 from dpcli.numerics.work import hold, spend
 
 if TYPE_CHECKING:
-    Analytic = Callable[[ComplexArray], ComplexArray]
+    Line = Callable[[ComplexArray], tuple[ComplexArray, ComplexArray]]
 
 SHARES = (0.001, 0.004, 0.012, 0.03, 0.06, 0.12, 0.25, 0.45, 0.7, 0.9)  # of `reach`: heights of the lines
 REACH = 9.0  # standard deviations above which the Gaussian weight alone grows too much for a line to serve
@@ -33,16 +34,14 @@ class TiltedQuadrature:
 
     Args:
         t: the tilt, > 0.
-        log_base, log_ratio: log Q and log r as complex functions; arg r has one sign above the real line.
+        pair: log Q and log r as complex functions; arg r has one sign above the real line.
         window: interval beyond which less than e^-40 of the tilted mass lies.
         strip: height up to which both are analytic and |r| is at most its value below.
         step: node distance at which positive integrals of this density are exact to e^-40.
     """
 
-    def __init__(
-        self, t: float, log_base: Analytic, log_ratio: Analytic, window: tuple[float, float], strip: float, step: float
-    ) -> None:
-        self._t, self._log_base, self._log_ratio = t, log_base, log_ratio
+    def __init__(self, t: float, pair: Line, window: tuple[float, float], strip: float, step: float) -> None:
+        self._t, self._pair = t, pair
         self._window, self._strip, self.step, self.reach = window, strip, step, min(strip, REACH)
         self._lines: tuple[Array, Array] | None = None
         log_density, ratio = self.line(step, np.zeros(0))
@@ -62,8 +61,8 @@ class TiltedQuadrature:
         shape = (len(heights), len(x)) if len(heights) else (len(x),)
         if len(heights):
             x = (x + 1j * heights[:, None]).ravel()
-        ratio = self._log_ratio(x)
-        return (self._log_base(x) + ((self._t + 1.0) * ratio + math.log(step))).reshape(shape), ratio.reshape(shape)
+        base, ratio = self._pair(x)
+        return (base + ((self._t + 1.0) * ratio + math.log(step))).reshape(shape), ratio.reshape(shape)
 
     def _count(self, step: float) -> float:
         """About how many nodes there are."""
@@ -72,8 +71,7 @@ class TiltedQuadrature:
     def nodes(self, step: float) -> Array:
         """Multiples of `step` in the window."""
         hold(self._count(step))
-        low, high = self._window
-        return np.asarray(np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step, dtype=float)
+        return nodes_of(*self._window, step)
 
     def split(self, level: float) -> SplitLoss:
         """The loss below and beyond `level`."""
