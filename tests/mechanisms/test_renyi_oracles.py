@@ -169,13 +169,22 @@ def test_sampled_gaussian_replaced(mu: float, rate: float, z: float) -> None:
     assert exact <= found <= exact * (1 + mp.mpf("1e-11"))
 
 
+@given(st.floats(-2.0, 0.5), st.floats(-4.0, -0.01), st.floats(-14.0, 1.0))
+@settings(max_examples=10)
+def test_sampled_gaussian_replaced_anywhere(log10_mu: float, log10_rate: float, log10_z: float) -> None:
+    mu, rate, z = 10.0**log10_mu, 10.0**log10_rate, 10.0**log10_z
+    exact = oracles.replaced_gaussian_cgf(mu, rate, z)
+    found = SampledGaussianReplaced(mu, rate).losses()[0].cgf(np.array([z]))[0]
+    assert exact <= found <= exact * (1 + mp.mpf("1e-11"))
+
+
 def test_sampled_gaussian_at_a_vanishing_rate() -> None:
     """The integrand stays quadratic, with its peak at 2 mu rather than mu."""
     exact = oracles.sampled_gaussian_cgf(5.0, 1e-25, 0.01, "remove")
     assert exact <= MixtureRemoveLoss(binomial_mixture(5.0, 1e-25, 1)).cgf(np.array([0.01]))[0]
 
 
-@given(st.floats(-2.0, 0.7), st.floats(-6.0, -0.01), st.floats(-2.0, 1.5), st.sampled_from(["remove", "add"]))
+@given(st.floats(-2.0, 0.7), st.floats(-6.0, -0.01), st.floats(-14.0, 1.5), st.sampled_from(["remove", "add"]))
 @settings(max_examples=10)
 def test_sampled_gaussian_anywhere(log10_mu: float, log10_rate: float, log10_z: float, direction: str) -> None:
     mu, rate, z = 10.0**log10_mu, 10.0**log10_rate, 10.0**log10_z
@@ -249,6 +258,15 @@ CURVES: list[Mechanism] = [
     SampledGaussianReplaced(0.9, 0.02),
     Composed(((Laplace(0.1), 4), (Gaussian(0.2), 3))),
 ]
+
+
+@pytest.mark.parametrize("mechanism", CURVES, ids=repr)
+def test_moments_near_order_one(mechanism: Mechanism) -> None:
+    """K(z) >= z E[L], the slope of K at 0: also at orders that 1 + z does not tell apart."""
+    z: Array = np.geomspace(1e-17, 1.0, 103)
+    for loss in mechanism.losses():
+        near, next_to = loss.cgf(np.array([1e-4, 2e-4])) / np.array([1e-4, 2e-4])
+        assert (loss.cgf(z) >= z * (2.0 * near - next_to) * (1.0 - 1e-6)).all()
 
 
 @pytest.mark.parametrize("mechanism", CURVES, ids=repr)
