@@ -21,15 +21,16 @@ def increasing_root(function: Callable[[Array], tuple[Array, Array]], target: Ar
     """
     low, high = np.minimum(low, high), np.maximum(low, high)
     x = high.copy()
-    for _ in range(ROUNDS):
-        value, slope = function(x)
-        above = value >= target
-        high, low = np.where(above, x, high), np.where(above, low, x)
-        with np.errstate(all="ignore"):
-            step = x - (value - target) / slope
-        width = CLOSE * (1.0 + np.abs(x))
-        done = (np.abs(step - x) <= width) | (high - low <= width) | (np.abs(value - target) <= EQUAL * (1.0 + np.abs(target)))
-        if done.all():
-            break
-        x = np.where(done, x, np.where((step > low) & (step < high), step, 0.5 * (low + high)))
+    with np.errstate(all="ignore"):
+        for _ in range(ROUNDS):
+            value, slope = function(x)
+            error = value - target
+            above = error >= 0.0
+            high, low = np.where(above, x, high), np.where(above, low, x)
+            step = x - error / slope
+            width = CLOSE * (1.0 + np.abs(x))
+            done = (np.abs(step - x) <= width) | (high - low <= width) | (np.abs(error) <= EQUAL * (1.0 + np.abs(target)))
+            if done.all():
+                break
+            x = np.where(done, x, np.where((step > low) & (step < high), step, 0.5 * (low + high)))
     return np.asarray(x)

@@ -74,21 +74,24 @@ class Mixture:
         if not self.single:
             hold(2.0 * len(self.shifts) * len(x))
         u = self._exponents(x)
-        top = u.real.max(axis=0)
         weights = np.exp(self.log_weights) if self.stated is None else np.array(self.stated)
-        excess = weights @ np.expm1(u if float(top.max(initial=0.0)) <= FAR else np.where(top > FAR, 0.0, u))
-        logarithm: Any = log1p_complex(excess) if np.iscomplexobj(x) else np.log1p(np.maximum(excess, -0.5))
+        near = u.real.max(axis=0) <= FAR
+        change = weights @ np.expm1(u if near.all() else u[:, near])
+        logarithm: Any = log1p_complex(change) if np.iscomplexobj(x) else np.log1p(np.maximum(change, -0.5))
         found: Line = logarithm
-        far = np.flatnonzero((top > FAR) | (excess.real < -0.5))
-        if len(far):
-            found[far] = self._log_sum(u[:, far])
+        if len(change) < len(x):
+            found = np.empty_like(x)
+            found[near] = logarithm
+        if len(change) < len(x) or float(change.real.min(initial=0.0)) < -0.5:
+            near[near] = change.real >= -0.5
+            found[~near] = self._log_sum(u[:, ~near])
         return found
 
     def _log_sum(self, u: Any) -> Any:
         """log m from the exponents, by its terms."""
         terms = np.array(self.log_weights)[:, None] + u
-        if not np.iscomplexobj(u):
-            return np.logaddexp(np.logaddexp.reduce(terms, axis=0), self.log_rest)
+        if self.single and not np.iscomplexobj(u):
+            return np.logaddexp(terms[0], self.log_rest)
         top = np.maximum(terms.real.max(axis=0), self.log_rest)
         return top + np.log(np.exp(terms - top).sum(axis=0) + np.exp(self.log_rest - top))
 
@@ -280,18 +283,14 @@ class MixtureReplaceLoss(MixtureLoss):
             log_a = log_sinh + m.log_rest - m.log_weights[0] + 0.5 * m.reach * m.reach
             rise = np.where(log_a > 20.0, log_a + math.log(2.0), np.arcsinh(np.exp(np.minimum(log_a, 20.0))))
             return np.asarray((half + rise) / m.reach)
-        # For x >= 0, w_0 <= m(-x) <= m(0): so m(x) is at least e^l w_0 and at most e^l m(0).
+        # m(x) = e^l m(-x), without what is on both sides: A(x) = e^l A(-x) + w_0 (e^l - 1), A the sum of the positive shifts.
         log_rise = m.log_rest + half + math.log(2.0) + log_sinh
-        centre = m.risen(np.zeros(1))[0]
-        low = np.maximum(m.around(np.maximum(log_rise, -1e300))[0], half / m.reach)
-        high = np.maximum(m.around(np.logaddexp(log_rise, size + centre))[1], low)
-        return increasing_root(self._loss, size, low, high)
+        most = np.logaddexp(size + m.risen(np.zeros(1))[0], log_rise)  # of the right-hand side at x >= 0
 
-    def _loss(self, x: Array) -> tuple[Array, Array]:
-        """log m(x) - log m(-x), and its slope."""
-        m = self.mixture
-        sides = []
-        for part, slope in (m.risen(x), m.risen(-x)):
-            whole = np.logaddexp(part, m.log_rest)
-            sides.append((whole, np.exp(part - whole) * slope))
-        return sides[0][0] - sides[1][0], sides[0][1] + sides[1][1]
+        def excess(x: Array) -> tuple[Array, Array]:
+            (up, rising), (down, falling) = m.risen(x), m.risen(-x)
+            other = np.logaddexp(size + down, log_rise)
+            return up - other + most, rising + falling * np.exp(size + down - other)
+
+        low = np.maximum(m.around(np.maximum(log_rise, -1e300))[0], half / m.reach)
+        return increasing_root(excess, most, low, np.maximum(m.around(most)[1], low))
