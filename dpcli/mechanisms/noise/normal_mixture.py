@@ -75,23 +75,20 @@ class Mixture:
             hold(2.0 * len(self.shifts) * len(x))
         u = self._exponents(x)
         weights = np.exp(self.log_weights) if self.stated is None else np.array(self.stated)
-        near = u.real.max(axis=0) <= FAR
-        change = weights @ np.expm1(u if near.all() else u[:, near])
+        far = u.real.max(axis=0) > FAR
+        change = weights @ np.expm1(np.where(far, 0.0, u) if far.any() else u)
         logarithm: Any = log1p_complex(change) if np.iscomplexobj(x) else np.log1p(np.maximum(change, -0.5))
         found: Line = logarithm
-        if len(change) < len(x):
-            found = np.empty_like(x)
-            found[near] = logarithm
-        if len(change) < len(x) or float(change.real.min(initial=0.0)) < -0.5:
-            near[near] = change.real >= -0.5
-            found[~near] = self._log_sum(u[:, ~near])
+        far |= change.real < -0.5
+        if far.any():
+            found[far] = self._log_sum(u[:, far])
         return found
 
     def _log_sum(self, u: Any) -> Any:
         """log m from the exponents, by its terms."""
         terms = np.array(self.log_weights)[:, None] + u
-        if self.single and not np.iscomplexobj(u):
-            return np.logaddexp(terms[0], self.log_rest)
+        if not np.iscomplexobj(u):
+            return np.logaddexp(np.logaddexp.reduce(terms, axis=0), self.log_rest)
         top = np.maximum(terms.real.max(axis=0), self.log_rest)
         return top + np.log(np.exp(terms - top).sum(axis=0) + np.exp(self.log_rest - top))
 
