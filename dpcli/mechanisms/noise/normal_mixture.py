@@ -289,5 +289,5 @@ class MixtureReplaceLoss(MixtureLoss):
             other = np.logaddexp(size + down, log_rise)
             return up - other + most, rising + falling * np.exp(size + down - other)
 
-        low = np.maximum(m.around(np.maximum(log_rise, -1e300))[0], half / m.reach)
+        low = half / m.reach  # the slope of log r is at most twice the reach
         return increasing_root(excess, most, low, np.maximum(m.around(most)[1], low))
