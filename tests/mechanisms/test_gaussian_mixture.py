@@ -17,10 +17,11 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced, GaussianMixtureSpec, repeated
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.no_privacy import NoPrivacy
-from dpcli.mechanisms.noise.normal_mixture import Mixture, MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
+from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
 from dpcli.mechanisms.sampling.fixed_size import fixed_size
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced
 from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.numerics.mixture import Mixture
 from tests.mechanisms.test_sampled_losses import AT, worst
 from tests.oracles import Array, hockey_stick
 

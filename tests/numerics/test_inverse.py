@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.mechanisms.noise.normal_mixture import Mixture, MixtureReplaceLoss, binomial_mixture
+from dpcli.mechanisms.noise.normal_mixture import MixtureReplaceLoss
 from dpcli.numerics import inverse
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.inverse import increasing_root
+from dpcli.numerics.mixture import Mixture, binomial_mixture
 
 FEW = 16  # evaluations: what Newton's method needs, and a bisection does not do with
 

@@ -13,12 +13,13 @@ from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianLoss
 from dpcli.mechanisms.noise.gaussian import GaussianLoss
 from dpcli.mechanisms.noise.laplace import LaplaceLoss
-from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss, binomial_mixture
+from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
 from dpcli.mechanisms.stated.pure_and_approx import ApproxLoss
 from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
 from dpcli.numerics.grid.composed import GridCurve
 from dpcli.numerics.grid.convolution import convolved, transform_size
 from dpcli.numerics.grid.lattice import Lattice, coarsened, convex, discretised, edges
+from dpcli.numerics.mixture import binomial_mixture
 
 REPLACE = MixtureReplaceLoss(binomial_mixture(0.9, 0.1, 1))
 LOSSES: list[PrivacyLoss] = [

@@ -35,7 +35,7 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "mixture: mean shift forgotten",
-        M + "noise/normal_mixture.py",
+        N + "mixture.py",
         "return shifts * x[None, :] - 0.5 * shifts * shifts",
         "return shifts * x[None, :] - shifts * shifts",
     ),

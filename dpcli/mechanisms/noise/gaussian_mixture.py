@@ -19,7 +19,7 @@ from dpcli.numerics.logspace import log_sub
 from dpcli.numerics.roots import bracket_root
 
 if TYPE_CHECKING:
-    from dpcli.mechanisms.noise.normal_mixture import Mixture
+    from dpcli.numerics.mixture import Mixture
 
 Weights = dict[float, float]  # of the positive shifts; what is left is at 0
 
@@ -232,7 +232,7 @@ def _coarse(weights: Weights) -> Weights:
 
 def mixture_of(weights: Weights) -> Mixture:
     """The weights as a mixture, shifts increasing; what is left of 1 is at 0."""
-    from dpcli.mechanisms.noise.normal_mixture import Mixture
+    from dpcli.numerics.mixture import Mixture
 
     shifts, stated = zip(*sorted(weights.items()), strict=True)
     total = math.fsum(stated)

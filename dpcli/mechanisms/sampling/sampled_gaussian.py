@@ -9,9 +9,9 @@ from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import any_sampled
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced
-from dpcli.mechanisms.noise.normal_mixture import binomial_mixture
 from dpcli.mechanisms.sampling.poisson import NO_RHO, amplify
 from dpcli.numerics.arrays import Array
+from dpcli.numerics.mixture import binomial_mixture
 
 NOT_PLAIN = "it is a sampled Gaussian, and the closed form is for unsampled ones"
 MAX_MULTIPLICITY = 64  # larger groups are bounded by one record of their total size
