@@ -118,7 +118,9 @@ class Mixture:
         s is at least power times the slope of log m at -s, which rises with x: log m is convex.
         """
         low, high = 0.0, power * self._slope(0.0)
-        while high - low > 0.5:
+        for _ in range(60):
+            if high - low <= 0.5:
+                break
             middle = 0.5 * (low + high)
             low, high = (low, middle) if middle >= power * self._slope(-middle) else (middle, high)
         return high
