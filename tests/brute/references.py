@@ -13,7 +13,7 @@ from tests.brute import choices, noise
 from tests.brute.matrices import blt, longest, toeplitz, tree
 from tests.brute.schemes import Array, Draws, Records, Release
 
-ONE, MANY, COARSE = 4800, 480, 48  # cells of one noisy outcome: alone, beside another, and beside three
+ONE, MANY, COARSE = 4800, 480, 48  # cells of one noisy outcome of a step: alone, beside another step's, and of two in each step
 REACH = 12.0  # levels of noise that are cut into cells, whose edges lie at the kinks of Laplace noise
 
 
@@ -28,10 +28,10 @@ class Situation:
 
     @property
     def cells(self) -> int:
-        return ONE if self.draws.steps * self.draws.passes == 1 else MANY
+        return ONE if self.draws.steps == 1 else MANY
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reference:
     """One statement of a type in a file, and the releases that it allows.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ Release = Callable[[Records], Array]  # records of one sample -> probability of 
 Drawn = Callable[[Release, Records], Array]  # of one pass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Draws:
     """One way of sampling, small enough to enumerate.
 
@@ -36,11 +37,6 @@ class Draws:
 def product(laws: Iterable[Array]) -> Array:
     """Independent releases."""
     return reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
-
-
-def whole(draws: Draws, release: Release, records: Records) -> Array:
-    """All passes."""
-    return product([draws.drawn(release, records)] * draws.passes)
 
 
 def everybody(release: Release, records: Records) -> Array:
@@ -118,7 +114,25 @@ def datasets(adjacency: str, records: int, draws: Draws) -> tuple[Records, Recor
     return ("x",) * records + rest, (other,) * records + rest if other else rest
 
 
-def hockey_stick(p: Array, q: Array, epsilon: float) -> float:
-    """The larger direction of sum (p - e^eps q)+."""
-    grown = np.exp(epsilon)
-    return float(max(np.maximum(p - grown * q, 0.0).sum(), np.maximum(q - grown * p, 0.0).sum()))
+def pair(draws: Draws, release: Release, records: tuple[Records, Records]) -> tuple[Array, Array]:
+    """What one pass releases on two datasets; a sample that is drawn twice is released once."""
+    known = functools.cache(release)
+    one, other = records
+    return draws.drawn(known, one), draws.drawn(known, other)
+
+
+def hockey_stick(p: Array, q: Array, epsilon: float, passes: int = 1) -> float:
+    """The larger direction of sum (p - e^eps q)+ over what one pass, or two independent ones, release."""
+    return max(_direction(p, q, epsilon, passes), _direction(q, p, epsilon, passes))
+
+
+def _direction(p: Array, q: Array, epsilon: float, passes: int) -> float:
+    if passes == 1:
+        return float(np.maximum(p - np.exp(epsilon) * q, 0.0).sum())
+    p, q = p[p > 0.0], q[p > 0.0]
+    with np.errstate(divide="ignore"):
+        losses = np.log(p) - np.log(q)
+    order = np.argsort(losses)
+    first = np.searchsorted(losses[order], epsilon - losses, side="right")  # of the other pass, for each outcome of one
+    above_p, above_q = (np.concatenate((np.cumsum(law[order][::-1])[::-1], [0.0]))[first] for law in (p, q))
+    return max(float(p @ above_p - np.exp(epsilon) * (q @ above_q)), 0.0)

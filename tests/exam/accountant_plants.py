@@ -1,0 +1,131 @@
+"""Bugs that any accountant could have, planted around it, so that none need be named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.base import Dominated
+
+TEN = 10.0
+LARGE = 0.4  # a delta at which everything is cheap
+LIFT = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Planted(PrivacyProfile):
+    """The profile, but for the planted bug."""
+
+    inner: PrivacyProfile
+
+    def epsilon(self, delta: float) -> Bound:
+        return self.inner.epsilon(delta)
+
+    def delta(self, epsilon: float) -> Bound:
+        return self.inner.delta(epsilon)
+
+    def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
+        return replace(self, inner=self.inner.tuned(tolerance, seconds))
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        return self.inner.shares(delta)
+
+
+class Tenth(Planted):
+    """epsilon is a tenth of what it should be."""
+
+    __slots__ = ()
+
+    def epsilon(self, delta: float) -> Bound:
+        bound = self.inner.epsilon(delta)
+        return replace(bound, upper=bound.upper / TEN, lower=bound.lower and bound.lower / TEN)
+
+    def delta(self, epsilon: float) -> Bound:
+        return self.inner.delta(TEN * epsilon)
+
+
+class Lifted(Planted):
+    """A lower bound a quarter too large; where there was none, the upper bound."""
+
+    __slots__ = ()
+
+    def epsilon(self, delta: float) -> Bound:
+        return lifted(self.inner.epsilon(delta))
+
+    def delta(self, epsilon: float) -> Bound:
+        return lifted(self.inner.delta(epsilon))
+
+
+class DeltaIgnored(Planted):
+    """Whatever delta is asked for, epsilon is that of a large one."""
+
+    __slots__ = ()
+
+    def epsilon(self, delta: float) -> Bound:
+        return self.inner.epsilon(max(delta, LARGE))
+
+    def delta(self, epsilon: float) -> Bound:
+        bound = self.inner.delta(epsilon)
+        return Bound(0.0) if bound.upper < LARGE else bound
+
+
+@dataclass(frozen=True, slots=True)
+class Deltaless(Dominated):
+    """A mechanism whose own delta is forgotten."""
+
+    def approx_dp(self, delta: float) -> float:
+        return self.by.approx_dp(max(delta, self.by.delta_floor()))
+
+    def delta_floor(self) -> float:
+        return 0.0
+
+    def attained(self) -> bool:
+        return self.by.attained()
+
+
+def lifted(bound: Bound) -> Bound:
+    lower = bound.upper if bound.lower is None else LIFT * bound.lower
+    return Bound(max(bound.upper, lower), lower)
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """A bug. steps: what the accountant is told of; profile: what is answered; claims: whether it calls itself sound."""
+
+    steps: Callable[[Steps], Steps] = lambda steps: steps
+    profile: Callable[[PrivacyProfile], PrivacyProfile] = lambda profile: profile
+    claims: bool = False
+
+    def planted(self, accountant: Accountant) -> Accountant:
+        def compose(steps: Steps) -> PrivacyProfile:
+            return self.profile(accountant.compose(self.steps(steps)))
+
+        return replace(accountant, compose=compose, sound=accountant.sound or self.claims)
+
+    def touches(self, accountant: Accountant, steps: Steps) -> bool:
+        """Whether it changes anything."""
+        answers = isinstance(self.profile(PrivacyProfile()), Planted) or (self.claims and not accountant.sound)
+        return answers or self.steps(steps) != steps
+
+
+def floorless(steps: Steps) -> Steps:
+    return tuple((Deltaless(mechanism) if _floor(mechanism) > 0.0 else mechanism, count) for mechanism, count in steps)
+
+
+def _floor(mechanism: object) -> float:
+    try:
+        return float(mechanism.delta_floor())  # type: ignore[attr-defined]
+    except NotRepresentable:
+        return 0.0
+
+
+ACCOUNTANT_PLANTS: dict[str, Plant] = {
+    "epsilon divided by ten": Plant(profile=Tenth),
+    "lower bound lifted": Plant(profile=Lifted),
+    "count ignored": Plant(steps=lambda steps: tuple((mechanism, 1) for mechanism, _ in steps)),
+    "delta ignored": Plant(profile=DeltaIgnored),
+    "deltas of steps ignored": Plant(steps=floorless),
+    "soundness claimed": Plant(claims=True),
+}

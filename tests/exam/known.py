@@ -1,0 +1,127 @@
+"""Questions to accountants whose answers an enumeration knows, and what is false of an accountant's own."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from random import Random
+
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
+from dpcli.errors import InputError, InternalError, NotRepresentable
+from dpcli.numerics.work import LEAST
+from dpcli.pipeline.resolve import resolve
+from dpcli.registry import ACCOUNTANTS, load
+from tests.brute.bracket import BEYOND, EPSILONS, ROUNDING, parsed, situations, worst
+
+POINTS = (*EPSILONS, BEYOND)
+SECONDS = 0.1  # that a grid may take for one answer
+SURELY = 1.0 - 1e-6  # of a delta: a smaller one than that of the enumeration, whatever was rounded
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Steps whose worst release was enumerated.
+
+    kind, adjacency, scheme: what they are of. deltas: at each of POINTS, at most a share `loss` less than they should be.
+    attained: whether lower bounds on their pairs are lower bounds on them. asked: positions in POINTS.
+    """
+
+    label: str
+    kind: str
+    adjacency: str
+    scheme: str
+    steps: Steps
+    deltas: tuple[float, ...]
+    loss: float
+    attained: bool
+    asked: tuple[int, ...] = tuple(range(len(POINTS)))
+
+    def tells_most(self, i: int) -> bool:
+        """Whether no data do worse than the enumeration at POINTS[i]: at the last one cells may lose more than `loss`."""
+        return self.attained and self.loss < 1.0 and i < len(EPSILONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A bound, or None where what was said cannot be one, and what the enumeration knows: the upper end is at least, the lower at most."""
+
+    label: str
+    bound: Bound | None
+    least_upper: float = 0.0
+    most_lower: float = math.inf
+
+    @property
+    def false(self) -> bool:
+        """Whether the enumeration contradicts it."""
+        if self.bound is None:
+            return True
+        return not self.bound.upper >= self.least_upper or (self.bound.lower or 0.0) > self.most_lower
+
+    def promises_more(self, honest: Answer) -> bool:
+        """A smaller upper bound, or a larger lower bound that is not attained."""
+        if self.bound is None or honest.bound is None:
+            return self.bound is None
+        lifted = (self.bound.lower or 0.0) > (honest.bound.lower or 0.0) * (1.0 + ROUNDING) and self.most_lower < math.inf
+        return lifted or self.bound.upper < honest.bound.upper * (1.0 - ROUNDING)
+
+
+@functools.cache
+def known(kind: str) -> tuple[Known, ...]:
+    """Every situation of a mechanism type's references that makes sense."""
+    found = []
+    for reference, scheme, situation in situations(kind):
+        with suppress(InputError):
+            charges = resolve(parsed(reference, scheme, situation), situation.group)
+            steps = tuple((charge.mechanism, charge.count) for charge in charges)
+            attained = all(mechanism.attained() for mechanism, _ in steps)
+            label = f"{kind} {reference.keys}, {situation.adjacency}, {scheme} ({situation.draws.label})"
+            label += f", {situation.contributions} records, group {situation.group}"
+            deltas = worst(reference, situation)
+            found.append(Known(label, kind, situation.adjacency, scheme, steps, deltas, reference.loss, attained))
+    return tuple(found)
+
+
+def one_of_each(kind: str, seed: str) -> tuple[Known, ...]:
+    """One question, drawn at random, for each adjacency and scheme."""
+    random, questions = Random(f"{seed}/{kind}"), list(known(kind))
+    random.shuffle(questions)
+    chosen = {(question.adjacency, question.scheme): question for question in questions}
+    return tuple(replace(question, asked=(random.choice(question.asked),)) for question in chosen.values())
+
+
+def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Answer]:
+    """What it says, where it says anything."""
+    searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta  # for delta, over and over
+    for question in questions:
+        profile = accountant.compose(question.steps).tuned(None, SECONDS)
+        for i in question.asked:
+            with suppress(NotRepresentable), accountant.asked(LEAST):
+                try:
+                    yield from _epsilons(profile, question, i)
+                    if not searches:
+                        yield from _delta(profile, question, i)
+                except InternalError as error:
+                    yield Answer(f"{question.label}: {error}", None)
+
+
+def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Answer]:
+    """At a delta that is surely smaller than the one at POINTS[i], and at one that is surely larger."""
+    epsilon, smaller = POINTS[i], question.deltas[i] * SURELY - ROUNDING
+    if smaller <= 0.0:
+        return
+    bound = checked(profile.epsilon(smaller))
+    yield Answer(f"{question.label}: epsilon at {smaller}", bound, least_upper=epsilon * (1.0 - ROUNDING))
+    larger = question.deltas[i] / (1.0 - question.loss) + ROUNDING if question.tells_most(i) else 1.0
+    if bound.lower is not None and larger <= 0.5:
+        bound = checked(profile.epsilon(larger))
+        yield Answer(f"{question.label}: epsilon at {larger}", bound, most_lower=epsilon * (1.0 + ROUNDING))
+
+
+def _delta(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Answer]:
+    exact = question.deltas[i]
+    least = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3
+    most = (exact + ROUNDING) / (1.0 - question.loss) if question.tells_most(i) else math.inf
+    yield Answer(f"{question.label}: delta at {POINTS[i]}", checked(profile.delta(POINTS[i])), least, most)

@@ -1,0 +1,60 @@
+"""Every registered accountant against the enumeration, and bugs in it that must be seen, though nobody names it."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+
+from dpcli import accounting
+from dpcli.accountants.base import Accountant
+from dpcli.accounting import account
+from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
+from tests.exam.accountant_plants import ACCOUNTANT_PLANTS, Lifted, Plant, Tenth
+from tests.exam.known import answers, known, one_of_each
+from tests.exam.subjects import SEED
+from tests.strategies import entry, pipeline
+
+SLOW_LAST = tuple(reversed(MECHANISMS))
+
+
+def seen(plant: Plant, accountant: Accountant) -> bool:
+    """Whether some answer is false, asking only until there is one, and only what the bug touches; or nothing promises more."""
+    harmless = True
+    for question in chain.from_iterable(map(known, SLOW_LAST)):
+        if plant.touches(accountant, question.steps):
+            planted, true = (list(answers(one, [question])) for one in (plant.planted(accountant), accountant))
+            if any(answer.false for answer in planted):
+                return True
+            harmless = harmless and not any(one.promises_more(other) for one, other in zip(planted, true, strict=False))
+    return harmless
+
+
+@pytest.mark.parametrize("name", [name for name, target in ACCOUNTANTS.items() if load(target).sound])
+def test_no_answer_is_false(name: str) -> None:
+    questions = chain.from_iterable(one_of_each(kind, str(SEED)) for kind in MECHANISMS)
+    found = list(answers(load(ACCOUNTANTS[name]), questions))
+    assert found, f"{name} says nothing of anything (seed {SEED})"
+    assert [answer for answer in found if answer.false] == [], f"seed {SEED}"
+
+
+@pytest.mark.parametrize("plant", ACCOUNTANT_PLANTS)
+@pytest.mark.parametrize("name", ACCOUNTANTS)
+def test_a_bug_in_any_accountant_is_seen(name: str, plant: str) -> None:
+    accountant, bug = load(ACCOUNTANTS[name]), ACCOUNTANT_PLANTS[plant]
+    if accountant.sound or bug.claims:  # one that is not promises nothing: what it may decide is tested below
+        assert seen(bug, accountant), f"{plant} in {name} is not seen"
+
+
+@pytest.mark.parametrize("name", [name for name, target in ACCOUNTANTS.items() if not load(target).sound])
+def test_an_accountant_that_is_not_sound_decides_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = pipeline(entry("gaussian", steps=9, noise_multiplier=3.0), entry("laplace", noise_multiplier=2.0))
+    true = account(subject)
+    for plant in (Plant(profile=Tenth), Plant(profile=Lifted)):
+        planted = plant.planted(load(ACCOUNTANTS[name]))
+        with monkeypatch.context() as patched:
+            patched.setattr(accounting, "_accountant", lambda n, p=planted: p if n == p.name else load(ACCOUNTANTS[n]))
+            found = account(subject)
+        row = next(row for row in found.rows if row.accountant.name == name)
+        assert row.bound is not None and row.accountant is planted
+        assert (found.upper, found.lower, found.winner) == (true.upper, true.lower, true.winner)
