@@ -13,7 +13,8 @@ from tests.brute import choices, noise
 from tests.brute.matrices import blt, longest, toeplitz, tree
 from tests.brute.schemes import Array, Draws, Records, Release
 
-ONE, MANY, COARSE = 4800, 480, 48  # cells of one noisy outcome of a step: alone, beside another step's, and of two in each step
+# Cells of one noisy outcome of a step: alone, beside that of another step, of two outcomes, and of two beside two.
+ONE, MANY, COARSE, TWICE = 4800, 480, 64, 36
 REACH = 12.0  # levels of noise that are cut into cells, whose edges lie at the kinks of Laplace noise
 
 
@@ -158,9 +159,10 @@ def correlated(encoder: Array, separation: int, most: int, sigma: float) -> Call
 
 def together(situation: Situation) -> Iterator[Release]:
     """A Laplace and a Gaussian release of one sample."""
+    cells = COARSE if situation.draws.steps == 1 else TWICE
     for total in noise.sums(situation.adjacency, "contribution", 1.0):
-        one = noise.additive(noise.laplace(2.0), total, 12.0, COARSE)
-        two = noise.additive(noise.normal(1.5), total, 12.0, COARSE)
+        one = noise.additive(noise.laplace(2.0), total, 12.0, cells)
+        two = noise.additive(noise.normal(1.5), total, 12.0, cells)
         yield lambda records, one=one, two=two: np.multiply.outer(one(records), two(records)).ravel()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.base import Dominated
+from dpcli.mechanisms.mechanism import Dominated
 
 TEN = 10.0
 LARGE = 0.4  # a delta at which everything is cheap

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -20,8 +22,29 @@ SEED = 0 if os.environ.get("CI") else int.from_bytes(os.urandom(4), "big")
 TRIES = 12
 
 
-def drawn(kind: str, seed: str) -> Iterator[tuple[str, Pipeline, Steps]]:
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A pipeline that somebody could write. said: for whoever has to see it again."""
+
+    kind: str
+    adjacency: str
+    scheme: str
+    text: str
+    pipeline: Pipeline
+    steps: Steps
+
+    @property
+    def said(self) -> str:
+        return f"(seed {SEED}):\n{self.text}"
+
+
+@functools.lru_cache(64)
+def drawn(kind: str, seed: str) -> tuple[Subject, ...]:
     """For each scheme and adjacency a pipeline of the type, where there is one that is not refused."""
+    return tuple(_drawn(kind, seed))
+
+
+def _drawn(kind: str, seed: str) -> Iterator[Subject]:
     for scheme in SAMPLING:
         for adjacency in Adjacency:
             drawing = Drawing(Random(f"{seed}/{kind}/{scheme}/{adjacency.value}"))
@@ -40,5 +63,6 @@ def drawn(kind: str, seed: str) -> Iterator[tuple[str, Pipeline, Steps]]:
                     charges = resolve(subject)
                 except InputError:
                     continue
-                yield text, subject, tuple((charge.mechanism, charge.count) for charge in charges)
+                steps = tuple((charge.mechanism, charge.count) for charge in charges)
+                yield Subject(kind, adjacency.value, scheme, text, subject, steps)
                 break

@@ -6,9 +6,9 @@ from itertools import chain
 
 import pytest
 
-from dpcli import accounting
 from dpcli.accountants.base import Accountant
-from dpcli.accounting import account
+from dpcli.analysis import account as accounting
+from dpcli.analysis.account import account
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
 from tests.exam.accountant_plants import ACCOUNTANT_PLANTS, Lifted, Plant, Tenth
 from tests.exam.known import answers, known, one_of_each

@@ -36,39 +36,38 @@ def _searches(accountant: Accountant) -> bool:
 def test_every_accountant_answers_or_says_why(kind: str) -> None:
     cases = list(drawn(kind, str(SEED)))
     assert cases, f"nothing of type {kind} was drawn (seed {SEED})"
-    for text, subject, steps in cases:
-        said = f"(seed {SEED}):\n{text}"
-        rows = account(subject).rows
-        assert all((row.bound is None) == bool(row.reason) for row in rows), said
+    for subject in cases:
+        rows = account(subject.pipeline).rows
+        assert all((row.bound is None) == bool(row.reason) for row in rows), subject.said
         for name in ACCOUNTANTS:
             try:
                 with suppress(NotRepresentable):
-                    _asked(name, steps)
+                    _asked(name, subject.steps)
             except Exception as error:
-                raise AssertionError(f"{name} {said}") from error
+                raise AssertionError(f"{name} {subject.said}") from error
 
 
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_a_crowd_that_is_always_sampled_is_answered(kind: str) -> None:
     """So many records that a sample holds one of them for certain: the rate of the whole group is 1, or rounds to it."""
-    for text, subject, _ in (one for k in range(6) for one in drawn(kind, f"{SEED}/{k}") if "sampling" in one[0]):
+    for subject in (one for k in range(6) for one in drawn(kind, f"{SEED}/{k}")):
         for size in (300, 10**6):
             try:
                 with suppress(InputError):
-                    rows = account(subject, ["basic", "rdp"], group_size=size).rows
+                    rows = account(subject.pipeline, ["basic", "rdp"], group_size=size).rows
                     assert all((row.bound is None) == bool(row.reason) for row in rows)
             except Exception as error:
-                raise AssertionError(f"{size} at once (seed {SEED}):\n{text}") from error
+                raise AssertionError(f"{size} at once {subject.said}") from error
 
 
 @pytest.mark.parametrize("name", [name for name, target in ACCOUNTANTS.items() if _searches(load(target))])
 def test_what_is_found_by_searching_leads_back(name: str) -> None:
     """The same of those whose delta(epsilon) is a search over epsilon(delta), which takes longer: on one case of each type."""
     for kind in MECHANISMS:
-        text, _, steps = Random(f"{SEED}/{kind}").choice(list(drawn(kind, str(SEED))))
+        subject = Random(f"{SEED}/{kind}").choice(drawn(kind, str(SEED)))
         for delta in DELTAS:
             with suppress(NotRepresentable):
-                _leads_back(name, steps, delta, f"(seed {SEED}):\n{text}")
+                _leads_back(name, subject.steps, delta, subject.said)
 
 
 def test_two_pure_mechanisms_lead_back() -> None:

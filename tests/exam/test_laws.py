@@ -19,6 +19,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_the_law_holds(kind: str, law: Callable[[Pipeline], Iterator[str]]) -> None:
-    for text, pipeline, _ in drawn(kind, str(SEED)):
+    for subject in drawn(kind, str(SEED)):
         with suppress(InputError):
-            assert list(law(pipeline)) == [], f"(seed {SEED})\n{text}"
+            assert list(law(subject.pipeline)) == [], subject.said

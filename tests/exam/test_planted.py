@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
 
 import pytest
 
@@ -15,7 +13,7 @@ from dpcli.registry import MECHANISMS
 from tests.brute.bracket import Bracket, Row, rows
 from tests.exam.laws import copies
 from tests.exam.plants import PLANTS
-from tests.exam.subjects import drawn
+from tests.exam.subjects import Subject, drawn
 
 
 @functools.cache
@@ -23,25 +21,25 @@ def honest(kind: str) -> dict[str, Row]:
     return {row.label: row for row in rows(kind)}
 
 
-def broken(kind: str) -> Iterator[str]:
-    """What the exam finds: a false bracket, or steps that are not counted."""
-    for row in rows(kind):
-        yield from (f"{row.label}: {fault}" for fault in row.faults())
-    for _, pipeline, _ in drawn(kind, "0"):
-        with suppress(InputError):  # under the planted adjacency it makes no sense
-            yield from copies(pipeline)
-
-
 def promises_more(planted: Bracket, honest: Bracket) -> bool:
     """An upper bound that is smaller; a lower bound that the enumeration reaches is none that is false."""
     return planted.upper < honest.upper - 1e-12
 
 
-def harmless(kind: str) -> bool:
-    """Whether nothing promises more than without the bug: then there is nothing to be seen."""
-    return not any(
-        promises_more(*pair) for row in rows(kind) for pair in zip(row.brackets, honest(kind)[row.label].brackets, strict=False)
-    )
+def seen(kind: str) -> bool:
+    """Whether the exam finds a false bracket, or steps that are not counted; or nothing promises more than without the bug."""
+    harmless = True
+    for row in rows(kind):
+        if row.faults():
+            return True
+        harmless = harmless and not any(map(promises_more, row.brackets, honest(kind)[row.label].brackets))
+    return harmless or any(map(uncounted, drawn(kind, "0")))
+
+
+def uncounted(subject: Subject) -> bool:
+    with suppress(InputError):  # under the planted adjacency it makes no sense
+        return any(True for _ in copies(subject.pipeline))
+    return False
 
 
 @pytest.mark.parametrize("plant", PLANTS)
@@ -49,7 +47,7 @@ def harmless(kind: str) -> bool:
 def test_a_bug_in_any_mechanism_is_seen(kind: str, plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert honest(kind)
     monkeypatch.setattr(accounting, "resolve", PLANTS[plant](accounting.resolve))
-    assert list(islice(broken(kind), 1)) or harmless(kind), f"{plant} in {kind} is not seen"
+    assert seen(kind), f"{plant} in {kind} is not seen"
 
 
 def test_a_smaller_upper_bound_promises_more() -> None:
