@@ -1,0 +1,113 @@
+"""Bugs that any filter could have, planted around it, so that none need be named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from dpcli.ledger.amounts import EXACT, Amounts
+from dpcli.ledger.filters.filter import Cost, Filter
+from dpcli.pipeline.model import Pipeline
+
+TENTH, TEN = Decimal("0.1"), Decimal(10)
+LARGE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedFilter:
+    """The filter, but for the planted bug."""
+
+    inner: Filter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
+        return self.inner.caps(epsilon, delta)
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        return self.inner.cost(pipeline, delta)
+
+    def epsilon(self, amounts: Amounts, delta: float) -> float:
+        return self.inner.epsilon(amounts, delta)
+
+
+def scaled(cost: Mapping[str, str], by: Decimal) -> dict[str, str]:
+    return {name: str(EXACT.multiply(Decimal(amount), by)) for name, amount in cost.items()}
+
+
+class Cheap(PlantedFilter):
+    """A run costs a tenth."""
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        cost = self.inner.cost(pipeline, delta)
+        return replace(cost, amounts=scaled(cost.amounts, TENTH))
+
+
+class FirstCheap(PlantedFilter):
+    """The first amount of a run is a tenth."""
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        cost = self.inner.cost(pipeline, delta)
+        first = self.inner.currency[0]
+        return replace(cost, amounts={**cost.amounts, first: scaled(cost.amounts, TENTH)[first]})
+
+
+class CountIgnored(PlantedFilter):
+    """Every entry is charged as one step."""
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        return self.inner.cost(replace(pipeline, mechanisms=tuple(replace(e, steps=1) for e in pipeline.mechanisms)), delta)
+
+
+class FirstEntry(PlantedFilter):
+    """The first entry of a run is charged, and no other."""
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        return self.inner.cost(replace(pipeline, mechanisms=pipeline.mechanisms[:1]), delta)
+
+
+class DeltaForgotten(PlantedFilter):
+    """What a run costs more for a larger delta is not charged."""
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        cost, less = self.inner.cost(pipeline, delta).amounts, self.inner.cost(pipeline, delta / 2.0).amounts
+        return Cost({name: "0" if Decimal(cost[name]) > Decimal(less[name]) else cost[name] for name in cost}, "")
+
+
+class DeltaOfTheLedgerIgnored(PlantedFilter):
+    """The caps are those at a large delta, and so is what is told."""
+
+    def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
+        return self.inner.caps(epsilon, max(delta, LARGE))
+
+    def epsilon(self, amounts: Amounts, delta: float) -> float:
+        return self.inner.epsilon(amounts, max(delta, LARGE))
+
+
+class Generous(PlantedFilter):
+    """Caps are ten times what they should be."""
+
+    def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
+        return scaled(self.inner.caps(epsilon, delta), TEN)
+
+
+class ToldLess(PlantedFilter):
+    """What was spent is told as a tenth."""
+
+    def epsilon(self, amounts: Amounts, delta: float) -> float:
+        return self.inner.epsilon(amounts, delta) / 10.0
+
+
+FILTER_PLANTS: dict[str, Callable[[Filter], Filter]] = {
+    "costs divided by ten": Cheap,
+    "epsilon divided by ten": FirstCheap,
+    "count ignored": CountIgnored,
+    "first entry only": FirstEntry,
+    "delta forgotten": DeltaForgotten,
+    "delta of the ledger ignored": DeltaOfTheLedgerIgnored,
+    "caps times ten": Generous,
+    "told as a tenth": ToldLess,
+}

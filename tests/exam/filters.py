@@ -1,0 +1,192 @@
+"""What must hold of any privacy filter: each law yields what breaks it."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from random import Random
+
+from dpcli.analysis.account import account
+from dpcli.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.ledger import amounts
+from dpcli.ledger.amounts import Amounts
+from dpcli.ledger.filters.filter import Filter
+from dpcli.pipeline.model import Pipeline
+from dpcli.registry import MECHANISMS, load
+from tests.exam.subjects import drawn
+from tests.strategies import entry, pipeline
+
+OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # epsilon and delta of a ledger
+DESCRIBED = (0.0, 1e-7, 0.03, 0.3)  # delta of a run: none, small, and more than any ledger has
+MOST = 10**5  # charges of one run
+ROUNDING = 1e-9
+GROWTH = 256
+SOME = 3  # types of drawn runs
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A filter, and the cap that it was opened for."""
+
+    the_filter: Filter
+    epsilon: float
+    delta: float
+
+    def cost(self, run: Pipeline, delta: float) -> Amounts | None:
+        """None where it has no number for the run, which is then refused."""
+        try:
+            return amounts.read(self.the_filter.cost(run, delta).amounts)
+        except (CannotCertify, NotRepresentable, InputError):
+            return None
+
+    @property
+    def caps(self) -> Amounts:
+        return amounts.read(self.the_filter.caps(self.epsilon, self.delta))
+
+    def told(self, spent: Amounts) -> float:
+        """Epsilon of all that was charged."""
+        return self.the_filter.epsilon(spent, self.delta)
+
+    def granted(self, cost: Amounts) -> int:
+        """How often a run of this cost is granted, one after the other."""
+        caps = self.caps
+        return bisect.bisect_left(range(1, MOST + 1), True, key=lambda n: amounts.exceeded(times(cost, n), caps) is not None)
+
+
+def times(cost: Amounts, count: int) -> dict[str, Decimal]:
+    return {name: amounts.EXACT.multiply(value, Decimal(count)) for name, value in cost.items()}
+
+
+@functools.cache
+def certified(run: Pipeline, count: int, delta: float) -> float:
+    """A lower bound on epsilon of so many runs that were fixed in advance, 0 where none is certified: no filter can have less."""
+    found = account(run, ["exact", "pld", "basic"], delta=delta, runs=count)
+    return found.lower or 0.0
+
+
+def runs() -> tuple[Pipeline, ...]:
+    """One run of each kind of charge that a ledger may see: whatever a type's keys may be, several entries, several steps."""
+    return (
+        pipeline(entry("gaussian", steps=8, noise_multiplier=20.0), delta=None),
+        pipeline(entry("gaussian", steps=300, rate=0.01, noise_multiplier=2.0), delta=None),
+        pipeline(entry("laplace", steps=5, noise_multiplier=40.0), entry("gaussian", steps=3, noise_multiplier=10.0), delta=None),
+        pipeline(entry("pure-dp", steps=4, epsilon=0.01), entry("pure-dp", steps=2, epsilon=0.02), delta=None),
+        pipeline(entry("approx-dp", steps=3, epsilon=0.01, delta=1e-8), delta=None),
+        pipeline(entry("approx-dp", epsilon=0.01, delta=0.02), delta=None),
+    )
+
+
+def drawn_runs(seed: str) -> Iterator[Pipeline]:
+    """One run, unsampled, of some of the registered types."""
+    for kind in Random(seed).sample(list(MECHANISMS), SOME):
+        found = [subject for subject in drawn(kind, seed) if subject.scheme == "none" and subject.adjacency == "add-remove"]
+        yield from (subject.pipeline for subject in found)
+
+
+def never_cheaper(ledger: Ledger, run: Pipeline) -> Iterator[str]:
+    """What is granted stays within the cap, and is told as no less than what it certainly is."""
+    for delta in DESCRIBED:
+        cost = ledger.cost(run, delta)
+        if cost is not None and (count := ledger.granted(cost)):
+            least = certified(run, count, ledger.delta)
+            if least > ledger.epsilon * (1.0 + ROUNDING):
+                yield f"{count} runs described at {delta} are granted, and have at least {least} instead of {ledger.epsilon}"
+            if least > ledger.told(times(cost, count)) * (1.0 + ROUNDING):
+                yield f"{count} runs described at {delta} are told as {ledger.told(times(cost, count))}, and have at least {least}"
+
+
+def counts(ledger: Ledger, run: Pipeline) -> Iterator[str]:
+    """Many times the steps cost more, of every entry."""
+    for i, one in enumerate(run.mechanisms):
+        more = replace(run, mechanisms=(*run.mechanisms[:i], replace(one, steps=GROWTH * one.steps), *run.mechanisms[i + 1 :]))
+        for delta in DESCRIBED[:2]:
+            few, many = ledger.cost(run, delta), ledger.cost(more, delta)
+            if few is None or many is None:
+                continue
+            if any(many[name] < few[name] for name in few) or (few == many and certified(run, 1, 1e-9) > 0.0):
+                yield f"{GROWTH} times the steps of {one.name}, described at {delta}: {many} after {few}"
+
+
+def no_free_delta(ledger: Ledger, run: Pipeline) -> Iterator[str]:
+    """Where a larger delta makes one amount smaller, another grows."""
+    found = [(delta, cost) for delta in DESCRIBED if (cost := ledger.cost(run, delta)) is not None]
+    for (low, before), (high, after) in itertools.pairwise(found):
+        if any(after[name] < before[name] for name in before) and not any(after[name] > before[name] for name in before):
+            yield f"described at {high} instead of {low}: {after} after {before}"
+
+
+def a_currency(ledger: Ledger, run: Pipeline) -> Iterator[str]:
+    """Every amount has a cap, every cap an amount, and the same run costs the same."""
+    for delta in DESCRIBED:
+        cost = ledger.cost(run, delta)
+        if cost is not None and not set(cost) == set(ledger.caps) == set(ledger.the_filter.currency):
+            yield f"amounts {set(cost)}, caps {set(ledger.caps)}"
+        if cost != ledger.cost(run, delta):
+            yield f"described at {delta}, it costs {cost}, and later {ledger.cost(run, delta)}"
+
+
+def two_runs(ledger: Ledger, run: Pipeline) -> Iterator[str]:
+    """One run after another one: told as no less than what both certainly are, whichever is the first."""
+    other = pipeline(entry("gaussian", steps=2, noise_multiplier=9.0), delta=None)
+    for delta in DESCRIBED[:3]:
+        costs = ledger.cost(run, delta), ledger.cost(other, delta)
+        if costs[0] is None or costs[1] is None or run.privacy.adjacency is not other.privacy.adjacency:
+            continue
+        spent = amounts.add(costs[0], costs[1])
+        if spent != amounts.add(costs[1], costs[0]):
+            yield "another order of charges is another sum"
+        if amounts.exceeded(spent, ledger.caps) is None:
+            both = replace(run, mechanisms=(*run.mechanisms, *(replace(e, name="another") for e in other.mechanisms)))
+            if certified(both, 1, ledger.delta) > ledger.told(spent) * (1.0 + ROUNDING):
+                yield f"{run} and another are told as {ledger.told(spent)}, and have at least {certified(both, 1, ledger.delta)}"
+
+
+def spending(ledger: Ledger) -> Iterator[str]:
+    """What was spent never decreases from one charge to the next, begins with nothing, and ends at the cap."""
+    eighths = [{name: cap * k / 8 for name, cap in ledger.caps.items()} for k in range(9)]
+    told = [ledger.told(spent) for spent in eighths]
+    if told[0] != 0.0 or any(math.isnan(epsilon) for epsilon in told) or told != sorted(told):
+        yield f"from nothing to the cap: {told}"
+    if not told[-1] <= ledger.epsilon * (1.0 + ROUNDING):
+        yield f"what is within the caps is told as {told[-1]} instead of {ledger.epsilon}"
+    for name, cap in ledger.caps.items():
+        if amounts.exceeded({**ledger.caps, name: amounts.EXACT.add(cap, Decimal("1e-300"))}, ledger.caps) is None:
+            yield f"more than the cap of {name} is granted"
+
+
+def free(ledger: Ledger) -> Iterator[str]:
+    """What never touches private data costs nothing."""
+    for kind, target in MECHANISMS.items():
+        if load(target).free:
+            cost = ledger.cost(pipeline(entry(kind, steps=3), delta=None), 0.0)
+            if cost is None or any(cost.values()):
+                yield f"{kind} costs {cost}"
+
+
+def room(ledger: Ledger) -> Iterator[str]:
+    """A pure run of the size for which there is room fits."""
+    name, cap = next((name, ledger.caps[name]) for name in ledger.the_filter.currency)
+    for share in (Decimal("0.01"), Decimal("0.3"), Decimal(1)):
+        left = cap * share
+        epsilon = ledger.the_filter.pure_room(float(left) * (1.0 - 1e-15))
+        cost = ledger.cost(pipeline(entry("pure-dp", epsilon=epsilon), delta=None), 0.0) if epsilon > 0.0 else None
+        if cost is not None and cost[name] > left:
+            yield f"room for a pure {epsilon} in {left} of {name}, which costs {cost[name]}"
+
+
+OF_RUNS = (never_cheaper, counts, no_free_delta, a_currency, two_runs)
+OF_LEDGERS = (spending, free, room)
+
+
+def broken(ledger: Ledger, some: tuple[Pipeline, ...]) -> Iterator[str]:
+    """What breaks any of the laws."""
+    for law in OF_LEDGERS:
+        yield from (f"{law.__name__}: {fault}" for fault in law(ledger))
+    for run in some:
+        for of_run in OF_RUNS:
+            yield from (f"{of_run.__name__}: {fault}" for fault in of_run(ledger, run))
