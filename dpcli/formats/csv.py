@@ -13,6 +13,7 @@ from dpcli.document.spreadsheet import safe
 JUDGES = False
 ENDINGS = (".csv",)
 NEEDS: frozenset[str] = frozenset()
+SHOWS = ("sheet",)
 
 
 def render(document: Document) -> str:

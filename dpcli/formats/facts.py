@@ -1,7 +1,8 @@
 """What a format states about itself, beside its `render`.
 
 NEEDS: what a document must hold (names of its fields) for the format to say anything of it. JUDGES: CI systems read a verdict from it.
-ENDINGS: of paths that mean it. SCREEN: it is laid out for a screen, with a width and colours. APPENDED: several steps of a job write to
+ENDINGS: of paths that mean it. SHOWS: fields of a document of which it shows every item (records stand for
+the data where there are none). SCREEN: it is laid out for a screen, with a width and colours. APPENDED: several steps of a job write to
 one file of it. The last two only where they are so.
 """
 
@@ -34,6 +35,12 @@ def meant_by(path: str, names: Sequence[str]) -> str | None:
     """The one of some formats that a path's ending means; None where it means none of them."""
     endings = {ending: name for name in names for ending in _stated(name, "ENDINGS")}
     return next((name for ending, name in endings.items() if path.lower().endswith(ending)), None)
+
+
+def shows(name: str) -> tuple[str, ...]:
+    """The fields of a document of which it leaves nothing out."""
+    found: tuple[str, ...] = _stated(name, "SHOWS")
+    return found
 
 
 def for_screen(name: str) -> bool:

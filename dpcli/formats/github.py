@@ -8,6 +8,7 @@ from dpcli.document.fingerprint import tidy
 JUDGES = True
 ENDINGS = ()
 NEEDS = frozenset({"findings", "checks"})
+SHOWS = ("findings", "headline")
 
 
 def render(document: Document) -> str:

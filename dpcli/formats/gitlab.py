@@ -11,6 +11,7 @@ from dpcli.document.fingerprint import fingerprints, tidy
 JUDGES = True
 ENDINGS = ()
 NEEDS = frozenset({"findings", "checks"})
+SHOWS = ("findings",)
 
 SEVERITY = {"error": "critical", "warning": "minor", "note": "info"}
 

@@ -15,6 +15,7 @@ from dpcli.formats.page_style import style
 JUDGES = False
 ENDINGS = (".html", ".htm")
 NEEDS: frozenset[str] = frozenset()
+SHOWS = ("title", "headline", "passages", "tables", "notes")
 
 TOGETHER = re.compile(r"\b(?:epsilon|delta) (?:&lt;)?= [0-9.e+-]*[0-9]|\b[0-9.]+ %|\b[0-9.]+e-[0-9]+")
 MANY = 8  # points from which a list is set in columns

@@ -7,6 +7,7 @@ from dpcli.document.document import Document, json_text
 JUDGES = False
 ENDINGS = (".json",)
 NEEDS: frozenset[str] = frozenset()
+SHOWS = ("data",)
 
 
 def render(document: Document) -> str:

@@ -7,6 +7,7 @@ from dpcli.document.document import Document, json_text
 JUDGES = False
 ENDINGS = (".jsonl",)
 NEEDS: frozenset[str] = frozenset()
+SHOWS = ("records",)
 
 
 def render(document: Document) -> str:

@@ -9,6 +9,7 @@ from dpcli.document.document import Check, Document, visible
 JUDGES = True
 ENDINGS = (".xml",)
 NEEDS = frozenset({"checks"})
+SHOWS = ("checks",)
 
 
 def render(document: Document) -> str:

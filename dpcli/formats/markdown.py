@@ -7,6 +7,7 @@ from dpcli.document.document import Document, Passage, Table, visible
 JUDGES = False
 ENDINGS = (".md",)
 NEEDS: frozenset[str] = frozenset()
+SHOWS = ("title", "headline", "passages", "tables", "notes")
 
 
 def render(document: Document) -> str:

@@ -12,6 +12,7 @@ from dpcli.document.fingerprint import fingerprints, uri
 JUDGES = True
 ENDINGS = (".sarif",)
 NEEDS = frozenset({"findings", "checks"})
+SHOWS = ("findings",)
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

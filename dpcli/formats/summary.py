@@ -9,7 +9,7 @@ JUDGES = True
 APPENDED = True
 ENDINGS = ()
 NEEDS = frozenset({"checks"})
-
+SHOWS = ("headline", "tables", "notes")
 
 WORDS = {"fail": "FAIL", "unknown": "UNKNOWN"}
 

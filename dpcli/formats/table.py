@@ -10,6 +10,7 @@ JUDGES = False
 SCREEN = True
 ENDINGS = ()
 NEEDS: frozenset[str] = frozenset()
+SHOWS = ("title", "headline", "passages", "tables", "notes")
 
 FOLDED = 12  # columns that a text which may be folded has at least
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}

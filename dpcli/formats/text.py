@@ -7,6 +7,7 @@ from dpcli.document.document import Document, visible
 JUDGES = False
 ENDINGS = (".txt",)
 NEEDS: frozenset[str] = frozenset()
+SHOWS = ("findings", "log", "headline", "details")
 
 
 def render(document: Document) -> str:

@@ -8,6 +8,7 @@ from dpcli.errors import InputError
 JUDGES = False
 ENDINGS = ()
 NEEDS = frozenset({"total"})
+SHOWS = ("total",)
 
 
 def render(document: Document) -> str:

@@ -1,0 +1,142 @@
+"""Documents whose every word can be found again, and each with one item left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from dpcli.document.document import Check, Document, Finding, Passage, Sheet, Suppression, Table
+from dpcli.formats.facts import for_screen, judges, shows
+
+AWKWARD = ("", " ", "<b>", "&", "|", "`", "%", ": ", ", ", "=", "\n", "\x1b[31m", "@", "]]>", '"', "'", "é", "​")
+WIDTH = 200
+
+
+@dataclass
+class Writing:
+    """Words that occur nowhere else, with characters around them that mean something to some format."""
+
+    random: Random
+    words: int = field(default=0)
+
+    def text(self) -> str:
+        self.words += 1
+        return f"{self.random.choice(AWKWARD)}zq{self.words:04}qz{self.random.choice(AWKWARD)}"
+
+    def texts(self, most: int = 3) -> tuple[str, ...]:
+        return tuple(self.text() for _ in range(self.random.randint(1, most)))
+
+    def finding(self) -> Finding:
+        waived = Suppression(self.text(), self.random.random() < 0.5) if self.random.random() < 0.3 else None
+        rule, path = (f"zq{name}{self.words}qz" for name in ("rule", "path"))
+        line = self.random.choice([0, 1, 7])
+        return Finding(f"{path}.toml", rule, "error", self.text(), line, line, suppression=waived)
+
+    def check(self) -> Check:
+        passed, waived, error = self.random.choice(
+            [(True, False, False), (False, False, False), (False, False, True), (True, True, False)]
+        )
+        return Check(self.text(), passed, self.text(), waived, error)
+
+    def table(self) -> Table:
+        columns = self.texts()
+        rows = tuple(tuple(self.text() for _ in columns) for _ in range(self.random.randint(1, 3)))
+        return Table(self.text(), columns, rows, footnotes=self.texts(), folded=self.random.random() < 0.5)
+
+    def document(self) -> Document:
+        columns = self.texts()
+        sheet = Sheet(columns, tuple(tuple(self.text() for _ in columns) for _ in range(self.random.randint(1, 3))))
+        many = range(self.random.randint(1, 4))
+        return Document(
+            headline=self.text(),
+            data={self.text(): self.text(), self.text(): [{self.text(): self.text()} for _ in many]},
+            verdict="fail",
+            tables=tuple(self.table() for _ in many),
+            notes=self.texts(),
+            findings=tuple(self.finding() for _ in many),
+            checks=(Check(self.text(), False, self.text()), *(self.check() for _ in many)),
+            total=self.text(),
+            exit_code=1,
+            records=[{self.text(): self.text()} for _ in many],
+            title=self.text(),
+            passages=tuple(Passage(self.text(), self.texts(), self.texts()) for _ in many),
+            log=self.texts(),
+            details=self.texts(),
+            sheet=sheet,
+        )
+
+
+def words(value: Any) -> set[str]:
+    """Every marked word in a part of a document."""
+    return set(re.findall(r"zq\w+?qz", repr(value)))
+
+
+def must_show(document: Document, part: str) -> set[str]:
+    """What a format that shows a part may not leave out: of a check that passed the name, and whatever is said of the others."""
+    if part == "checks":
+        return set().union(
+            *(words(check.name if check.passed and not check.waived else (check.name, check.message)) for check in document.checks)
+        )
+    if part == "findings":
+        return set().union(*(words((one.path, one.rule, one.message)) for one in document.findings))
+    return words(getattr(document, part))
+
+
+def _shorter(items: Any) -> Any:
+    return items[:-1]
+
+
+WITHOUT: dict[str, Callable[[Document], Document]] = {
+    "a failed check": lambda d: replace(d, checks=tuple(c for c in d.checks if c is not d.checks[0])),
+    "the last check": lambda d: replace(d, checks=_shorter(d.checks)),
+    "what a check says": lambda d: replace(d, checks=tuple(replace(c, message="") for c in d.checks)),
+    "that checks failed": lambda d: replace(d, checks=tuple(replace(c, passed=True, error=False) for c in d.checks)),
+    "the first finding": lambda d: replace(d, findings=d.findings[1:]),
+    "the last finding": lambda d: replace(d, findings=_shorter(d.findings)),
+    "what a finding says": lambda d: replace(d, findings=tuple(replace(f, message="") for f in d.findings)),
+    "that findings are errors": lambda d: replace(d, findings=tuple(replace(f, level="note") for f in d.findings)),
+    "a table": lambda d: replace(d, tables=_shorter(d.tables)),
+    "a row": lambda d: replace(d, tables=tuple(replace(t, rows=_shorter(t.rows)) for t in d.tables)),
+    "a cell": lambda d: replace(d, tables=tuple(replace(t, rows=tuple((*row[:-1], "") for row in t.rows)) for t in d.tables)),
+    "footnotes": lambda d: replace(d, tables=tuple(replace(t, footnotes=()) for t in d.tables)),
+    "a note": lambda d: replace(d, notes=_shorter(d.notes)),
+    "a record": lambda d: replace(d, records=_shorter(d.records) or [{}]),
+    "a key": lambda d: replace(d, data=dict(list(d.data.items())[:-1])),
+    "a passage": lambda d: replace(d, passages=_shorter(d.passages)),
+    "the points of passages": lambda d: replace(d, passages=tuple(replace(p, points=()) for p in d.passages)),
+    "a row of the sheet": lambda d: replace(d, sheet=d.sheet and replace(d.sheet, rows=_shorter(d.sheet.rows))),
+    "the headline": lambda d: replace(d, headline=""),
+    "the title": lambda d: replace(d, title="-"),
+    "the log": lambda d: replace(d, log=()),
+    "details": lambda d: replace(d, details=()),
+    "the total": lambda d: replace(d, total="0"),
+}
+
+Render = Callable[[Document], str]
+
+
+def rendering(name: str, render: Callable[..., str]) -> Render:
+    """The format on a screen that is wide enough."""
+    return (lambda document: render(document, width=WIDTH)) if for_screen(name) else render
+
+
+def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
+    """What the format leaves out of the parts that it shows, or tells as less than it is."""
+    shown = render(document)
+    for part in shows(name):
+        missing = {word for word in must_show(document, part) if word not in shown}
+        if missing:
+            yield f"{part}: {sorted(missing)}"
+    for part, less in (("checks", "that checks failed"), ("findings", "that findings are errors")):
+        if part in shows(name) and render(WITHOUT[less](document)) == shown:
+            yield less
+    if (
+        judges(name)
+        and not {"checks"} & set(shows(name))
+        and not {"findings"} & set(shows(name))
+        and not {"tables", "headline"} <= set(shows(name))
+    ):
+        yield "whatever failed, of which it shows nothing, though it is judged"

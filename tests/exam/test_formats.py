@@ -1,0 +1,47 @@
+"""Every registered format shows every item of what it says that it shows, and one that drops any is seen, though nobody names it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from random import Random
+
+import pytest
+
+from dpcli.document.document import Document
+from dpcli.formats.facts import shows
+from dpcli.registry import FORMATS, load
+from tests.exam.documents import WITHOUT, Render, Writing, left_out, rendering
+from tests.exam.subjects import SEED
+
+DOCUMENTS = 40
+
+
+def documents(name: str) -> list[Document]:
+    return [Writing(Random(f"{SEED}/{name}/{k}")).document() for k in range(DOCUMENTS)]
+
+
+def render_of(name: str) -> Render:
+    return rendering(name, load(FORMATS[name]))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_nothing_is_left_out(name: str) -> None:
+    assert set(shows(name)) <= {field.name for field in fields(Document)}
+    assert shows(name)
+    for document in documents(name):
+        assert list(left_out(name, render_of(name), document)) == [], f"seed {SEED}"
+
+
+@pytest.mark.parametrize("what", WITHOUT)
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_that_drops_something_is_seen(name: str, what: str) -> None:
+    """Whatever changes when it is left out of the document is missed when the format leaves it out."""
+    render, dropped = render_of(name), WITHOUT[what]
+    changed = [document for document in documents(name) if render(dropped(document)) != render(document)]
+    assert not changed or any(True for d in changed for _ in left_out(name, lambda d: render(dropped(d)), d)), f"seed {SEED}"
+
+
+def test_every_part_of_a_document_is_shown_by_some_format() -> None:
+    shown = {part for name in FORMATS for part in shows(name)}
+    silent = {"verdict", "exit_code", "pictures", "marker", "why"}  # colours, levels, drawings, and what standard error says
+    assert shown | silent == {field.name for field in fields(Document)}
