@@ -6,7 +6,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dpcli import __version__
 from dpcli.errors import Denied, InputError, LedgerError
@@ -54,12 +54,23 @@ class Ledger:
     """One dataset in a store.
 
     Every entry is checked against the chain when it is first read; what has been read is remembered, and a later read starts after it.
+    At the end of a `with` its connection is closed.
     """
 
     def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] | None = None) -> None:
         self.store, self.dataset, self.now = store, dataset, now or store.now
         self.who = who or store.who or account_name()
         self._state = LedgerState(dataset)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the store's connection."""
+        self.store.close()
 
     def state(self) -> LedgerState:
         """Everything up to now. Raises LedgerError where the ledger is missing, locked or damaged."""

@@ -43,12 +43,9 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
     A pipeline that is stated for another unit or adjacency, or whose cost is unknown in the ledger's currency, is answered by the error,
     and the others without it. Raises LedgerError where the ledger cannot be read, InputError where it cannot be found.
     """
-    ledger = open_ledger(url, dataset)
-    try:
+    with open_ledger(url, dataset) as ledger:
         found = [_wanted(ledger, pipeline, runs) for pipeline, runs in pipelines]
         state = ledger.state()
-    finally:
-        ledger.store.close()
     costs = [item for item in found if not isinstance(item, Exception)]
     total: Wanted = {}
     for wanted, _, _ in costs:

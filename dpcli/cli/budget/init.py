@@ -38,4 +38,5 @@ def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], *
     from dpcli.ledger.opening import open_with
     from dpcli.present.ledger_answers import opening
 
-    return emit(opening(open_with(ledger, dataset, terms)), format_, outputs)
+    with open_with(ledger, dataset, terms) as found:
+        return emit(opening(found), format_, outputs)

@@ -55,15 +55,12 @@ def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Itera
     """The ledger of a dataset, closed at the end; refused where it no longer contains the anchor in a file."""
     from dpcli.ledger.stores.places import open_ledger
 
-    found = open_ledger(ledger, dataset)
-    try:
+    with open_ledger(ledger, dataset) as found:
         if anchor is not None:
             from dpcli.ledger.verify import read_anchor, refuse_lost
 
             refuse_lost(found, found.entries(), read_anchor(anchor))
         yield found
-    finally:
-        found.store.close()
 
 
 def wants(name: str, format_: str, outputs: tuple[str, ...]) -> bool:

@@ -42,14 +42,18 @@ def open_ledger(url: str, dataset: str | None = None) -> Ledger:
     if dataset is not None and not TYPES["name"](dataset):
         raise InputError(f"--dataset: expected a name of {WORDS['name']}, found {dataset[:60]!a}")
     store = open_store(url)
-    if dataset is None:
-        found = store.datasets()
-        if len(found) != 1:
-            raise InputError(
-                f"--dataset: expected the name of one, found none; {store.place} holds {', '.join(found) or 'no dataset'}"
-            )
-        dataset = found[0]
-    return Ledger(store, dataset)
+    try:
+        return Ledger(store, _only(store) if dataset is None else dataset)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _only(store: Store) -> str:
+    found = store.datasets()
+    if len(found) != 1:
+        raise InputError(f"--dataset: expected the name of one, found none; {store.place} holds {', '.join(found) or 'no dataset'}")
+    return found[0]
 
 
 def init(url: str, dataset: str, terms: LedgerTerms, new: bool = False) -> Ledger:

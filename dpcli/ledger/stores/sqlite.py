@@ -101,6 +101,7 @@ class SqliteStore:
             _OPEN.add(self)
         with self._explained():
             self.connection = connect(path, seconds)
+        weakref.finalize(self, _let_go, self.connection)  # a store that is dropped lets go of its file
         try:
             self._prepare(trusted)
         except BaseException:
@@ -274,6 +275,11 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
         fill(store)
     finally:
         store.close()
+
+
+def _let_go(connection: Any) -> None:
+    with suppress(Exception):  # only the thread that opened it may close it
+        connection.close()
 
 
 def _identity(path: str) -> tuple[int, int] | None:

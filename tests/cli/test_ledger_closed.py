@@ -1,0 +1,133 @@
+"""Whoever opens a ledger closes it: every command that takes one, whether it succeeds or not."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from dpcli.cli.budget import SUBCOMMANDS
+from dpcli.cli.main import COMMANDS, cli
+from tests.command import ROOT, Result, dpcli
+
+TERMS = ("--unit", "user", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "1e-6", "--filter", "approx-dp")
+FILE = """
+format = 1
+[privacy]
+unit = "user"
+adjacency = "add-remove"
+max_contributions = 1
+delta = 1e-6
+[budget]
+epsilon = 1.0
+[[mechanism]]
+name = "count"
+type = "pure-dp"
+epsilon = 0.1
+"""
+# What the parameters that a command requires are given, by name.
+VALUES = {
+    **dict(zip((flag.strip("-") for flag in TERMS[::2]), TERMS[1::2], strict=True)),
+    "name": "approx-dp",
+    "dataset": "visits",
+    "key": "waiting",
+    "why": "it was asked for",
+    "approver": "ben",
+}
+
+
+def walked(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that takes a ledger, with the words that call it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from walked(command, *before, name)
+        elif any(parameter.name == "ledger" for parameter in command.params):
+            yield (*before, name), command
+
+
+def arguments_of(command: click.Command, ledger: Path, file: Path) -> list[str]:
+    """The arguments, the ledger, and what is required besides."""
+    values = VALUES | {"ledger": str(ledger), "file": str(file), "files": str(file)}
+    named = {one.name or "": one for one in command.params if one.required or isinstance(one, click.Argument)}
+    named |= {one.name or "": one for one in command.params if one.name == "ledger" or "--filter" in one.opts}
+    return [
+        word
+        for name, one in named.items()
+        for word in ([values[name]] if isinstance(one, click.Argument) else [one.opts[0], values[name]])
+    ]
+
+
+ALL = dict(walked(cli))
+
+
+def marks(words: tuple[str, ...]) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.needs("torch")] if words[0] in ("train", "sweep") else []
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
+    """Every connection that is opened from now on, kept from being collected."""
+    found: list[sqlite3.Connection] = []
+    real = sqlite3.connect
+
+    def connect(*arguments: Any, **settings: Any) -> sqlite3.Connection:
+        found.append(real(*arguments, **settings))
+        return found[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    return found
+
+
+def is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except sqlite3.ProgrammingError:
+        return False
+    return True
+
+
+def opened(path: Path, dataset: str) -> None:
+    assert dpcli("budget", "init", str(path), "--dataset", dataset, *TERMS).code == 0
+
+
+def called(words: tuple[str, ...], folder: Path) -> Result:
+    (folder / "run.toml").write_text(FILE)
+    file = {"train": "digits.toml", "sweep": "digits-sweep.toml"}.get(words[-1])
+    given = arguments_of(ALL[words], folder / "ledger.db", ROOT / "examples" / file if file else folder / "run.toml")
+    return dpcli(*words, *given, folder=folder)
+
+
+def test_every_subcommand_of_budget_is_among_them() -> None:
+    assert {words[1] for words in ALL if words[0] == "budget"} == set(SUBCOMMANDS)
+    assert {words[0] for words in ALL} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("state", ["there", "one of several", "of a later version", "missing"])
+@pytest.mark.parametrize("words", [pytest.param(words, id=" ".join(words), marks=marks(words)) for words in ALL])
+def test_a_command_closes_every_ledger_that_it_opens(
+    words: tuple[str, ...], state: str, tmp_path: Path, connections: list[sqlite3.Connection]
+) -> None:
+    path = tmp_path / "ledger.db"
+    if state != "missing":
+        opened(path, "visits" if words[-1] != "init" else "clicks")
+        (tmp_path / "run.toml").write_text(FILE)
+        dpcli("budget", "reserve", str(path), str(tmp_path / "run.toml"), "--key", "waiting")
+    if state == "one of several":
+        opened(path, "purchases")
+    if state == "of a later version":
+        with sqlite3.connect(path) as connection:
+            connection.execute("PRAGMA user_version = 99")
+        connection.close()
+    assert not any(map(is_open, connections))
+    before = len(connections)
+    result = called(words, tmp_path)
+    assert result.code in (0, 1, 2, 3, 4)
+    assert len(connections) > before or state != "there", "it opened none: the test asks nothing"
+    assert not any(map(is_open, connections)), result
