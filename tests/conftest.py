@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,9 +44,52 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"tests/{room}: not collected: {package} is not installed" for room, package in ROOMS.items() if absent(package)]
 
 
+@pytest.hookimpl(tryfirst=True)  # before those that are marked as long are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`@pytest.mark.sampled`: of the cases of a test, a quick run takes a few that have every value of every parameter; `sampled(n)`: n of
+    them, evenly spaced. The others are long."""
+    families: dict[tuple[Path, str], list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("sampled") is not None:
+            families.setdefault((item.path, item.originalname), []).append(item)
+    for family in families.values():
+        (count,) = next(family[0].iter_markers("sampled")).args or (None,)
+        quick = covering(family) if count is None else family[:: -(-len(family) // count)]
+        for item in family:
+            if item not in quick:
+                item.add_marker(pytest.mark.long)
+
+
+def covering(family: list[pytest.Function]) -> list[pytest.Function]:
+    """Few cases in which every value of every parameter occurs, none much more often than another."""
+    values = [{(name, id(value)) for name, value in item.callspec.params.items()} for item in family]
+    found, seen = [], Counter[tuple[str, int]]()
+    while not set.union(*values) <= seen.keys():
+        best = max(range(len(family)), key=lambda k: (len(values[k] - seen.keys()), -sum(seen[value] for value in values[k])))
+        found.append(family[best])
+        seen.update(values[best])
+    return found
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """`@pytest.mark.needs("torch")`: skipped where that is not installed."""
     for mark in item.iter_markers("needs"):
         for package in mark.args:
             if absent(package):
                 pytest.skip(f"{package} is not installed")
+
+
+# Folders whose tests are about numbers, or plant bugs where numbers are made: there every question is computed each time it is asked.
+COMPUTED = ("accountants", "audit", "benchmarks", "exam", "mechanisms", "numerics", "planted")
+
+
+@pytest.fixture(autouse=True)
+def remembered_answers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Elsewhere an accountant's answer is remembered from one test to the next."""
+    if request.path.parent.name in (*COMPUTED, "tests"):
+        yield
+        return
+    from tests.remembered import remembering
+
+    with remembering():
+        yield

@@ -120,6 +120,7 @@ def test_both_directions_count() -> None:
         assert profile(steps, [epsilon]).upper[0] >= max(delta_on(side, epsilon)[0] for side in sides) * (1.0 - 1e-12)
 
 
+@pytest.mark.long
 @settings(max_examples=12, deadline=None)
 @given(pipelines())
 def test_trade_offs_are_convex_non_increasing_symmetric_and_never_beat_guessing(stated: Pipeline) -> None:

@@ -131,6 +131,7 @@ def draw(source: random.Random) -> Case:
     return Case(tuple(parts), adjacency, 10.0 ** source.uniform(-30.0, -3.0))
 
 
+@pytest.mark.long
 def test_random_compositions_in_thirty_digits() -> None:
     """The interval holds the true epsilon and its middle is good to 1e-9; refused, zero and slow ones are drawn again."""
     source, done = random.Random(20), 0

@@ -236,6 +236,7 @@ def test_the_top_atom_is_never_lost(epsilon: float, rate: float, count: int, log
     assert bound.upper >= count * largest + math.log1p(-math.exp(log_delta - log_mass)) - 1e-9
 
 
+@pytest.mark.long
 def test_places_far_from_zero_are_exact_or_refused() -> None:
     """Many large losses beside a narrow one: cells whose numbers no machine word holds are not laid."""
     random, answered = Random(str(int.from_bytes(os.urandom(4), "big"))), 0

@@ -63,6 +63,7 @@ def test_what_is_answered_alone_is_answered_beside_the_others(name: str) -> None
     assert together <= min(alone) * (1.0 + 1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_the_same_question_is_answered_alike_whatever_was_asked_before() -> None:
     """What accountants share is charged once in each command: an answer that is refused for its price must not come for free later."""

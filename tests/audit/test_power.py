@@ -30,6 +30,7 @@ def two_run(scores: Scores, claim: Claim, **settings: object) -> bool:
     return two_run_audit(scores, claim, AuditSettings(**settings), "runs").violated  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("attack", "claim", "settings"),
     [
@@ -44,6 +45,7 @@ def test_false_alarms_of_one_run(attack: Attack, claim: Claim, settings: dict[st
     assert failures <= MOST
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("attack", "claim", "settings"),
     [
@@ -59,6 +61,7 @@ def test_false_alarms_of_two_runs(attack: Attack, claim: Claim, settings: dict[s
     assert failures <= MOST
 
 
+@pytest.mark.long
 def test_threshold_chosen_on_the_scores_it_is_judged_on_alarms_more_often() -> None:
     """Why the split is there: the best of all thresholds, uncorrected, refutes true claims that no split refuted above."""
     failures = 0
@@ -93,6 +96,7 @@ PLANTED: dict[str, tuple[Attack, Claim]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bug", PLANTED)
 def test_power_of_two_runs(bug: str) -> None:
     """1,000 runs in each world catch every planted bug in each of 20 audits; two are allowed for other random numbers."""
@@ -101,12 +105,14 @@ def test_power_of_two_runs(bug: str) -> None:
     assert caught >= 18
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bug", ["no noise", "noise/2", "no clip", "fixed seed", "empty batch skipped", "NaN passed through"])
 def test_power_of_two_runs_over_all_thresholds(bug: str) -> None:
     attack, claim = PLANTED[bug]
     assert sum(two_run(runs(attack, 1000, seed), claim, choose="bonferroni") for seed in range(20)) >= 18
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("attack", "claim"),
     [(one_sum(noise=0.5), ONE_SUM), (one_sum(noise=0.0), ONE_SUM), (one_sum(size=10.0), ONE_SUM), (attacks.clipped_batch, ONE_SUM)],

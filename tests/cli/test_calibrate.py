@@ -35,6 +35,7 @@ def test_every_key_that_says_calibrate_gets_the_same_value() -> None:
     assert "run dpcli calibrate-sigma" in dpcli("account", "-", stdin=text.encode()).err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("solve", "key"), [("steps", "steps"), ("epochs", "epochs"), ("batch-size", "batch_size"), ("rate", "rate")]
 )

@@ -61,6 +61,7 @@ def test_baseline_is_what_gate_wrote(tmp_path: Path) -> None:
     assert dpcli("gate", "examples/gate.toml", "--baseline", str(baseline)).code == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

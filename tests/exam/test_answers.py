@@ -32,6 +32,7 @@ def _searches(accountant: Accountant) -> bool:
     return type(accountant.compose(())).delta is PrivacyProfile.delta
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_every_accountant_answers_or_says_why(kind: str) -> None:
     cases = list(drawn(kind, str(SEED)))
@@ -47,6 +48,7 @@ def test_every_accountant_answers_or_says_why(kind: str) -> None:
                 raise AssertionError(f"{name} {subject.said}") from error
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_a_crowd_that_is_always_sampled_is_answered(kind: str) -> None:
     """So many records that a sample holds one of them for certain: the rate of the whole group is 1, or rounds to it."""
@@ -60,6 +62,7 @@ def test_a_crowd_that_is_always_sampled_is_answered(kind: str) -> None:
                 raise AssertionError(f"{size} at once {subject.said}") from error
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name, target in ACCOUNTANTS.items() if _searches(load(target))])
 def test_what_is_found_by_searching_leads_back(name: str) -> None:
     """The same of those whose delta(epsilon) is a search over epsilon(delta), which takes longer: on one case of each type."""

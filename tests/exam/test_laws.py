@@ -16,6 +16,7 @@ from tests.exam.subjects import SEED, drawn
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_the_law_holds(kind: str, law: Callable[[Pipeline], Iterator[str]]) -> None:

@@ -63,6 +63,7 @@ def cheaper(key: str, value: Any) -> Any:
     return value / 2 if key not in NOISE - SHARES else value * 2
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("kind", "key"), ROWS)
 def test_a_key_that_lowers_epsilon_without_noise_is_told(kind: str, key: str) -> None:
     keys = MORE[kind] if key in MORE.get(kind, {}) else TYPES[kind]

@@ -122,6 +122,7 @@ def test_nothing_hostile_passes_without_a_word(repository: Path) -> None:
     assert "warning" not in out
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", PULLS)
 def test_a_hostile_change(repository: Path, name: str) -> None:
     make, code, words = PULLS[name]

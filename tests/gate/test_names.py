@@ -65,6 +65,7 @@ def gate(root: Path, *arguments: str, folder: str = ".") -> Result:
     return dpcli("gate", *arguments, "--as-of", "2030-06-01", "-f", "text", folder=root / folder)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("nested", NESTED)
 @pytest.mark.parametrize("folder", [".", "docs"])
 def test_a_branch_of_a_repository_inside_is_no_base(tmp_path: Path, nested: Callable[..., None], folder: str) -> None:

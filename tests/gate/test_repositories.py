@@ -30,6 +30,7 @@ def test_a_file_named_as_a_policy_at_a_revision_does_not_take_its_place(reposito
     assert dpcli("diff", "main:policy.toml", "train.toml", folder=repository).code == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["heads", "tags"])
 @pytest.mark.parametrize("suffix", ["", "~0", "^{commit}"])
 def test_a_branch_or_tag_named_as_the_base_does_not_take_its_place(repository: Path, kind: str, suffix: str) -> None:
@@ -69,6 +70,7 @@ def test_an_unreadable_tree_of_the_base_is_not_an_empty_one(repository: Path) ->
     assert "--base-ref: git cannot" in result.err
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("names", [("GIT_DIR",), ("GIT_DIR", "GIT_WORK_TREE"), ("GIT_INDEX_FILE",)])
 @pytest.mark.parametrize("inside", ["ads", ".", ".."])
 def test_the_variables_of_a_hook_change_nothing(

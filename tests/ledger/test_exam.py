@@ -167,6 +167,7 @@ def open_same(url: str, name: str, fingerprint: str | None, start: Any, results:
         results.put(str(error))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("names", "fingerprint"), [(["same"] * 3, None), (["a", "b", "c"], "f" * 64)], ids=["name", "data"])
 def test_one_of_many_opens(place: Place, ledger: Ledger, names: list[str], fingerprint: str | None) -> None:
     start, results = spawn.Barrier(len(names)), spawn.Queue()
@@ -229,6 +230,7 @@ def charge_until_killed(url: str, acknowledged: Any) -> None:
         acknowledged.send(f"{os.getpid()}-{i}")
 
 
+@pytest.mark.sampled(1)
 def test_what_a_killed_writer_acknowledged_is_there(place: Place, ledger: Ledger) -> None:
     told: set[str] = set()
     for _ in range(3):
@@ -588,6 +590,7 @@ class LedgerMachine(RuleBasedStateMachine):
             handle.store.close()
 
 
+@pytest.mark.sampled(1)
 def test_a_ledger_does_what_a_dictionary_does(place: Place) -> None:
     LedgerMachine.place = place
     LedgerMachine.examples = 0

@@ -189,6 +189,7 @@ def candidates(ledger: Ledger, who: str, count: int, seed: int) -> Iterator[tupl
         yield number, mutated(chained(ledger, right(ledger, chance, number), who), chance)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(1))
 def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int) -> None:
     """Called by hand as a spender and as an administrator; what it lets in keeps the grammar, and nothing right is refused."""
@@ -308,6 +309,7 @@ OPENINGS: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.long
 def test_every_opening_that_is_let_in_can_be_read(database: Database) -> None:
     """By an administrator's hand, in every mode and filter; on the reader's side as on the database's."""
     import psycopg
@@ -372,6 +374,7 @@ PIPELINES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.sampled(1)
 def test_whatever_a_pipeline_holds_everybody_reads(place: Any) -> None:
     """Nothing of it stops a reader, reaches a terminal as it stands, or fills a screen."""
     ledger = init(place.url, DATASET, terms())

@@ -47,6 +47,7 @@ STRANGE = (
 )
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("other", STRANGE, ids=ascii)
 def test_a_name_with_a_character_that_may_pass_for_another_needs_to_be_new(place: File | Database, other: str) -> None:
     """No table of what looks alike is whole: what is none of the letters that people write today is refused, whatever it looks like."""

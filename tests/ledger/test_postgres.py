@@ -115,6 +115,7 @@ def test_a_name_that_no_database_holds(ledger: Ledger, name: str) -> None:
     assert "expected names" in refusal(lambda: ledger.store.after(name, 0))
 
 
+@pytest.mark.sampled(1)
 def test_a_ledger_survives_dump_and_restore(database: Database, ledger: Ledger) -> None:
     charge(ledger, "run", "0.6")
     cluster, folder = database.cluster, programs()
@@ -346,6 +347,7 @@ def test_an_entry_whose_commit_was_never_answered_is_found_under_its_key(
     assert len(ledger.entries()) == 2
 
 
+@pytest.mark.long
 def test_what_was_acknowledged_survives_a_crash_of_the_server() -> None:
     reason = missing()
     if reason is not None:

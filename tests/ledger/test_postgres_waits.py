@@ -76,6 +76,7 @@ ASKED: dict[str, Callable[[Ledger], object]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("asked", ASKED)
 def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, asked: str) -> None:

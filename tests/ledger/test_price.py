@@ -84,6 +84,7 @@ def problems(found: LedgerTerms, *contents: dict[str, Any]) -> list[str]:
     return list(understated(state, entries[1:]))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["rdp", "zcdp", "gdp", "approx-dp", "advanced"])
 @pytest.mark.parametrize("others", [names for count in (1, 2, 3) for names in itertools.combinations(OTHERS, count)], ids="+".join)
 def test_other_terms_are_found_with_what_the_run_costs_there(name: str, others: tuple[str, ...]) -> None:

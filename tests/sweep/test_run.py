@@ -58,6 +58,7 @@ def swept(plan: SweepPlan, **given: object) -> MeasuredSweep:
     return measure(plan, 1, given.get("ledger"), lambda done, total: None)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_a_small_sweep_of_the_digits(tmp_path: Path) -> None:
     """Two epsilons, two runs each, in two processes: kept, tabulated, drawn; and nothing is made twice."""
     (tmp_path / "tiny.toml").write_text(PUBLIC.replace("repeats", "reference = 0.97\nrepeats"))
@@ -140,6 +141,7 @@ def test_a_run_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path, po
     assert len(pool.done) == 2  # the failed ones are tried again
 
 
+@pytest.mark.long
 def test_a_failing_process_takes_its_own_run_alone(tmp_path: Path) -> None:
     """A file that cannot be trained, and a process that dies, through the real pool."""
     (tmp_path / "leaves.py").write_text("import os\ndef load():\n    os._exit(3)\n")

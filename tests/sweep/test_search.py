@@ -303,6 +303,7 @@ def test_what_is_printed_does_not_tell_how_many_trials_there_were(tmp_path: Path
     assert dpcli("sweep", "tiny.toml", "--picture", "x.svg", folder=tmp_path).code == 2
 
 
+@pytest.mark.long
 def test_a_real_search_leaves_a_model_that_claims_the_cost_of_the_search(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="the extra train is not installed")
     from safetensors import safe_open

@@ -338,6 +338,7 @@ def generated(seed: int) -> Step:
     return done
 
 
+@pytest.mark.long
 def test_generated_programs_that_pass_the_rules_isolate() -> None:
     torch.manual_seed(5)
     passed = 0

@@ -90,6 +90,7 @@ def require_kept(life: Life, folder: Path) -> None:
     assert not (folder / "runs" / "tiny" / "state.pt").exists()
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_again_and_again(tmp_path: Path) -> None:
     life = lived(tmp_path, 3, seed=5)
     require_kept(life, tmp_path)

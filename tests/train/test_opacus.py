@@ -73,6 +73,7 @@ def padded_with_zeros() -> nn.Module:
 CONFIGURATIONS["cnn with zeros"] = Configuration("cnn with zeros", padded_with_zeros, images)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
 @pytest.mark.parametrize("name", ["mlp", "cnn with zeros", "tied", "scaled", "gpt2 lora"])
 def test_sums_are_those_of_one_example_at_a_time(opacus: None, name: str, clip: Clip) -> None:
@@ -174,6 +175,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_where_its_gradients_are_others(opacus: None, name: str) -> None:
     """Soft prompts above all: their embedding runs once for all examples, and its gradient is the batch's."""

@@ -57,6 +57,7 @@ def together(folder: Path, *arguments: str, world: int = 2) -> list[subprocess.C
     return found
 
 
+@pytest.mark.long
 def test_two_processes_and_batches_that_are_mostly_empty(tmp_path: Path) -> None:
     """Rank-local empty batches hang elsewhere: of 1,000 steps at rate 1e-4 all but a few have at least one."""
     (tmp_path / "tiny.toml").write_text(RARE)
@@ -74,6 +75,7 @@ def test_two_processes_and_batches_that_are_mostly_empty(tmp_path: Path) -> None
     assert run.status == "committed"
 
 
+@pytest.mark.long
 def test_a_ledger_that_says_no_stops_everybody(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(FILE)
     books = init(

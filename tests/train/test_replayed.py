@@ -61,6 +61,7 @@ ADAPTIVE = TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adaptive", quanti
 ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "parts",
     [
@@ -82,11 +83,13 @@ def test_what_is_right_passes(parts: tuple[str, ...]) -> None:
     assert failed(*parts) == []
 
 
+@pytest.mark.long
 def test_adaptive_clipping_passes_too() -> None:
     """Its noise on the gradients is larger than the entry's, which pays for the count."""
     assert failed(SIZE, MAIN, ADAPTIVE) == []
 
 
+@pytest.mark.long
 def test_a_schedule_is_replayed_entry_by_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = (SIZE, WARM, MAIN, TRAIN, 'mechanism = ["warm", "main"]\n')
     assert failed(*parts, seed=7) == []
@@ -102,11 +105,13 @@ def test_adaptive_clipping_whose_gradients_do_not_pay_for_the_count(monkeypatch:
     assert "size of the noise" in failed(SIZE, MAIN, ADAPTIVE.replace("quantile_noise = 10.0", "quantile_noise = 1.2"))
 
 
+@pytest.mark.long
 def test_a_scaled_encoder_has_less_noise_in_each_step() -> None:
     banded = BANDED.replace("bands = 4", "coefficients = [2.0, 1.0]")
     assert failed(SIZE, banded, TRAIN) == []
 
 
+@pytest.mark.long
 def test_many_alike_records_move_the_sum_no_further() -> None:
     """In single precision throughout, the sum of 20,000 alike gradients moves by 1.0001 C."""
     Path("alike.py").write_text(
@@ -185,6 +190,7 @@ def of_a_model(name: str, code: str = MODELS) -> list[str]:
         sys.modules.pop("models", None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["dropout", "Positions", "Attention"])
 def test_a_model_that_draws_for_each_record_passes(name: str) -> None:
     """Six to twenty records a batch of six positions each: sizes agree by chance, too."""
@@ -313,6 +319,7 @@ BUGS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_fails_the_check_that_is_about_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, check, entry = BUGS[bug]

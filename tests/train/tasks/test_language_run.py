@@ -69,6 +69,7 @@ def outcome(name: str, path: str) -> Outcome:
     return train(plan_of(path))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_leaves_what_it_trained(name: str, place: str) -> None:
     from safetensors import safe_open
