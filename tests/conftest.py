@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +31,8 @@ ROOMS = {"train": "torch"}
 
 
 def absent(package: str) -> bool:
-    """Whether a package that an extra brings is not installed."""
-    return importlib.util.find_spec(package) is None
+    """Whether a package, or the program that it is, is not installed beside this Python."""
+    return importlib.util.find_spec(package) is None and not Path(sys.executable).with_name(package).exists()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

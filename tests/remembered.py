@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from dpcli import accounting
+from dpcli.analysis import account as accounting
 from dpcli.numerics import work
 
-_answers: dict[Any, tuple[accounting.Row, float]] = {}
+_answers: dict[Any, tuple[accounting.AccountRow, float]] = {}
 _row = accounting._row
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from dpcli.cli.budget import SUBCOMMANDS
+from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
 from tests.command import ROOT, Result, dpcli
 

@@ -42,6 +42,7 @@ def test_by_the_schema_of_the_system(name: str, schema: str, more: tuple[str, ..
     assert tool("check_jsonschema", "--builtin-schema", schema, *more, str(spoilt)).returncode == 1
 
 
+@pytest.mark.needs("zizmor")
 def test_no_weakness_that_zizmor_knows(tmp_path: Path) -> None:
     zizmor = Path(sys.executable).parent / "zizmor"
     strict = [str(zizmor), "--offline", "--no-progress", "--persona", "auditor"]
