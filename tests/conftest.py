@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.differing_executors]
-settings.register_profile("dev", deadline=None, max_examples=15, suppress_health_check=_QUIET)
+settings.register_profile("dev", deadline=None, max_examples=5, suppress_health_check=_QUIET)
 settings.register_profile("ci", deadline=None, max_examples=15, suppress_health_check=_QUIET, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=400, suppress_health_check=_QUIET)
 settings.register_profile(  # for planted bugs: any failure will do, the smallest example is of no interest

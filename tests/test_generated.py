@@ -119,7 +119,7 @@ ASKED = (
 )
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is counted as Linux does")
 @pytest.mark.parametrize("name", HARD)
 def test_hard_files_end_in_time(name: str) -> None:

@@ -164,6 +164,7 @@ def test_only_noise_over_sensitivity_matters(noise: float, scale: float, steps: 
     same(account(relative), account(absolute), 1e-9)
 
 
+@pytest.mark.long
 @given(st.lists(noisy, min_size=1, max_size=2), deltas)
 def test_replace_one_never_costs_less_than_add_remove(parts: list[Entry], delta: float) -> None:
     one, other = (pipeline(*parts, adjacency=a, delta=delta) for a in ("add-remove", "replace-one"))

@@ -55,6 +55,7 @@ sampling = { scheme = "balls-in-bins", batch_size = 1000 }
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", DEAR)
 def test_what_is_answered_alone_is_answered_beside_the_others(name: str) -> None:
     dear: Pipeline = replace(DEAR[name], budget=None)

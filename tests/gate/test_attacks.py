@@ -65,6 +65,7 @@ def test_a_file_that_was_invalid_is_no_new_file(repository: Path) -> None:
     assert "expected an account to compare with, found that the file could not be accounted then" in with_baseline.err
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("where", "value"),
     [

@@ -110,6 +110,7 @@ def test_parts_that_lower_epsilon_only_together_are_told() -> None:
     assert len(found) == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format_", ["text", "table", "github", "sarif", "gitlab", "json", "markdown"])
 def test_it_stands_in_every_format_and_passes(repository: Path, format_: str) -> None:
     (repository / "train.toml").write_text(GATE.replace("sensitivity = 1.0", "sensitivity = 0.5"))

@@ -94,6 +94,7 @@ def test_no_key_is_forgotten() -> None:
     assert set(members_of(Waiver)) == {"rule", "reason", "approver", "expires", "mechanism", "epsilon"}
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", OTHER)
 @pytest.mark.parametrize("how", ["changed", "dropped"])
 def test_a_changed_term_is_told(folder: Path, name: str, how: str) -> None:

@@ -186,6 +186,7 @@ def hostile(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format_", ["table", "text", "markdown", "summary", "github", "gitlab", "junit", "sarif"])
 def test_no_control_characters_get_out(hostile: str, format_: str) -> None:
     text = shown(format_, hostile)
@@ -210,6 +211,7 @@ def test_hostile_names_stay_text(hostile: str) -> None:
     assert re.fullmatch(r"[A-Za-z0-9/._~%-]+", result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format_", ["text", "json", "jsonl", "markdown", "csv", "github", "gitlab", "junit", "sarif"])
 def test_a_path_that_is_no_text(tmp_path: Path, format_: str) -> None:
     """A file name of bytes that are not UTF-8 is still written out as UTF-8."""

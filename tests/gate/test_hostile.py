@@ -136,6 +136,7 @@ def test_a_hostile_change(repository: Path, name: str) -> None:
     assert judged(repository)[0] == code
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [name for name, (_, code, _) in PULLS.items() if code == 1])
 def test_a_no_stands_at_a_line_of_the_pull_request(repository: Path, name: str) -> None:
     PULLS[name][0](repository)
@@ -200,6 +201,7 @@ def test_a_baseline_finds_a_restatement_out_too(repository: Path) -> None:
     assert dpcli("gate", *asked, folder=repository).code == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("format_", ["github", "sarif", "gitlab"])
 @pytest.mark.parametrize("folder", [".", "ads", "a b%"])
 def test_places_count_from_the_root_of_the_repository(repository: Path, format_: str, folder: str) -> None:

@@ -145,6 +145,7 @@ def test_a_new_ledger_is_there_whole_or_not_at_all(life: Life, tmp_path: Path) -
     assert found == {0, 1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("life", ["FULL", "NORMAL"], indirect=True)
 def test_weaker_settings_lose_acknowledged_spends(life: Life, tmp_path: Path) -> None:
     assert crashed(life, tmp_path / "after").lost

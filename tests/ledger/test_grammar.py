@@ -189,7 +189,7 @@ def candidates(ledger: Ledger, who: str, count: int, seed: int) -> Iterator[tupl
         yield number, mutated(chained(ledger, right(ledger, chance, number), who), chance)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(1))
 def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int) -> None:
     """Called by hand as a spender and as an administrator; what it lets in keeps the grammar, and nothing right is refused."""

@@ -17,6 +17,7 @@ ALIKE = ("ADS", "\u0430ds", "\u0410DS", "ad\u0455", "Ads", "\u00e4ds", "\u0251ds
 SPELLED = ("ads ", " ads", "\uff41\uff44\uff53", "ads\u3000", "a\ufb06")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("other", ALIKE, ids=ascii)
 def test_a_name_that_looks_like_another_needs_to_be_new(place: File | Database, other: str) -> None:
     init(place.url, "ads", terms()).store.close()

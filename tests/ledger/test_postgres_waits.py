@@ -90,6 +90,7 @@ def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, ask
         ASKED[asked](ledger)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("asked", ["open_store", "init"])
 def test_a_server_that_takes_connections_and_says_nothing(database: Database, tmp_path: Path, asked: str) -> None:
     Freezes(tmp_path, database.cluster.folder, frozen=True).start()

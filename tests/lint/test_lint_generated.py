@@ -132,6 +132,7 @@ def test_no_section_makes_a_rule_raise(section: dict[str, object], name: str, ra
     assert all(d.line > 0 and d.column > 0 for d in diagnostics)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("section", ["train", "pate", "pmixed", "audit"])
 def test_no_odd_value_makes_a_rule_raise(section: str) -> None:
     for key in KNOWN:

@@ -127,6 +127,7 @@ def test_three_passes_by_simulation() -> None:
     assert abs(found - lost.mean()) <= 4.5 * lost.std() / math.sqrt(runs) + TOLERANCE * found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mu", "bins", "epsilon"), [(1.0, 300, 0.05), (2.0, 40, 1.0)])
 def test_simulation(mu: float, bins: int, epsilon: float) -> None:
     rng = np.random.default_rng(7)

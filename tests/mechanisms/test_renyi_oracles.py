@@ -79,6 +79,7 @@ def test_randomized_response(epsilon: float, categories: int, order: float) -> N
     between(rdp(RandomizedResponse(epsilon, categories), order), exact, 1e-12)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("scale", "sensitivity"), [(1.0, 1), (2.0, 3), (0.4, 5), (30.0, 7)])
 def test_discrete_laplace(scale: float, sensitivity: int, order: float) -> None:

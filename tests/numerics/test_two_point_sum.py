@@ -23,6 +23,7 @@ def test_equal_steps_are_exact(epsilon: float, count: int, delta: float) -> None
         assert oracles.binomial_delta(epsilon, count, found * (1.0 - 1e-6)) >= delta * (1.0 - 1e-9)
 
 
+@pytest.mark.long
 def test_many_equal_steps_stay_above_a_full_sum() -> None:
     epsilon, count, delta = 0.01, 20_000, 1e-9
     found = two_point_epsilon(((epsilon, count),), delta)

@@ -287,6 +287,7 @@ def test_the_ledger_is_charged_once_for_the_whole(tmp_path: Path, pool: type[InO
     assert not (tmp_path / "poor" / "runs" / SEARCH).exists()
 
 
+@pytest.mark.long
 def test_what_is_printed_does_not_tell_how_many_trials_there_were(tmp_path: Path, pool: type[InOneProcess]) -> None:
     planned(tmp_path)
     outs = {

@@ -89,6 +89,7 @@ def test_a_loss_that_mixes_is_refused_before_any_charge(name: str, books: Ledger
     require_refused(run("Net", name), books)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize(
     "name",
@@ -204,6 +205,7 @@ def clipped_sum(rows: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
 MIXED = [name for name in models.MIXING if name not in models.HIDDEN]
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", MIXED)
 def test_what_is_refused_does_mix(name: str) -> None:
     """Above C: these are no false alarms."""

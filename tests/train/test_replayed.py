@@ -100,6 +100,7 @@ def test_a_schedule_is_replayed_entry_by_entry(monkeypatch: pytest.MonkeyPatch) 
     assert "size of the noise" in failed(*parts)
 
 
+@pytest.mark.long
 def test_adaptive_clipping_whose_gradients_do_not_pay_for_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "relative", lambda spec, count_noise: spec)
     assert "size of the noise" in failed(SIZE, MAIN, ADAPTIVE.replace("quantile_noise = 10.0", "quantile_noise = 1.2"))
@@ -319,7 +320,7 @@ BUGS = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_fails_the_check_that_is_about_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, check, entry = BUGS[bug]

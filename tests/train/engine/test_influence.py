@@ -83,6 +83,7 @@ def test_influence_where_the_first_batch_is_adversarial(configuration: Configura
     assert influence(engine, (ADVERSARIES[adversary](data), targets), 5) <= SLACK
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("configuration", DENSE)
 def test_a_record_that_is_not_finite_adds_zero_and_spoils_nothing(configuration: Configuration) -> None:
     engine = ClippedGradients(configuration.model(), configuration.loss, Flat(0.05))

@@ -71,6 +71,7 @@ def test_micro_batches_add_up(configuration: Configuration) -> None:
     assert total.count == 5
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("configuration", [c for c in BY_NAME if c.id in ("mlp", "cnn", "bag", "sequence", "tied")])
 def test_single_precision(configuration: Configuration) -> None:
     """Ghost norms are moved up by the rounding they may have lost, at most 1e-4 here; the sums follow."""
