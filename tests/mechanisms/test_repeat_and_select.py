@@ -29,7 +29,7 @@ from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.combined.group import Group
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.sampling.schemes import PoissonTrials as PoissonSampling
+from dpcli.mechanisms.sampling.schemes import Poisson as PoissonSampling
 from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
