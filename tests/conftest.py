@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -78,6 +79,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for package in mark.args:
             if absent(package):
                 pytest.skip(f"{package} is not installed")
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT as it is on a terminal: a shell ignores it for what it starts in the background, and so do that one's children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 # Folders whose tests are about numbers, or plant bugs where numbers are made: there every question is computed each time it is asked.

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.audit.attacks import canaries, one_sum, runs
 from tests.command import ROOT, Result, dpcli
+from tests.waiting import PATIENCE, until
 
 GAUSSIAN = """format = 1
 name = "sum"
@@ -298,6 +298,7 @@ def test_trials_of_another_audit_are_refused(tmp_path: Path) -> None:
         assert "found another audit's" in result.err
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import time\ndef pair(rng):\n    return 1.0, 0.0\ndef score(data, rng):\n    time.sleep(0.02)\n    return data + rng.laplace()\n"
@@ -306,11 +307,9 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     command += ["--epsilon", "1", "--delta", "0", "--scores", "t.jsonl", "--jobs", "2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 30.0
-        while time.monotonic() < deadline and _lines(tmp_path / "t.jsonl") < 5:
-            time.sleep(0.05)
+        assert until(lambda: _lines(tmp_path / "t.jsonl") >= 5)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "the trials so far are in t.jsonl" in err
     kept = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()[1:]]

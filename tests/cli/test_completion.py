@@ -20,6 +20,7 @@ from dpcli.cli.main import cli
 from dpcli.pipeline.key_places import tables
 from dpcli.registry import ACCOUNTANTS, PLOTS
 from tests.command import ROOT
+from tests.waiting import PATIENCE
 
 START = {
     "bash": ("bash", "--norc", "--noprofile", "-i"),
@@ -108,7 +109,7 @@ class Terminal:
         self.read(completed)
         self.type("\x15")
 
-    def read(self, until: str, patience: float = 30.0) -> str:
+    def read(self, until: str, patience: float = PATIENCE) -> str:
         found, end = "", time.monotonic() + patience
         while until not in found and time.monotonic() < end:
             if select.select([self.end], [], [], 0.1)[0]:

@@ -190,9 +190,9 @@ def test_a_repository_inside_has_no_patterns_of_its_own(repository: Path, nested
 
 @pytest.mark.parametrize("part", ["*a", "**a", "**/", "?*"])
 def test_no_pattern_takes_long(part: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     assert not matches(part * 60 + "b", "a" * 3000)
-    assert time.monotonic() - begun < 2.0  # a twentieth of a second; for ever where parts are tried again
+    assert time.process_time() - begun < 2.0  # a twentieth of a second; for ever where parts are tried again
 
 
 @pytest.mark.parametrize("blank", ["\\u3164", "\\u2800", "\\uFFA0 \\u115F", "...", "-"])

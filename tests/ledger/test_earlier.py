@@ -26,6 +26,7 @@ from tests.ledger.cluster import programs
 from tests.ledger.conftest import OWNER, Database
 from tests.ledger.pipelines import gaussian, pure
 from tests.ledger.setting import DATASET, run, terms
+from tests.waiting import PATIENCE
 
 VECTORS = ROOT / "tests" / "vectors"
 NAMES = {"visits": 10, "clicks": 3, "planned": 2}  # entries
@@ -106,7 +107,7 @@ def test_two_who_upgrade_at_once_both_find_it_done(old_database: Database) -> No
             second = pool.submit(upgrade, old_database.url)
             time.sleep(0.5)  # it has seen the earlier version, and waits
             assert not second.done()
-        assert second.result(30.0) == ("bricked", "clicks", "planned", "stopped", "visits")
+        assert second.result(PATIENCE) == ("bricked", "clicks", "planned", "stopped", "visits")
     assert upgrade(old_database.url) == ()
 
 

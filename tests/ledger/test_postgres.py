@@ -28,6 +28,7 @@ from tests.command import dpcli
 from tests.ledger.cluster import SUPERUSER, Cluster, missing, programs, running
 from tests.ledger.conftest import OWNER, Database, made
 from tests.ledger.setting import DATASET, charge, run, run_file, terms
+from tests.waiting import PATIENCE
 
 SECRET = "s3cret-äß%/word"
 
@@ -342,7 +343,7 @@ def test_an_entry_whose_commit_was_never_answered_is_found_under_its_key(
     between.start()
     through = PostgresStore(replace(cluster, folder=str(tmp_path)).url(database.name, OWNER))
     assert "may be written or not" in refusal(lambda: charge(Ledger(through, DATASET), "run", "0.6"))
-    between.join(30)
+    between.join(PATIENCE)
     assert charge(ledger, "run", "0.6").repeated
     assert len(ledger.entries()) == 2
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,6 +18,7 @@ from dpcli.ledger.stores.postgres import PostgresStore
 from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import OWNER, Database, made
 from tests.ledger.setting import DATASET, TABLES, charge, run, terms
+from tests.waiting import until
 
 EARLIER = "2020-01-01T00:00:00Z"
 NAME = "at most 200 visible characters"
@@ -292,8 +292,7 @@ def test_a_void_without_a_reason(opened: Database) -> None:
 def test_a_clock_that_was_set_back_voids_nothing(opened: Database) -> None:
     spender, soon = ledger(opened, "sam"), later(clock(), seconds=1)
     spender.reserve(run(0.1), "long", expires=soon)
-    while clock() < soon:
-        time.sleep(0.1)
+    assert until(lambda: clock() >= soon)
     with pytest.raises(LedgerError, match="found one that expired"):
         spender.void("long", "it never started")
     spender.now = lambda: EARLIER

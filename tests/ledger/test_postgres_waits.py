@@ -58,11 +58,6 @@ class Freezes(threading.Thread):
                 other.sendall(data)
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_patience.Limits, "answer", property(lambda limits: 1.0))
-
-
 ASKED: dict[str, Callable[[Ledger], object]] = {
     "read": lambda ledger: ledger.entries(),
     "names": lambda ledger: ledger.store.datasets(),
@@ -77,15 +72,15 @@ ASKED: dict[str, Callable[[Ledger], object]] = {
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("asked", ASKED)
-def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, asked: str) -> None:
+def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     init(database.url, DATASET, terms()).store.close()
     between = Freezes(tmp_path, database.cluster.folder)
     between.start()
     through = replace(database.cluster, folder=str(tmp_path)).url(database.name, OWNER)
     ledger = Ledger(PostgresStore(through), DATASET)
     between.frozen.set()
+    monkeypatch.setattr(postgres_patience.Limits, "answer", property(lambda limits: 1.0))
     with soon(), pytest.raises(LedgerError, match="the server has not answered for 1 s"):
         ASKED[asked](ledger)
 

@@ -130,10 +130,12 @@ def test_a_thousand_mechanisms_in_no_time() -> None:
     entry = '[[mechanism]]\nname = "m-{}"\ntype = "gaussian"\nsigma = 1\nsensitivity = 1\nsampling = {{ scheme = "poisson", rate = 0.1 }}\n'
     text = "".join([GOOD.split("[train]")[0], *(entry.format(index) for index in range(1000))]).encode()
     parse(GOOD.encode(), "warm.toml")
-    start = time.process_time()
-    parse(text, "large.toml")
-    # 0.08 s when measured alone; the bound leaves room for a slow and busy machine.
-    assert time.process_time() - start < 0.3
+    seconds = []
+    for _ in range(5):
+        start = time.process_time()
+        parse(text, "large.toml")
+        seconds.append(time.process_time() - start)
+    assert min(seconds) < 0.3  # 0.08 s of CPU when measured alone; the best of several, since others may hold the caches
 
 
 def test_reading_imports_no_numbers(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +37,7 @@ from dpcli.train.run.folder import exclusive
 from tests.command import ROOT, dpcli
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import GRID, PUBLIC
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -208,6 +208,7 @@ def test_one_sweep_at_a_time_in_a_folder(tmp_path: Path, pool: type[InOneProcess
     swept(plan)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_kills_the_children_and_keeps_what_ended(tmp_path: Path) -> None:
     text = PUBLIC.replace("[1.0, 8.0]", "[8.0]").replace("repeats = 2", "repeats = 200")
     (tmp_path / "tiny.toml").write_text(text)
@@ -216,19 +217,15 @@ def test_ctrl_c_kills_the_children_and_keeps_what_ended(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        deadline = time.monotonic() + 60.0
-        while time.monotonic() < deadline and len(list(tmp_path.rglob(RESULT))) < 1:
-            time.sleep(0.05)
-        children = left = _children(process.pid)
+        assert until(lambda: any(tmp_path.rglob(RESULT)))
+        children = _children(process.pid)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "the same command goes on from there" in err
     assert "Traceback" not in err
     assert children
-    while time.monotonic() < deadline and (left := [child for child in children if Path(f"/proc/{child}").exists()]):
-        time.sleep(0.05)  # what Python starts beside them ends by itself
-    assert not left
+    assert until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))  # what Python starts ends by itself
     assert 1 <= len(list(tmp_path.rglob(RESULT))) < 200
 
 

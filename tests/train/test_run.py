@@ -289,6 +289,7 @@ def test_a_run_with_a_seed_stays_not_private_however_it_is_resumed(file: Path) -
     assert "NOT PRIVATE" in (Path(outcome.folder) / "statement.md").read_text()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_between_two_steps_repeats_nothing(file: Path, tmp_path: Path) -> None:
     plan, books = plan_of(str(file)), ledger(tmp_path)
 
@@ -307,6 +308,7 @@ def test_ctrl_c_between_two_steps_repeats_nothing(file: Path, tmp_path: Path) ->
     assert outcome.epsilon == plan.account.upper
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_crash_after_a_clean_stop_is_charged_all_the_same(file: Path, tmp_path: Path) -> None:
     plan, books = plan_of(str(file)), ledger(tmp_path)
     with pytest.raises(KeyboardInterrupt):
@@ -318,6 +320,7 @@ def test_a_crash_after_a_clean_stop_is_charged_all_the_same(file: Path, tmp_path
     assert len(books.state().runs) == 2
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_the_second_ctrl_c_does_not_wait() -> None:
     with stoppable() as asked:
         signal.raise_signal(signal.SIGINT)
