@@ -22,6 +22,9 @@ from dpcli.registry import ACCOUNTANTS, FORMATS, load
 if TYPE_CHECKING:
     from dpcli.document.document import Document
 
+    TextChoice = click.Choice[str]
+else:
+    TextChoice = click.Choice  # generic since click 8.2 only
 
 OUTPUTS = frozenset({"output", "outputs", "pictures"})  # parameters that name what is written
 
@@ -44,7 +47,7 @@ def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
     return decorate
 
 
-class DocumentFormat(click.Choice[str]):
+class DocumentFormat(TextChoice):
     """A format of documents that hold some things; the others are looked at only for help and complaints."""
 
     def __init__(self, holds: tuple[str, ...]) -> None:

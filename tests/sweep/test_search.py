@@ -288,6 +288,7 @@ def test_the_ledger_is_charged_once_for_the_whole(tmp_path: Path, pool: type[InO
 
 
 @pytest.mark.long
+@pytest.mark.needs("torch", "safetensors")
 def test_what_is_printed_does_not_tell_how_many_trials_there_were(tmp_path: Path, pool: type[InOneProcess]) -> None:
     planned(tmp_path)
     outs = {
@@ -305,8 +306,8 @@ def test_what_is_printed_does_not_tell_how_many_trials_there_were(tmp_path: Path
 
 
 @pytest.mark.long
+@pytest.mark.needs("torch", "safetensors")
 def test_a_real_search_leaves_a_model_that_claims_the_cost_of_the_search(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="the extra train is not installed")
     from safetensors import safe_open
 
     plan = planned(tmp_path)
