@@ -10,67 +10,156 @@ import io
 import os
 import re
 import shlex
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from unittest import mock
 
+import click
 import pytest
 
 from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.cli.manual import pages
 from dpcli.explain.glossary import TERMS
+from dpcli.explain.topics import TOPICS
 from dpcli.gate.policy_read import KEYS
 from dpcli.keys.described import keys_of
-from dpcli.lint.catalogue import codes
+from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes
 from dpcli.pipeline.key_places import tables
 from dpcli.pipeline.table_places import TablePlace
-from dpcli.registry import ACCOUNTANTS, FILTERS, FORMATS, MECHANISMS, SAMPLING, STYLES, TASKS
+from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FILTERS, FORMATS, MECHANISMS, PLOTS, SAMPLING, STYLES, TASKS
 from tests.command import ROOT, dpcli
 
 README = ROOT / "README.md"
+TEXTS = [README, *sorted((ROOT / "dpcli" / "explain").glob("*.md"))]
 UPDATE = bool(os.environ.get("UPDATE_DOCS"))
-CONSOLE = re.compile(r"```console\n(?P<session>\$ dpcli .*?)```", re.S)
-COMMAND = re.compile(r"^\$ dpcli (.*)$", re.M)
+FENCED = re.compile(r"^```(?P<kind>\w+)(?: (?P<name>\S+))?\n(?P<body>.*?)^```$", re.S | re.M)
+COMMAND = re.compile(r"^\$ (.*)$", re.M)
+
+# What differs from run to run, and what stands for it.
+VARYING = {
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ": "2026-11-21T09:00:00Z",
+    r"\b[0-9a-f]{64}\b|(?<=head )[0-9a-f]{16}\b": "5f2d8c40b1e7a936",
+    r"\b[0-9a-f]{32}\b": "e810adfba0d248678cf5c85fed31d28d",
+    r"accuracy 0\.9\d+": "accuracy 0.9389",
+    r"about [\d.]+ s on this machine and \d+ MB": "about 0.6 s on this machine and 439 MB",
+}
+
+OF_OTHERS = {"--nproc-per-node"}  # flags of torchrun
+
+named = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 
 
-def test_readme_prints_what_it_says(tmp_path: Path) -> None:
-    text = README.read_text()
-    assert len(list(CONSOLE.finditer(text))) >= 6
+@named
+def test_a_text_prints_what_it_says(path: Path, tmp_path: Path) -> None:
+    """Files are saved and commands run in the order of the text, in one folder."""
     for name in ("examples", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
-    fresh = CONSOLE.sub(lambda m: f"```console\n{session(m['session'], tmp_path)}```", text)
+    text = path.read_text()
+    fresh = FENCED.sub(lambda block: done(block, tmp_path), text)
     if UPDATE:
-        README.write_text(fresh)
+        path.write_text(fresh)
     assert fresh == text or UPDATE
+    assert len(re.findall("^```console$", text, re.M)) >= (5 if path == README else 4)
 
 
-def session(block: str, folder: Path) -> str:
-    """The commands of a block, one after the other in one folder, each with what it prints."""
-    return "".join(f"$ dpcli {command}\n{output(command, folder)}" for command in COMMAND.findall(block))
+def done(block: re.Match[str], folder: Path) -> str:
+    """The block itself, a session with what it prints now."""
+    if block["name"]:
+        (folder / block["name"]).write_text(block["body"])
+    if block["kind"] != "console":
+        return block[0]
+    session = "".join(f"$ {line}\n{output(line, folder)}" for line in COMMAND.findall(block["body"]))
+    return f"```console\n{session}```"
 
 
-def output(command: str, folder: Path) -> str:
-    """What a command prints, with the time, the user and the hashes that differ from run to run replaced."""
+def output(line: str, folder: Path) -> str:
+    """What a command prints, with what differs from run to run replaced."""
+    printed = own(line, folder) if line.startswith("dpcli ") else shell(line, folder)
+    for pattern, constant in VARYING.items():
+        printed = re.sub(pattern, constant, printed)
+    return printed.replace(f"{folder.resolve()}/", "")
+
+
+def own(line: str, folder: Path) -> str:
+    words, _, saved = line.partition(" > ")
     with mock.patch("dpcli.ledger.ledger.account_name", return_value="ana"):
-        result = dpcli(*shlex.split(command), folder=folder)
-    said = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-11-21T09:00:00Z", result.out + result.err)
-    return re.sub(r"\b[0-9a-f]{64}\b|(?<=head )[0-9a-f]{16}\b", "5f2d8c40b1e7a936", said)
+        result = dpcli(*shlex.split(words)[1:], folder=folder)
+    if saved:
+        (folder / saved).write_text(result.out)
+    return (result.out if not saved else "") + result.err
 
 
-def test_readme_python_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+def shell(line: str, folder: Path) -> str:
+    return subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def blocks(kind: str) -> list[str]:
+    """The blocks of a kind in all texts."""
+    return [block["body"] for path in TEXTS for block in FENCED.finditer(path.read_text()) if block["kind"] == kind]
+
+
+def test_python_runs() -> None:
+    (code,) = [body for body in blocks("python") if "import dpcli" in body]
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.chdir(ROOT):
-        exec(compile(code, "README.md", "exec"), {})
+        exec(compile(code, "tutorial.md", "exec"), {})
     assert out.getvalue().splitlines()[0] == "True rdp"
     assert out.getvalue().splitlines()[1].endswith("True True")
 
 
-def test_readme_file_is_a_good_pipeline() -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", README.read_text(), re.S)
+@pytest.mark.parametrize("text", [body for body in blocks("toml") if "[privacy]" in body and "[train]" not in body])
+def test_a_file_in_a_text_is_a_good_pipeline(text: str) -> None:
     assert dpcli("account", "-", "-f", "total", stdin=text.encode()).code == 0
     for command in ("account", "lint", "gate"):
         assert "warning" not in dpcli(command, "-", stdin=text.encode()).out.replace("0 warnings", "")
+
+
+def parsed(words: list[str]) -> list[str]:
+    """The flags that a command line has; raises what click says of a command or a flag that does not exist, or of a missing one."""
+    context: click.Context = click.Context(cli, info_name="dpcli")
+    command: click.Command = cli
+    while isinstance(command, click.Group):
+        name, found, words = command.resolve_command(context, words)
+        assert found is not None
+        context, command = click.Context(found, parent=context, info_name=name), found
+    parser = command.make_parser(context)
+    values, _, _ = parser.parse_args(list(words))
+    return list(values)
+
+
+@pytest.mark.parametrize(
+    "line", [line for body in blocks("sh") for line in body.splitlines() if "dpcli " in line and "GRANT" not in line]
+)
+def test_a_command_that_a_text_does_not_run_exists(line: str) -> None:
+    words = shlex.split(line)
+    assert parsed(words[words.index("dpcli") + 1 :])
+
+
+@named
+def test_every_flag_and_command_in_a_text_exists(path: Path) -> None:
+    text = path.read_text()
+    known = {flag for _, command in commands() for parameter in command.params for flag in parameter.opts}
+    for flag in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", FENCED.sub("", text))) - OF_OTHERS:
+        assert flag in known, flag
+    for name in re.findall(r"`dpcli ([a-z-]+)", text):
+        assert name in COMMANDS, name
+
+
+def commands() -> list[tuple[str, click.Command]]:
+    """Every command and subcommand, as it is typed."""
+    context = click.Context(cli)
+    found = [(name, command) for name in COMMANDS if (command := cli.get_command(context, name))]
+    groups = [(name, group) for name, group in found if isinstance(group, click.Group)]
+    below = [(f"{name} {sub}", group.get_command(context, sub)) for name, group in groups for sub in group.list_commands(context)]
+    return [("", cli), *found, *((name, command) for name, command in below if command)]
+
+
+@pytest.mark.parametrize("name", pages())
+def test_a_page_refers_to_pages_that_exist(name: str) -> None:
+    for other, section in re.findall(r"\b(dpcli[\w-]*)\(([1-8])\)", pages()[name].replace("\\-", "-")):
+        assert f"{other}.{section}" in pages()
 
 
 def test_manual_pages_are_what_the_code_would_write() -> None:
@@ -88,14 +177,35 @@ def test_manual_pages_speak_toml_and_no_python() -> None:
         assert "who answers for it (table" not in text, name
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *ACCOUNTANTS, *FILTERS, *FORMATS, *MECHANISMS, *SAMPLING, *SUBCOMMANDS])
-def test_every_name_is_in_readme(name: str) -> None:
+def test_readme_is_short() -> None:
+    assert len(README.read_text().split()) <= 1430
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *SUBCOMMANDS])
+def test_every_command_is_in_readme(name: str) -> None:
     assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", README.read_text())
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *ACCOUNTANTS, *FILTERS, *FORMATS, *codes()])
-def test_every_name_is_in_the_manual(name: str) -> None:
-    assert name.replace("-", "\\-") in (ROOT / "man" / "dpcli.1").read_text()
+def terms(name: str) -> set[str]:
+    """The words that a page of the manual defines."""
+    return set(re.findall(r"^\.TP\n\.B (.+)$", pages()[name].replace("\\-", "-"), re.M))
+
+
+@pytest.mark.parametrize(
+    ("manual_page", "names"),
+    [
+        (
+            "dpcli.1",
+            [*(f"dpcli {name}" for name in COMMANDS), *ACCOUNTANTS, *FILTERS, *FORMATS, *codes(), *ELSEWHERE, *LEDGER_RULES],
+        ),
+        ("dpcli-budget.1", [f"dpcli budget {name}" for name in SUBCOMMANDS]),
+        ("dpcli-tutorial.7", [*MECHANISMS, *SAMPLING, *ACCOUNTANTS, *FORMATS, *PLOTS, *CHART_FORMATS]),
+        ("dpcli-ledger.7", FILTERS),
+        ("dpcli-glossary.7", TERMS),
+    ],
+)
+def test_every_name_is_in_the_manual(manual_page: str, names: Iterable[str]) -> None:
+    assert set(names) - terms(manual_page) == set()
 
 
 PLACES = [("dpcli-pipeline.5", place) for place in tables()] + [("dpcli-policy.5", place) for place in tables(KEYS)]
@@ -117,8 +227,6 @@ def test_no_task_style_type_or_scheme_is_missing_in_the_manual() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_short_help_is_the_same_in_the_table_and_on_the_command(name: str) -> None:
-    import click
-
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     assert command.short_help == COMMANDS[name][1]
@@ -127,7 +235,7 @@ def test_short_help_is_the_same_in_the_table_and_on_the_command(name: str) -> No
         assert isinstance(parameter, click.Argument) or parameter.help  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", [*ACCOUNTANTS, *MECHANISMS, *SAMPLING, *TASKS, *STYLES, *codes(), *TERMS])
+@pytest.mark.parametrize("name", [*ACCOUNTANTS, *MECHANISMS, *SAMPLING, *TASKS, *STYLES, *codes(), *TERMS, *TOPICS])
 def test_every_name_is_explained(name: str) -> None:
     result = dpcli("explain", name)
     assert result.code == 0
@@ -137,9 +245,3 @@ def test_every_name_is_explained(name: str) -> None:
 def test_examples_folder_is_documented_by_its_files() -> None:
     for path in Path(ROOT / "examples").glob("*.toml"):
         assert path.read_text().startswith("# ")
-
-
-def test_readme_counts_the_rules() -> None:
-    from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, RULES
-
-    assert f"{len(RULES)} lint rules, and explanations of {len(ELSEWHERE) + len(LEDGER_RULES)} failures" in README.read_text()

@@ -27,7 +27,7 @@ accountant, kind = among(ACCOUNTANTS), among(PLOTS)
 
 def file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
     """Pipeline files and folders beside the names that dpcli explain knows; where no name fits, the shell's own files."""
-    from dpcli.explain.glossary import words
+    from dpcli.explain.lookup import words
     from dpcli.lint.catalogue import codes
     from dpcli.pipeline.key_places import tables
 

@@ -32,7 +32,7 @@ def command(file: str, delta: float | None, priors: tuple[float, ...], format_: 
     NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson) or a term (adjacency).
     """
     if not _is_file(file):
-        from dpcli.explain.glossary import explain
+        from dpcli.explain.lookup import explain
 
         text = None if format_ == "table" else format_
         refuse("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)

@@ -7,15 +7,16 @@ import click
 from dpcli import __version__
 from dpcli.cli.lazy import Commands, LazyGroup
 from dpcli.cli.main import COMMANDS, cli
+from dpcli.explain import lists
+from dpcli.explain.topics import TOPICS, topic
 from dpcli.formats.troff import ManualSection, literal, page
 from dpcli.gate.policy_read import KEYS
 from dpcli.keys.described import keys_of
 from dpcli.keys.member import Members
-from dpcli.ledger.filters.filter import summaries
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.key_places import tables
-from dpcli.registry import ACCOUNTANTS, FORMATS, load
+from dpcli.registry import load
 
 EXIT_CODES = (
     ("0", "pass"),
@@ -36,29 +37,29 @@ def pages() -> dict[str, str]:
         command = cli.get_command(context, name)
         assert command is not None
         found |= _command_pages(f"dpcli {name}", command, context)
-    return found
+    return found | {f"dpcli-{name}.7": _topic_page(name) for name in TOPICS}
+
+
+def _topic_page(name: str) -> str:
+    found = topic(name)
+    return page(f"dpcli-{name}", 7, found.title, found.sections, __version__)
 
 
 def _main_page() -> str:
     commands = tuple((f"dpcli {name}", f"{text} See dpcli-{name}(1).") for name, (_, text) in sorted(COMMANDS.items()))
-    accountants = tuple((name, f"{load(target).title}. {load(target).source}.") for name, target in ACCOUNTANTS.items())
-    formats = tuple(
-        (name, (__import__(target.partition(":")[0], fromlist=["x"]).__doc__ or "").split(": ", 1)[-1])
-        for name, target in FORMATS.items()
-    )
     context = _context()
     sections = (
         ManualSection("synopsis", ("dpcli [options] command [arguments]",)),
         ManualSection("description", (*_paragraphs(cli.help or ""), "The file format is in dpcli-pipeline(5).")),
         ManualSection("options", terms=_options(cli, context)),
         ManualSection("commands", terms=commands),
-        ManualSection("accountants", ("Upper bounds; the headline is the smallest sound one that applies.",), accountants),
+        ManualSection("accountants", ("Upper bounds; the headline is the smallest sound one that applies.",), lists.accountants()),
         ManualSection(
             "filters",
             ("What adds up the runs of a ledger (dpcli budget), where a later one may be chosen from an earlier one's output.",),
-            tuple((name, f"{text}.") for name, text in summaries().items()),
+            lists.filters(),
         ),
-        ManualSection("formats", terms=formats),
+        ManualSection("formats", terms=lists.formats()),
         ManualSection(
             "rules",
             ("Checked by dpcli lint and dpcli gate; dpcli explain CODE says more.",),

@@ -134,9 +134,8 @@ TERMS: dict[str, str] = {
         "of which the dearest is charged. Parts must be disjoint and assigned record by record."
     ),
     "adaptive": (
-        "True where later parameters depend on earlier outputs. Composition theorems for fixed parameters do not hold "
-        "then; dpcli uses only "
-        "sums that are valid privacy filters: basic, zcdp, analytic."
+        "Whether later parameters depend on earlier outputs. Where they do (adaptive = true), composition theorems for fixed "
+        "parameters do not hold; dpcli uses only sums that are valid privacy filters: basic, zcdp, analytic."
     ),
     "releases": "What leaves the private side: the final model, every checkpoint, or outputs. Part of the statement, not of the number.",
     "waiver": (

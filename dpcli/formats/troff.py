@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+LITERAL = "\x00"
+ESCAPES = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
+QUOTED = re.compile(r"\\\(ga(.+?)\\\(ga")  # what a text has between backticks is bold
 
 
 @dataclass(frozen=True, slots=True)
 class ManualSection:
-    """A heading, paragraphs, and then terms with their definitions."""
+    """A heading, paragraphs, and then terms with their definitions; without a title it goes on with the section before it."""
 
     title: str
     paragraphs: tuple[str, ...] = ()
@@ -23,7 +28,8 @@ def page(name: str, number: int, short: str, sections: Sequence[ManualSection], 
         f"{_text(name)} \\- {_text(short)}",
     ]
     for section in sections:
-        lines.append(f".SH {_text(section.title.upper())}")
+        if section.title:
+            lines.append(f".SH {_text(section.title.upper())}")
         for paragraph in section.paragraphs:
             lines += [".PP", _text(paragraph)]
         for term, definition in section.terms:
@@ -33,16 +39,27 @@ def page(name: str, number: int, short: str, sections: Sequence[ManualSection], 
 
 def literal(text: str) -> str:
     """A block that is set as it stands."""
-    return "\x00" + text
+    return LITERAL + text
+
+
+def unset(paragraph: str) -> str | None:
+    """The text of a block that is set as it stands; None for any other paragraph."""
+    return paragraph.removeprefix(LITERAL) if paragraph.startswith(LITERAL) else None
 
 
 def _text(text: str) -> str:
-    if text.startswith("\x00"):
-        body = "\n".join(_escape(line) or "\\&" for line in text[1:].rstrip("\n").split("\n"))
-        return f".nf\n{body}\n.fi"
-    return _escape(" ".join(text.split()))
+    body = unset(text)
+    if body is not None:
+        lines = "\n".join(_line(line) or "\\&" for line in body.rstrip("\n").split("\n"))
+        return f".nf\n{lines}\n.fi"
+    return QUOTED.sub(r"\\fB\1\\fP", _line(" ".join(text.split())))
 
 
-def _escape(line: str) -> str:
-    line = line.replace("\\", "\\e").replace("-", "\\-")
-    return "\\&" + line if line[:1] in (".", "'") else line
+def _line(line: str) -> str:
+    """One line of input; a full stop or an apostrophe at its start would be a request."""
+    return ("\\&" if line[:1] in (".", "'") else "") + "".join(map(_character, line))
+
+
+def _character(character: str) -> str:
+    """Quotes, minus, caret and tilde as they are typed in a shell, not as they are printed in a book; nothing but ASCII."""
+    return ESCAPES.get(character) or (character if character.isascii() else f"\\[u{ord(character):04X}]")

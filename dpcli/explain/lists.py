@@ -1,0 +1,55 @@
+"""Lists that the registries make: a name each, and what its own module or class says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dpcli.accountants.base import Accountant
+from dpcli.ledger.filters.filter import summaries
+from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING, load
+
+Terms = tuple[tuple[str, str], ...]
+
+
+def accountants() -> Terms:
+    """Title and source of each accountant, and what it may be used for."""
+    return tuple((name, _accountant(load(target))) for name, target in ACCOUNTANTS.items())
+
+
+def _accountant(accountant: Accountant) -> str:
+    uses = "" if accountant.sound else " An approximation, no bound."
+    return f"{accountant.title}. {accountant.source}.{uses}{' Valid in adaptive pipelines.' if accountant.adaptive else ''}"
+
+
+def filters() -> Terms:
+    """What each privacy filter adds up, and what it is for."""
+    return tuple((name, f"{text}.") for name, text in summaries().items())
+
+
+def _of_modules(registry: Mapping[str, str]) -> Terms:
+    """From docstrings of the form `name: what it is`."""
+    return tuple((name, _module_words(target).split(": ", 1)[-1]) for name, target in registry.items())
+
+
+def _of_classes(registry: Mapping[str, str]) -> Terms:
+    return tuple((name, load(target).__doc__ or "") for name, target in registry.items())
+
+
+def _module_words(target: str) -> str:
+    return __import__(target.partition(":")[0], fromlist=["__doc__"]).__doc__ or ""
+
+
+def formats() -> Terms:
+    """The formats of results."""
+    return _of_modules(FORMATS)
+
+
+LISTS: dict[str, Callable[[], Terms]] = {
+    "accountants": accountants,
+    "filters": filters,
+    "formats": formats,
+    "chart-formats": lambda: _of_modules(CHART_FORMATS),
+    "mechanisms": lambda: _of_classes(MECHANISMS),
+    "plots": lambda: _of_modules(PLOTS),
+    "sampling": lambda: _of_classes(SAMPLING),
+}

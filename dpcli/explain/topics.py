@@ -1,0 +1,35 @@
+"""The topics: one text each, a page of the manual and what `dpcli explain TOPIC` prints."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from dpcli.explain.markdown import Topic, read_topic
+from dpcli.formats.troff import ManualSection
+
+TOPICS = ("tutorial", "training", "ledger", "gate", "glossary")
+
+
+def topic(name: str) -> Topic:
+    """One of TOPICS, its lists filled in."""
+    return _glossary() if name == "glossary" else read_topic(source(name))
+
+
+def source(name: str) -> str:
+    """The text of a topic as it is written: Markdown."""
+    return files(__name__.rpartition(".")[0]).joinpath(f"{name}.md").read_text(encoding="utf-8")
+
+
+def _glossary() -> Topic:
+    from dpcli.explain.glossary import SYMBOLS, TERMS
+
+    words = "The words of differential privacy as dpcli uses them. dpcli explain WORD prints one of them."
+    symbols = "The symbols of papers, and the word under which they are explained here."
+    pages = "dpcli(1), dpcli-explain(1), dpcli-tutorial(7)"
+    sections = (
+        ManualSection("description", (words,)),
+        ManualSection("words", terms=tuple(sorted(TERMS.items()))),
+        ManualSection("symbols", (symbols,), tuple(SYMBOLS.items())),
+        ManualSection("see also", (pages,)),
+    )
+    return Topic("the words of differential privacy", sections)
