@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import re
@@ -18,9 +19,9 @@ from unittest import mock
 import click
 import pytest
 
+from dpcli.cli import manual
 from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
-from dpcli.cli.manual import pages
 from dpcli.explain.glossary import TERMS
 from dpcli.explain.topics import TOPICS
 from dpcli.gate.policy_read import KEYS
@@ -47,6 +48,12 @@ VARYING = {
 }
 
 OF_OTHERS = {"--nproc-per-node"}  # flags of torchrun
+
+
+@functools.cache
+def pages() -> dict[str, str]:
+    return manual.pages()
+
 
 named = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 

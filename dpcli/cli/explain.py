@@ -29,7 +29,8 @@ def command(file: str, delta: float | None, priors: tuple[float, ...], format_: 
     FILE is an existing file, a name that ends in .toml, or "-" for standard input: the highest true-positive rate at a false-positive
     rate, beliefs before and after, groups. Exit code 3 where no finite guarantee can be certified, 1 where a rule calls it unsound.
 
-    NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson) or a term (adjacency).
+    NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson), a term (adjacency) or a
+    page of the manual (tutorial, training, ledger, gate, glossary).
     """
     if not _is_file(file):
         from dpcli.explain.lookup import explain

@@ -8,7 +8,8 @@ import click
 @click.command(short_help="Write the manual pages.")
 @click.argument("directory")
 def command(directory: str) -> None:
-    """Write the manual pages into DIRECTORY, which must exist: dpcli.1, one page per command, dpcli-pipeline.5."""
+    """Write the manual pages into DIRECTORY, which must exist: dpcli.1, one page for each command, dpcli-pipeline.5 and dpcli-policy.5, and
+    the pages of section 7 (dpcli-tutorial.7 and others)."""
     from dpcli.cli.manual import pages
     from dpcli.cli.options import write
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import click
 
 from dpcli import __version__
 from dpcli.cli.lazy import Commands, LazyGroup
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.explain import lists
-from dpcli.explain.topics import TOPICS, topic
+from dpcli.explain.topics import TOPICS, topic, with_command
 from dpcli.formats.troff import ManualSection, literal, page
 from dpcli.gate.policy_read import KEYS
 from dpcli.keys.described import keys_of
@@ -71,6 +73,7 @@ def _main_page() -> str:
             tuple((c, load(target).title) for c, target in {**ELSEWHERE, **LEDGER_RULES}.items()),
         ),
         ManualSection("exit status", terms=EXIT_CODES),
+        ManualSection("see also", (_references("dpcli-pipeline(5)", "dpcli-policy(5)", *_topic_names(TOPICS)),)),
     )
     return page("dpcli", 1, "account for the privacy loss of differentially private pipelines", sections, __version__)
 
@@ -100,9 +103,17 @@ def _command_page(words: str, command: click.Command, context: click.Context, ta
         *([ManualSection("commands", terms=terms)] if terms else []),
         ManualSection("options", terms=_options(command, context)),
         ManualSection("exit status", terms=EXIT_CODES),
-        ManualSection("see also", ("dpcli(1), dpcli-pipeline(5)",)),
+        ManualSection("see also", (_references("dpcli(1)", "dpcli-pipeline(5)", *_topic_names(with_command(words))),)),
     )
     return page(_page_name(words), 1, (command.short_help or "").rstrip(".").lower(), sections, __version__)
+
+
+def _topic_names(topics: Sequence[str]) -> Iterator[str]:
+    return (f"dpcli-{name}(7)" for name in topics)
+
+
+def _references(*names: str) -> str:
+    return ", ".join(names)
 
 
 def _page_name(words: str) -> str:

@@ -7,7 +7,8 @@ from importlib.resources import files
 from dpcli.explain.markdown import Topic, read_topic
 from dpcli.formats.troff import ManualSection
 
-TOPICS = ("tutorial", "training", "ledger", "gate", "glossary")
+WRITTEN = ("tutorial", "training", "ledger", "gate")
+TOPICS = (*WRITTEN, "glossary")
 
 
 def topic(name: str) -> Topic:
@@ -16,8 +17,13 @@ def topic(name: str) -> Topic:
 
 
 def source(name: str) -> str:
-    """The text of a topic as it is written: Markdown."""
+    """The text of one of WRITTEN: Markdown."""
     return files(__name__.rpartition(".")[0]).joinpath(f"{name}.md").read_text(encoding="utf-8")
+
+
+def with_command(words: str) -> tuple[str, ...]:
+    """The topics that show a command, such as `dpcli budget init`, at work."""
+    return tuple(name for name in WRITTEN if f"$ {words} " in source(name))
 
 
 def _glossary() -> Topic:

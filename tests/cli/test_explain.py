@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from dpcli.explain.glossary import SYMBOLS
+from dpcli.explain.glossary import SYMBOLS, TERMS
+from dpcli.explain.topics import WRITTEN, source
 from dpcli.pipeline.key_places import tables
 from dpcli.registry import MECHANISMS, SAMPLING, STYLES, TASKS
 from tests.command import ROOT, dpcli
@@ -153,3 +155,22 @@ def test_every_word_that_selects_keys_is_explained_with_them() -> None:
 
 def test_a_word_that_means_nothing_is_refused() -> None:
     assert dpcli("explain", "qwxz").code == 2
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_topic_is_printed_whole(name: str) -> None:
+    """Every line of its text is there, whatever the width and the case of the name; and the lists that take the place of a mark."""
+    result = dpcli("explain", name.upper())
+    assert (result.code, result.err) == (0, "")
+    printed = " ".join(result.out.lower().split())
+    for line in source(name).splitlines():
+        if not line.startswith(("```", "<!--")):
+            words = re.sub(r"^- \*\*(.+?)\*\*:|^#+ ", r"\1", line).lower().split()
+            assert " ".join(words) in printed, line
+    assert "<!--" not in printed
+
+
+def test_the_glossary_is_printed_whole() -> None:
+    printed = " ".join(dpcli("explain", "glossary").out.split())
+    for word, text in {**TERMS, **SYMBOLS}.items():
+        assert f"{word} {' '.join(text.split())}" in printed
