@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import cache
+from pathlib import Path
 
+import pytest
 from ruamel.yaml import YAML
 
 import dpcli
@@ -32,3 +36,42 @@ def test_the_changelog_is_of_this_version_and_counts_what_there_is() -> None:
     numbers = {5: "five", 6: "six", 7: "seven"}
     assert f"{numbers[len(SAMPLING)]} sampling schemes" in section
     assert f"{numbers[len(FILTERS)]} privacy filters" in section
+
+
+TEXTS = (ROOT / ".github" / "CONTRIBUTING.md", ROOT / "tests" / "README.md")
+named = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+
+
+@named
+def test_every_path_in_a_text_exists(path: Path) -> None:
+    text = path.read_text()
+    found = set(re.findall(r"\b(?:dpcli|tests|examples)/[\w./-]*\w(?:/|\b)", text))
+    found |= {f"tests/{name}" for name in re.findall(r"`(\w+(?:/|\.py))`", text)} if path.parent.name == "tests" else set()
+    assert found
+    for name in found - {name for name in found if re.search(r"/v\d+$", name)}:  # the schema of a document is no path
+        assert (ROOT / name).exists(), name
+    for module in re.findall(r"python -m (tests\.[\w.]+)", text):
+        assert (ROOT / f"{module.replace('.', '/')}.py").exists(), module
+
+
+@named
+def test_every_name_of_code_in_a_text_exists(path: Path) -> None:
+    """A class, a function, a table or an attribute between backticks, with its arguments where they are shown."""
+    for name, arguments in re.findall(r"`([A-Za-z_]\w+)(?:\(([^`]*)\))?`", path.read_text()):
+        assert name in names(), name
+        shown = {argument.strip() for argument in arguments.split(",")} - {"", "..."}
+        assert not shown or any(shown <= parameters for parameters in names()[name]), (name, arguments)
+
+
+@cache
+def names() -> dict[str, list[set[str]]]:
+    """Everything that the package and its tests define or give a name, and the parameters of what takes some; words of its files."""
+    found: dict[str, list[set[str]]] = {word: [] for word in (*dpcli.__all__, "dpcli", "format", "schema", "area", "exam", "brute")}
+    for path in [*(ROOT / "dpcli").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.FunctionDef(name=name, args=arguments):
+                    found.setdefault(name, []).append({each.arg for each in arguments.args})
+                case ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                    found.setdefault(name, [])
+    return found
