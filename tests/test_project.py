@@ -11,10 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import dpcli
-from dpcli.registry import ACCOUNTANTS, FILTERS, MECHANISMS, SAMPLING
 from tests.command import ROOT
-
-CHANGELOG = (ROOT / ".github" / "CHANGELOG.md").read_text()
 
 
 def test_hooks_before_a_commit_are_what_ci_runs_besides_the_tests() -> None:
@@ -28,14 +25,9 @@ def test_hooks_before_a_commit_are_what_ci_runs_besides_the_tests() -> None:
         assert hook["id"] and hook["name"]
 
 
-def test_the_changelog_is_of_this_version_and_counts_what_there_is() -> None:
-    section = CHANGELOG.split("\n## ")[1]
-    assert dpcli.__version__ in section.splitlines()[0]
-    for count, name in ((MECHANISMS, "mechanism types"), (ACCOUNTANTS, "accountants")):
-        assert f"{len(count)} {name}" in section
-    numbers = {5: "five", 6: "six", 7: "seven"}
-    assert f"{numbers[len(SAMPLING)]} sampling schemes" in section
-    assert f"{numbers[len(FILTERS)]} privacy filters" in section
+def test_the_newest_section_of_the_changelog_is_of_this_version() -> None:
+    newest = (ROOT / ".github" / "CHANGELOG.md").read_text().split("\n## ")[1]
+    assert dpcli.__version__ in newest.splitlines()[0]
 
 
 TEXTS = (ROOT / ".github" / "CONTRIBUTING.md", ROOT / "tests" / "README.md")
