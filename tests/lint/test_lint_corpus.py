@@ -21,7 +21,7 @@ def found(name: str) -> set[str]:
 
 def test_every_file_is_labelled() -> None:
     assert {path.name for path in CORPUS.glob("*.toml")} - {"labels.toml"} == set(LABELS)
-    assert len(LABELS) == 42
+    assert len(LABELS) >= 42
 
 
 def test_every_rule_about_files_that_can_be_read_has_a_file() -> None:
