@@ -128,6 +128,18 @@ def test_a_file_in_a_text_is_a_good_pipeline(text: str) -> None:
         assert "warning" not in dpcli(command, "-", stdin=text.encode()).out.replace("0 warnings", "")
 
 
+def test_readme_shows_the_example_that_it_prices() -> None:
+    (shown,) = re.findall(r"```toml\n(.*?)```", README.read_text(), re.S)
+    assert (ROOT / "examples" / "dp-sgd.toml").read_text().partition("\n")[2] == shown
+
+
+def test_readme_links_to_what_there_is() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", README.read_text())
+    assert len(links) >= 5
+    for link in links:
+        assert (ROOT / link).is_file(), link
+
+
 def parsed(words: list[str]) -> list[str]:
     """The flags that a command line has; raises what click says of a command or a flag that does not exist, or of a missing one."""
     context: click.Context = click.Context(cli, info_name="dpcli")
