@@ -12,12 +12,13 @@ NEEDS = frozenset({"checks"})
 SHOWS = ("headline", "tables", "notes")
 
 WORDS = {"fail": "FAIL", "unknown": "UNKNOWN"}
+SAID = (*WORDS.values(), "INVALID", "ERROR")  # words of a headline that says itself that it is no pass
 
 
 def render(document: Document) -> str:
     """The headline with the verdict's word, what failed and is not said elsewhere, tables, notes; what is folded opens on a click."""
     word = WORDS.get(document.verdict, "FAIL" if document.exit_code else "")
-    headline = document.headline if not word or word in document.headline else f"{word}: {document.headline}"
+    headline = document.headline if not word or any(each in document.headline for each in SAID) else f"{word}: {document.headline}"
     blocks = [
         *map(table, document.tables),
         *(f"> {escape(note)}" for note in document.notes),
