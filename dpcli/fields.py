@@ -52,6 +52,7 @@ class Key:
     safer: the values that bind a file more than others do, where the key is a condition; any other change of it may weaken the file.
     claim: True where it says what the data or the program are, so that nothing in the file makes it so, as noise is made.
     reader: what alone reads the key, where another key of the table may make it idle.
+    varies: whether the runs of a sweep may differ in it; not what says whose data are protected, or what runs are compared by.
     """
 
     doc: str
@@ -59,6 +60,7 @@ class Key:
     safer: Literal["smaller"] | None = None
     claim: bool = False
     reader: Reader | None = None
+    varies: bool = False
 
 
 POSITIVE = Constraint("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),))

@@ -26,6 +26,7 @@ class Member:
     claim: bool = False
     reader: Reader | None = None
     default: Any = None
+    varies: bool = False
 
     @property
     def text(self) -> str:

@@ -6,31 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dpcli.keys.tables import SelectedTable
+from dpcli.pipeline.document import TOP
+from dpcli.pipeline.section import SectionTable
 from dpcli.toml.findings import Findings, Path
 
-# What a metric is measured on, what a unit is, and which entries training performs are the same for every run.
-FIXED_IN_TRAIN = frozenset(
-    {
-        "task",
-        "data",
-        "label",
-        "labels",
-        "classes",
-        "text",
-        "record",
-        "context",
-        "tokenizer",
-        "units",
-        "records_per_unit",
-        "public",
-        "held_out",
-        "metric",
-        "mechanism",
-        "output",
-        "covers",
-        "device",
-    }
-)
 FIXED_IN_MECHANISM = frozenset(
     {
         "name",
@@ -81,14 +61,18 @@ def target(dotted: str, place: Path, tables: Mapping[str, Any], findings: Findin
     path = _in_train(rest) if head == "train" else _in_mechanism(rest, tables) if head == "mechanism" else ()
     if not path:
         findings.add("DP002", place, "train.KEY or mechanism.NAME.KEY, with the name of an entry of the file", f"'{dotted}'")
-    elif path[-1] == "" or _first(path) in (FIXED_IN_TRAIN if head == "train" else FIXED_IN_MECHANISM):
+    elif path[-1] == "" or (_fixed_in_train(path, tables) if head == "train" else path[2] in FIXED_IN_MECHANISM):
         findings.add("DP005", place, "a key that may differ between the runs of a sweep", f"'{dotted}'")
         return ()
     return path
 
 
-def _first(path: Path) -> str | int:
-    return path[1] if path[0] == "train" else path[2]
+def _fixed_in_train(path: Path, tables: Mapping[str, Any]) -> bool:
+    """Whether [train] has the key, and no run of a sweep another value for it than the others."""
+    kind, key = TOP["train"].kind, path[1]
+    assert isinstance(kind, SectionTable) and isinstance(kind.table, SelectedTable)
+    member = kind.table.members(kind.table.selected(tables.get("train", {}))).get(str(key))
+    return member is not None and not member.varies
 
 
 def _in_train(rest: str) -> Path:

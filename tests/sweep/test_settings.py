@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
 from dpcli.errors import CannotCertify, InputError
+from dpcli.keys.annotations import members_of
 from dpcli.pipeline.read import parse
+from dpcli.registry import TASKS, load
+from dpcli.sweep.keys import target
 from dpcli.sweep.plan import SweepPlan, plan_sweep
+from dpcli.toml.findings import Findings
 from dpcli.toml.render import InvalidFile
 from dpcli.toml.write import toml_text
 from dpcli.train.plan.settings import Train
@@ -144,6 +148,23 @@ def test_a_misspelt_key_of_a_sweep_is_reported_by_lint_and_account(tmp_path: Pat
             assert (found["rule"], found["line"], found["column"]) == ("DP002", PUBLIC.count("\n") + 2, 1)
             assert found["message"].endswith(f"found '{key}{key[-1]}'; did you mean '{key}'")
             assert f"did you mean '{key}'" in dpcli("account", "t.toml", folder=tmp_path).err
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_sweep_changes_the_keys_that_say_so_and_no_other(task: str) -> None:
+    tables = {"train": {"task": task}, "mechanism": []}
+    for key, member in members_of(load(TASKS[task])).items():
+        findings = Findings()
+        found = target(f"train.{key}", ("sweep", "grid", key), tables, findings)
+        assert (found == ("train", key)) == (not findings.items) == member.varies, key
+
+
+def test_what_runs_are_compared_by_and_whose_data_are_protected_is_the_same_for_all() -> None:
+    keys = {key: member for target in TASKS.values() for key, member in members_of(load(target)).items()}
+    assert {key for key, member in keys.items() if not member.varies} == {
+        *("task", "data", "label", "labels", "classes", "text", "record", "context", "tokenizer"),
+        *("units", "records_per_unit", "public", "held_out", "metric", "mechanism", "output", "covers", "device"),
+    }
 
 
 def test_a_key_that_another_one_of_the_setting_lets_in_is_none(tmp_path: Path) -> None:

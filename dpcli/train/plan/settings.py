@@ -72,23 +72,27 @@ class Train(ABC):
 
     task: Annotated[str, TASK]
     data: Annotated[str, Key("private data: a file, or module:function")]
-    clipping: Annotated[Clipping, Key("how one example's gradient is bounded")]
-    learning_rate: Annotated[float, Key("step size of the optimizer", POSITIVE)]
-    model: Annotated[str, Key("what is trained")]
+    clipping: Annotated[Clipping, Key("how one example's gradient is bounded", varies=True)]
+    learning_rate: Annotated[float, Key("step size of the optimizer", POSITIVE, varies=True)]
+    model: Annotated[str, Key("what is trained", varies=True)]
     mechanism: Annotated[
         str | tuple[str, ...] | None,
         Key("the entry that a step performs, where the file has several; a list is a schedule: one after the other"),
     ] = None
     schedule: Annotated[
-        Literal["constant", "linear", "cosine"], Key("how the learning rate falls to zero over the run, if it does")
+        Literal["constant", "linear", "cosine"], Key("how the learning rate falls to zero over the run, if it does", varies=True)
     ] = "constant"
     average: Annotated[
         float | None,
-        Key("decay of a moving average of the weights, which is what is measured and left; absent: the last weights", OPEN_UNIT),
+        Key(
+            "decay of a moving average of the weights, which is what is measured and left; absent: the last weights",
+            OPEN_UNIT,
+            varies=True,
+        ),
     ] = None
-    optimizer: Annotated[Literal["sgd", "adam"], Key("how the noisy gradient is used: post-processing")] = "sgd"
-    momentum: Annotated[float, Key("of sgd", MOMENTUM, reader=SGD)] = 0.0
-    weight_decay: Annotated[float, Key("of either optimizer", NON_NEGATIVE)] = 0.0
+    optimizer: Annotated[Literal["sgd", "adam"], Key("how the noisy gradient is used: post-processing", varies=True)] = "sgd"
+    momentum: Annotated[float, Key("of sgd", MOMENTUM, reader=SGD, varies=True)] = 0.0
+    weight_decay: Annotated[float, Key("of either optimizer", NON_NEGATIVE, varies=True)] = 0.0
     units: Annotated[
         str | None, Key("column or array that tells whose a record is; needed where a unit of privacy owns several records")
     ] = None
@@ -99,10 +103,12 @@ class Train(ABC):
     public: Annotated[
         str | None, Key("data declared public, on which metrics are measured: a file, or held-out (a split declared public)")
     ] = None
-    physical_batch_size: Annotated[int, Key("examples that are in memory at once; no effect on the result", COUNT)] = 256
-    checkpoint_every: Annotated[int, Key("steps between two states that --resume can go on from", COUNT)] = 200
+    physical_batch_size: Annotated[int, Key("examples that are in memory at once; no effect on the result", COUNT, varies=True)] = (
+        256
+    )
+    checkpoint_every: Annotated[int, Key("steps between two states that --resume can go on from", COUNT, varies=True)] = 200
     output: Annotated[str | None, Key("folder of the model, the metrics and the statement; runs/NAME where absent")] = None
-    engine: Annotated[Literal["dpcli", "opacus"], Key("what computes the clipped sums")] = "dpcli"
+    engine: Annotated[Literal["dpcli", "opacus"], Key("what computes the clipped sums", varies=True)] = "dpcli"
     device: Annotated[str, Key("cpu, cuda, or cuda:N", DEVICE)] = "cpu"
     covers: Annotated[Covers, Key("what else the accounting covers")] = Covers()
 

@@ -36,13 +36,15 @@ class Classification(Train):
 
     task: Annotated[str, TASK] = "classification"
     data: Annotated[str, Key("private data: digits, a .npz, .csv or .parquet file, or module:function")]
-    model: Annotated[str, Key("logistic, mlp, cnn, or module:function")] = "logistic"
+    model: Annotated[str, Key("logistic, mlp, cnn, or module:function", varies=True)] = "logistic"
     classes: Annotated[
         int | None, Key("how many labels there are, declared and not counted in private data; 10 for digits", COUNT)
     ] = None
-    shift: Annotated[float, Key("a declared constant that is taken off every input number, so that they lie about zero")] = 0.0
+    shift: Annotated[
+        float, Key("a declared constant that is taken off every input number, so that they lie about zero", varies=True)
+    ] = 0.0
     label: Annotated[
         str | None, Key("column of the label in a .csv or .parquet file; the last one where absent", reader=COLUMNS)
     ] = None
-    hidden: Annotated[int, Key("width of the hidden layer of mlp", COUNT, reader=MLP)] = 64
+    hidden: Annotated[int, Key("width of the hidden layer of mlp", COUNT, reader=MLP, varies=True)] = 64
     held_out: Annotated[float, Key("share of the data that held-out sets aside", RATE, reader=HELD_OUT)] = 0.2

@@ -31,8 +31,10 @@ class Custom(Train):
 
     task: Annotated[str, TASK] = "custom"
     data: Annotated[str, Key("() -> the private records", FUNCTION)]
-    model: Annotated[str, Key("() -> a torch module, which is trained", FUNCTION)]
-    loss: Annotated[str, Key("(model, batch) -> one loss per record", FUNCTION)]
+    model: Annotated[str, Key("() -> a torch module, which is trained", FUNCTION, varies=True)]
+    loss: Annotated[str, Key("(model, batch) -> one loss per record", FUNCTION, varies=True)]
     metric: Annotated[str | None, Key("(model, public batch) -> metrics by name", FUNCTION, reader=PUBLIC)] = None
-    canary: Annotated[str | None, Key("(count, generator) -> records that nobody owns, for [audit] canaries", FUNCTION)] = None
+    canary: Annotated[
+        str | None, Key("(count, generator) -> records that nobody owns, for [audit] canaries", FUNCTION, varies=True)
+    ] = None
     public: Annotated[str | None, Key("() -> records declared public, which metric is given", FUNCTION, reader=METRIC)] = None

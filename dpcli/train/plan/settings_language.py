@@ -44,14 +44,14 @@ class Language(Train):
     adapts: ClassVar[bool] = True
 
     data: Annotated[str, Key("private data: a text file, a .csv, .jsonl or .parquet file, or module:function")]
-    model: Annotated[str, Key("the language model that is trained, or adapted", MODEL)]
+    model: Annotated[str, Key("the language model that is trained, or adapted", MODEL, varies=True)]
     tokenizer: Annotated[
         str | None, Key("of a language model: bytes, a path or a name; must be public; the model's own where absent")
     ] = None
     context: Annotated[int, Key("tokens of a record of text at most; longer ones are cut off, or cut into windows", COUNT)] = 128
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file", reader=COLUMNS)] = "text"
     soft_prompt: Annotated[
-        int | None, Key("trained vectors before each text, in place of all weights of a language model", COUNT)
+        int | None, Key("trained vectors before each text, in place of all weights of a language model", COUNT, varies=True)
     ] = None
     held_out: Annotated[float, Key("share of the data that held-out sets aside", RATE, reader=HELD_OUT)] = 0.2
 
@@ -86,8 +86,10 @@ class CausalLm(Language):
             reader=Reader("data in a .txt file", cut),
         ),
     ] = "line"
-    token_loss: Annotated[Literal["mean", "sum"], Key("a record's loss: over its own tokens, never over the batch's")] = "mean"
-    lora: Annotated[Lora | None, Key("low-rank adapters in place of all weights of a language model, by PEFT")] = None
+    token_loss: Annotated[
+        Literal["mean", "sum"], Key("a record's loss: over its own tokens, never over the batch's", varies=True)
+    ] = "mean"
+    lora: Annotated[Lora | None, Key("low-rank adapters in place of all weights of a language model, by PEFT", varies=True)] = None
 
     @property
     def cut_by(self) -> str | None:
@@ -122,13 +124,14 @@ class SoftPrompt(Language):
     )
 
     task: Annotated[str, TASK] = "soft-prompt"
-    soft_prompt: Annotated[int, Key("trained vectors before each text, which alone are trained", COUNT)]
+    soft_prompt: Annotated[int, Key("trained vectors before each text, which alone are trained", COUNT, varies=True)]
     label: Annotated[str | None, Key("column of the label; label where absent", reader=COLUMNS)] = None
     labels: Annotated[tuple[str, ...], Key("every label that the data may have, declared; at least two")]
     verbalizers: Annotated[
-        tuple[str, ...] | None, Key("a word for each label, whose first token stands for it; the labels themselves where absent")
+        tuple[str, ...] | None,
+        Key("a word for each label, whose first token stands for it; the labels themselves where absent", varies=True),
     ] = None
-    template: Annotated[str, Key("what is shown to the model, with {text} once in it", TEMPLATE)] = "{text}"
+    template: Annotated[str, Key("what the model sees, with {text} in it once", TEMPLATE, varies=True)] = "{text}"
 
     @property
     def label_column(self) -> str | None:
