@@ -16,8 +16,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def json_schema() -> dict[str, object]:
     """Format 1 as JSON Schema, draft 2020-12.
 
-    It says what one key may hold, and which keys go with which mechanism type and sampling scheme; what keys must agree on among
-    each other (rule DP005) only the reader checks. A number of a mechanism may be "calibrate".
+    It says what one key may hold, what holds where it is absent (but where nothing does), and which keys go with which mechanism type,
+    sampling scheme, task and clipping style; what keys must agree on among each other (rule DP005) only the reader checks. A number of a
+    mechanism may be "calibrate".
     """
     schema = table_schema(TOP)
     schema["properties"]["mechanism"] = _calibratable(schema["properties"]["mechanism"])
