@@ -36,4 +36,6 @@ def _mechanisms() -> Iterator[TablePlace]:
     yield TablePlace("[[mechanism]]", Entry.__doc__ or "", shared)
     yield from inside(shared, "[[mechanism]]")
     for word, target in MECHANISMS.registry.items():
-        yield TablePlace(f'{MECHANISMS.selector} = "{word}"', load(target).__doc__ or "", MECHANISMS.own(word), word)
+        own = MECHANISMS.own(word)
+        yield TablePlace(f'{MECHANISMS.selector} = "{word}"', load(target).__doc__ or "", own, word)
+        yield from inside(own, "[[mechanism]]")

@@ -30,6 +30,7 @@ from dpcli.keys.words import OneOf, Text
 from dpcli.lint.run import lint_bytes
 from dpcli.pipeline.document import TOP, MechanismTable
 from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
+from dpcli.pipeline.key_places import tables as known_tables
 from dpcli.pipeline.model import Budget, Disclosure, Entry, PartitionKey, Privacy
 from dpcli.pipeline.read import parse
 from dpcli.pipeline.schema import json_schema, policy_schema
@@ -276,6 +277,13 @@ def test_no_table_is_forgotten() -> None:
     assert [(table["task"], table["clipping"]["style"]) for table in clipped] == [
         (task, style) for task in TASKS for style in STYLES
     ]
+
+
+def test_no_key_is_missing_where_manual_explain_and_completion_take_them_from() -> None:
+    """Each key of each table, found here from the kinds of values, is found there with its meaning."""
+    for spots, top in ((PIPELINES, TOP), (POLICIES, KEYS)):
+        known = {(name, member.doc) for place in known_tables(top) for name, member in place.members.items()}
+        assert {(name, member.doc) for table in spots for name, member in table.members.items()} <= known
 
 
 @EACH
