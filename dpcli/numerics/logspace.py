@@ -119,3 +119,8 @@ def log_binomial(records: int, rate: float) -> list[float]:
         + (records - j) * math.log1p(-rate)
         for j in range(records + 1)
     ]
+
+
+def log_factorials(most: int) -> Array:
+    """log n! for n = 0, ..., most."""
+    return np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, most + 1)))))

@@ -18,6 +18,19 @@ Line = TypeVar("Line", Array, ComplexArray)
 FAR = 30.0  # exponent beyond which m is no longer taken as 1 and what it exceeds it by
 
 
+def log_excess(at: Array, log_rest: float) -> Array:
+    """log(e^at - e^log_rest); -inf at and below log_rest."""
+    return log_expm1_array(np.maximum(at - log_rest, 0.0)) + log_rest if log_rest > -math.inf else at
+
+
+def unmixed(at: Array, log_rest: float, weight: float) -> Array:
+    """u with log(w_0 + w e^u) = at, where w = `weight` > 0 and w_0 = e^log_rest = 1 - w; -inf at and below log_rest."""
+    with np.errstate(all="ignore"):
+        change = np.expm1(np.clip(at, -FAR, FAR)) / weight
+        near = (np.abs(at) < FAR) & (change > -0.5) & (change < np.inf)  # where a small `at` keeps its digits
+        return np.where(near, np.log1p(np.maximum(change, -0.5)), log_excess(at, log_rest) - math.log(weight))
+
+
 @dataclass(frozen=True, slots=True)
 class Mixture:
     """m(x) = sum_j w_j N(s_j, 1) / N(0, 1) on the line.
@@ -81,17 +94,13 @@ class Mixture:
 
     def outcome(self, at: Array) -> Array:
         """x with log m(x) = at, which increases; -inf at and below the infimum, the weight at 0."""
-        inside = at > self.log_rest
-        rises = log_expm1_array(np.where(inside, at - self.log_rest, 1.0)) + self.log_rest if self.log_rest > -math.inf else at
-        if not self.single:
-            target = np.where(inside, rises, 0.0)
-            return np.where(inside, increasing_root(self.risen, target, *self.around(target)), -np.inf)
-        (log_weight,), shift = self.log_weights, self.reach
-        with np.errstate(all="ignore"):
-            change = np.expm1(np.clip(at, -FAR, FAR)) / (math.exp(log_weight) if self.stated is None else self.stated[0])
-            near = (np.abs(at) < FAR) & (change > -0.5)  # where a small loss keeps its digits
-            u = np.where(near, np.log1p(np.maximum(change, -0.5)), rises - log_weight)
-        return np.where(inside, u / shift + 0.5 * shift, -np.inf)
+        if self.single:
+            weight = math.exp(self.log_weights[0]) if self.stated is None else self.stated[0]
+            return unmixed(at, self.log_rest, weight) / self.reach + 0.5 * self.reach
+        target = log_excess(at, self.log_rest)
+        inside = target > -np.inf
+        target = np.where(inside, target, 0.0)
+        return np.where(inside, increasing_root(self.risen, target, *self.around(target)), -np.inf)
 
     def around(self, log_sum: Array) -> tuple[Array, Array]:
         """Below and above the x at which the positive shifts alone, sum_{j>0} w_j e^{..}, are e^log_sum."""

@@ -14,9 +14,8 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.post_processing import Free
-from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.logspace import log_sub
-from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.arrays import Array
+from dpcli.numerics.closed.one_step import single_epsilon_upper
 
 if TYPE_CHECKING:
     from dpcli.numerics.mixture import Mixture
@@ -28,26 +27,11 @@ SMALLEST_WEIGHT = 1e-300  # of an outcome of the draw that can happen at all
 MAX_RECORDS = 64  # larger groups are bounded by one record of their total size
 
 
-def epsilon_of(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) -> float:
-    """Where the larger delta(eps) = P(L > eps) - e^eps Q(L > eps) of the pairs falls to `delta`, rounding on the private side.
-
-    bound: an epsilon known to hold. The tails' rounding, magnified by the subtraction, is added to delta.
-    """
-
-    def excess(epsilon: float) -> float:
-        return max(_log_delta(loss, epsilon) for loss in losses) - math.log(delta)
-
-    return 0.0 if excess(0.0) <= 0.0 else bracket_root(excess, 0.0, bound)[1] if excess(bound) <= 0.0 else bound
-
-
-def _log_delta(loss: PrivacyLoss, epsilon: float) -> float:
-    """log delta(eps), from above."""
-    tails = loss.tails(np.array([epsilon]))
-    one, two = float(tails.p_above[0]), epsilon + float(tails.q_above[0])
-    value = log_sub(one, two)
-    if value == -math.inf:
-        return one
-    return value + 1e-15 * (8.0 + abs(one) + abs(two) + epsilon) * math.exp(min(one - value, 700.0))
+def stated_epsilon(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) -> float:
+    """Where the larger delta(eps) of the pairs falls to `delta`, rounding on the private side. bound: an epsilon known to hold."""
+    if delta <= 0.0:
+        return math.inf
+    return min(bound, max(single_epsilon_upper(loss, math.log(delta), bound) for loss in losses))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +45,7 @@ class GaussianMixture(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Exact up to rounding, from above."""
-        return epsilon_of(self.losses(), delta, Gaussian(self.mixture.reach).approx_dp(delta)) if delta > 0.0 else math.inf
+        return stated_epsilon(self.losses(), delta, Gaussian(self.mixture.reach).approx_dp(delta))
 
     def zcdp(self) -> float:
         """That of the largest contribution: moments are convex, so no mixture of contributions costs more."""
@@ -90,7 +74,7 @@ class GaussianMixtureReplaced(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Exact up to rounding, from above."""
-        return epsilon_of(self.losses(), delta, Gaussian(2.0 * self.mixture.reach).approx_dp(delta)) if delta > 0.0 else math.inf
+        return stated_epsilon(self.losses(), delta, Gaussian(2.0 * self.mixture.reach).approx_dp(delta))
 
     def zcdp(self) -> float:
         """That of the largest contribution, replaced."""

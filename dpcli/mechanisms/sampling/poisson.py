@@ -9,7 +9,7 @@ from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.sampling.sampled_loss import SampledAddLoss, SampledRemoveLoss, SampledReplaceLoss
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.logspace import log_add, log_expm1_array, log_sum
+from dpcli.numerics.logspace import log_add, log_expm1_array, log_factorials, log_sum
 from dpcli.numerics.work import shared, spend
 
 MAX_ORDER = 256  # largest integer order of the expansions; beyond it, the unsampled bound
@@ -41,7 +41,7 @@ def finite_loss(inner: Mechanism) -> float:
 def log_binomials(orders: Array, rate: float) -> Array:
     """log C(a, k) + k log q + (a-k) log(1-q), row a of `orders`, column k = 0 .. max order; -inf for k > a."""
     top = int(orders[-1])
-    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, top + 1)))))
+    log_factorial = log_factorials(top)
     a, k = orders.astype(int)[:, None], np.arange(top + 1)[None, :]
     rest = np.maximum(a - k, 0)
     value = log_factorial[a] - log_factorial[k] - log_factorial[rest] + k * math.log(rate) + rest * math.log1p(-rate)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.mixture import unmixed
 from dpcli.numerics.tails import Tails, mixed
 
 if TYPE_CHECKING:
@@ -24,11 +25,7 @@ NOT_TILTED = "a general mechanism on a sample is known by the tails of its priva
 
 def unsampled(at: Array, rate: float) -> Array:
     """L with log(1 - q + q e^L) = `at`, increasing; -FURTHEST at and below log(1 - q)."""
-    with np.errstate(all="ignore"):
-        near = np.log1p(np.expm1(np.minimum(at, 1.0)) / rate)
-        far = at - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-at))
-    found = np.where(at < 1.0, near, far)
-    return np.asarray(np.where(np.isnan(found), -np.inf, found).clip(-FURTHEST, FURTHEST))
+    return np.asarray(unmixed(at, math.log1p(-rate), rate).clip(-FURTHEST, FURTHEST))
 
 
 def blend(rate: float, without: Array, present: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.logspace import log_factorials, log_sum
 
 
 def average_moments(log_moments: Array, count: int) -> Array:
@@ -19,7 +20,7 @@ def average_moments(log_moments: Array, count: int) -> Array:
     """
     top = len(log_moments) + 1
     powers = np.arange(top + 1.0)
-    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, top + 1)))))
+    log_factorial = log_factorials(top)
     log_g = np.concatenate(([-np.inf, -np.inf], log_moments - log_factorial[2:] - powers[2:] * math.log(count)))
     log_power = np.concatenate(([0.0], np.full(top, -np.inf)))
     total, log_choose = np.full(top + 1, -np.inf), 0.0
@@ -36,7 +37,4 @@ def _product(a: Array, b: Array) -> Array:
     """Logarithms of the coefficients of the product of two power series, from those of each."""
     index = np.arange(len(a))
     shift = index[:, None] - index[None, :]
-    terms = np.where(shift >= 0, a[None, :] + b[np.maximum(shift, 0)], -np.inf)
-    top = np.maximum(terms.max(axis=1), -1e300)
-    with np.errstate(divide="ignore"):
-        return np.asarray(top + np.log(np.exp(terms - top[:, None]).sum(axis=1)))
+    return log_sum(np.where(shift >= 0, a[None, :] + b[np.maximum(shift, 0)], -np.inf))

@@ -49,11 +49,16 @@ def single_epsilon(loss: Tailed, log_delta: float) -> tuple[float, float]:
     return _crossing(excess(0))[0], _crossing(excess(1))[1]
 
 
-def _crossing(excess: Callable[[float], float]) -> tuple[float, float]:
+def single_epsilon_upper(loss: Tailed, log_delta: float, near: float) -> float:
+    """The upper end of `single_epsilon` alone, for half the work, sooner where `near` is not much more."""
+    return _crossing(lambda epsilon: single_log_delta(loss, epsilon)[1] - log_delta, near)[1]
+
+
+def _crossing(excess: Callable[[float], float], high: float = 1e-6) -> tuple[float, float]:
     """The bracket of the sign change on [0, inf); (0, 0) where the excess is nowhere positive, (inf, inf) where everywhere."""
     if excess(0.0) <= 0.0:
         return 0.0, 0.0
-    low, high = 0.0, 1e-6
+    low = 0.0
     while excess(high) > 0.0:
         low, high = high, 4.0 * high
         if high > 1e15:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.contour.cutoff import EDGE, log_cutoff
 from dpcli.numerics.contour.tilted import TiltedQuadrature
 from dpcli.numerics.quadrature import MAX_NODES, TAIL, moment_on, nodes_of, step_size
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpcli.numerics.contour.tilted import Line
-
-EDGE = 6.5  # k (x - c) beyond which w is below e^-100 at every height in use
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,10 +38,8 @@ class CappedLoss:
 
     def _weighted(self, x: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
         """log Q w and log r."""
-        place = self.sharpness * (x - self.edge)
-        capped = np.where(place.real > EDGE, EDGE, place) if np.iscomplexobj(x) else np.minimum(place, 700.0)
         base, ratio = self.pair(x)
-        return np.asarray(base - np.exp(capped)), ratio
+        return base + log_cutoff(self.sharpness * (x - self.edge)), ratio
 
     def _placed(self, z: float) -> tuple[tuple[float, float], float]:
         """Window and node distance for the order z + 1."""

@@ -5,7 +5,7 @@ decays late or never. But let B be the part of P's measure with a weight w(x) in
 P^n - B^n is a positive measure, so every bound of the contour holds for it, and delta(eps) is its hockey stick plus that of B^n, which
 Chernoff's bound shows to be negligible. Its transform phi^n - B^n is at most n |phi - B|, and phi - B lives where the loss is spread.
 
-The weight is w(x) = exp(-e^{k (x - c)}): entire, between 0 and 1, double-exponentially small beyond c and 1 - w = O(e^{k (x - c)}) before.
+The weight is that of cutoff.py.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import math
 from typing import Protocol
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.contour.cutoff import log_cutoff
 from dpcli.numerics.contour.rotations import log1p_complex, turned_less_one
+from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.work import hold, spend
 
 SHARES = (0.1, 0.25, 0.5, 0.9)  # of the height up to which the weight is small where it ought to be
 LIGHT = 1e-45
-EDGE = 6.5  # k (x - c) beyond which the weight is below e^-100 at every height in use
 BLOCK = 1 << 20
 MAX_WORK = 1e6  # entries of a table of rotations beyond which it would take too long
 
@@ -55,9 +56,8 @@ class SplitLoss:
         self._lines: tuple[Array, Array] | None = None
 
     def _log_weight(self, x: Array | ComplexArray) -> ComplexArray:
-        """log w; off the real line capped where its modulus is below e^-100."""
-        place = self._sharpness * self._sign * (x - self._edge)
-        return np.asarray(-np.exp(np.where(place.real > EDGE, EDGE, place) if np.iscomplexobj(x) else np.minimum(place, 700.0)))
+        """log w."""
+        return log_cutoff(self._sharpness * self._sign * (x - self._edge))
 
     def bulk_cgf(self, rise: Array) -> Array:
         """log E_t[w e^{rise (L - mean)}]: with rise = s - t, the bulk's own K(s) - K(t)."""
@@ -65,9 +65,7 @@ class SplitLoss:
         log_share: Array = self._log_weight(self._whole.nodes(self._step)).real
         exponent: Array = log_density.real - self._whole.log_norm + log_share
         hold(len(rise) * exponent.size)
-        terms = exponent + rise[:, None] * (ratio.real - self._whole.mean)
-        top = terms.max(axis=1)
-        return np.asarray(top + np.log(np.exp(terms - top[:, None]).sum(axis=1)))
+        return log_sum(exponent + rise[:, None] * (ratio.real - self._whole.mean))
 
     def centred(self, step: float, count: int, log_error: float) -> tuple[ComplexArray, ComplexArray]:
         """(log B, log phi - log B) at y = 0, step, ... without e^{i y mean}; absolute errors of both expectations e^log_error."""

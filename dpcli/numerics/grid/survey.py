@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.tails import HasTails
 from dpcli.numerics.work import spend
 
@@ -36,8 +37,8 @@ class Survey:
             mass = np.exp(self.log_mass)
             terms = np.where(near, mass * np.expm1(np.where(near, turn, 0.0)), np.exp(self.log_mass + turn) - mass)
             small = np.log1p(np.maximum(terms.sum(axis=1), -1.0 + 1e-300))
-        top = (self.log_mass + turn).max(axis=1)
-        return np.asarray(np.where(top < 100.0, small, top + np.log(np.exp(self.log_mass + turn - top[:, None]).sum(axis=1))))
+        log_terms = self.log_mass + turn
+        return np.where(log_terms.max(axis=1) < 100.0, small, log_sum(log_terms))
 
     def unit(self) -> float:
         """The smallest loss other than 0 where it stands alone, as in a loss on a lattice; 0 for continuous ones."""
