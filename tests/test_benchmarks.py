@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import peers
+from tests.benchmarks import mixtures, peers
 from tests.benchmarks.isolation import Answer
 from tests.benchmarks.settings import SETTINGS, SMALL, Setting
 from tests.benchmarks.soundness import gaussian_epsilon, responses_epsilon
@@ -68,3 +68,12 @@ def test_our_side_runs_and_resumes(tmp_path: Path) -> None:
 def test_how_a_peer_stands(upper: float, expected: str) -> None:
     """Below exact's certified lower bound an epsilon is not tight but wrong."""
     assert peers.standing(Answer("ok", 1.9, 2.0, 1.0, 1, 1.0), Answer("ok", None, upper, 1.0, 1, 1.0)) == expected
+
+
+def test_mixtures_are_measured_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One case, twice: the second is compared with the first, and both agree."""
+    words = ["--only", "rdp: add-remove q=0.3 sigma=4 steps=100 records=1", "--csv", str(tmp_path / "first.csv")]
+    mixtures.main(words)
+    mixtures.main([*words[:2], "--against", words[-1]])
+    assert len((tmp_path / "first.csv").read_text().splitlines()) == 2
+    assert "time: median" in capsys.readouterr().out.splitlines()[-1]

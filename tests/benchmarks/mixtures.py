@@ -67,7 +67,7 @@ def measured(accountant: Accountant, mechanism: Mechanism, steps: int) -> tuple[
     @limited
     def ask() -> tuple[float, float | None]:
         try:
-            with accountant.asked():
+            with accountant.within_allowance():
                 bound = accountant.compose(((mechanism, steps),)).epsilon(DELTA)
         except NotRepresentable:
             return math.inf, None
