@@ -46,10 +46,10 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return log_normal(x), up - down",
     ),
     (
-        "replace-one window cut",
+        "mixture: window cut",
         M + "noise/normal_mixture.py",
-        "(2.0 * z + 1.0) * self.mixture.reach + TAIL",
-        "0.2 * z * self.mixture.reach",
+        "return low, max(high, (stretch + 1.0) * reach + TAIL)",
+        "return low, 0.2 * high",
     ),
     ("binomial group: probability of none only", M + "neighbours.py", "-math.expm1(records * math.log1p(-rate))", "rate"),
     (
