@@ -197,12 +197,14 @@ TRIALS: dict[str, dict[str, object]] = {
 }
 LAPLACE = {"type": "laplace", "noise_multiplier": 1.0}
 MEMBERS = {"m1": {"type": "laplace", "noise_multiplier": 2.0}, "m2": {"type": "gaussian", "noise_multiplier": 1.5}}
+NORMAL = {"m1": {"type": "gaussian", "noise_multiplier": 1.5}, "m2": {"type": "gaussian", "noise_multiplier": 2.0}}
 SHIFTS, WEIGHTS = (0.5, 2.0), (0.75, 0.25)
 
 REFERENCES: tuple[Reference, ...] = (
     Reference("gaussian", {"noise_multiplier": 0.7}, contribution(noise.normal, 0.7)),
     Reference("gaussian", {"sigma": 2.0, "sensitivity": 1.0}, bare(noise.normal, 2.0, 1.0)),
     Reference("gaussian-mixture", {"sensitivities": SHIFTS, "probabilities": WEIGHTS, "sigma": 1.0}, drawn(SHIFTS, WEIGHTS, 1.0)),
+    Reference("gaussian-mixture", {"sensitivities": (0.7,), "probabilities": (1.0,), "sigma": 1.0}, drawn((0.7,), (1.0,), 1.0)),
     Reference("laplace", {"noise_multiplier": 1.0}, contribution(noise.laplace, 1.0)),
     Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, 2.0, 1.0)),
     Reference("discrete-gaussian", {"sigma": 0.7, "sensitivity": 1}, on_integers(lambda x: -x * x / 0.98, 1, 20)),
@@ -239,6 +241,9 @@ REFERENCES: tuple[Reference, ...] = (
     Reference("zcdp", {"rho": 0.2}, stated_zcdp(0.2), stated=True),
     Reference("rdp", {"orders": (1.5, 3.0, 9.0), "values": (0.3, 0.6, 1.8)}, stated_zcdp(0.2), stated=True),
     Reference("composed", {"mechanisms": ("m1", "m2")}, together, members=MEMBERS, loss=0.03),
+    Reference(
+        "composed", {"mechanisms": ("m1", "m2")}, contribution(noise.normal, 1.2), members=NORMAL
+    ),  # their weighted mean tells all
     *(
         Reference(
             "tree-aggregation",

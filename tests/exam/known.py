@@ -15,6 +15,7 @@ from dpcli.numerics.work import LEAST
 from dpcli.pipeline.resolve import resolve
 from dpcli.registry import ACCOUNTANTS, load
 from tests.brute.bracket import BEYOND, EPSILONS, ROUNDING, parsed, situations, worst
+from tests.brute.references import Reference, Situation
 
 POINTS = (*EPSILONS, BEYOND)
 SECONDS = 0.1  # that a grid may take for one answer
@@ -23,25 +24,33 @@ SURELY = 1.0 - 1e-6  # of a delta: a smaller one than that of the enumeration, w
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Steps whose worst release was enumerated.
+    """Steps whose worst release an enumeration finds. asked: positions in POINTS."""
 
-    kind, adjacency, scheme: what they are of. deltas: at each of POINTS, at most a share `loss` less than they should be.
-    attained: whether lower bounds on their pairs are lower bounds on them. asked: positions in POINTS.
-    """
-
-    label: str
-    kind: str
-    adjacency: str
+    reference: Reference
     scheme: str
+    situation: Situation
     steps: Steps
-    deltas: tuple[float, ...]
-    loss: float
-    attained: bool
     asked: tuple[int, ...] = tuple(range(len(POINTS)))
 
+    @property
+    def adjacency(self) -> str:
+        return self.situation.adjacency
+
+    @property
+    def label(self) -> str:
+        s, r = self.situation, self.reference
+        return f"{r.type} {r.keys}, {s.adjacency}, {self.scheme} ({s.draws.label}), {s.contributions} records, group {s.group}"
+
+    @property
+    def deltas(self) -> tuple[float, ...]:
+        """At each of POINTS, at most a share `loss` of the reference less than they should be."""
+        return worst(self.reference, self.situation)
+
     def tells_most(self, i: int) -> bool:
-        """Whether no data do worse than the enumeration at POINTS[i]: at the last one cells may lose more than `loss`."""
-        return self.attained and self.loss < 1.0 and i < len(EPSILONS)
+        """Whether no data do worse than the enumeration at POINTS[i]: where lower bounds on the pairs are lower bounds on the steps; at the
+        last point cells may lose more than they should."""
+        attained = all(mechanism.attained() for mechanism, _ in self.steps)
+        return attained and self.reference.loss < 1.0 and i < len(EPSILONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +84,7 @@ def known(kind: str) -> tuple[Known, ...]:
     for reference, scheme, situation in situations(kind):
         with suppress(InputError):
             charges = resolve(parsed(reference, scheme, situation), situation.group)
-            steps = tuple((charge.mechanism, charge.count) for charge in charges)
-            attained = all(mechanism.attained() for mechanism, _ in steps)
-            label = f"{kind} {reference.keys}, {situation.adjacency}, {scheme} ({situation.draws.label})"
-            label += f", {situation.contributions} records, group {situation.group}"
-            deltas = worst(reference, situation)
-            found.append(Known(label, kind, situation.adjacency, scheme, steps, deltas, reference.loss, attained))
+            found.append(Known(reference, scheme, situation, tuple((charge.mechanism, charge.count) for charge in charges)))
     return tuple(found)
 
 
@@ -114,7 +118,7 @@ def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Answ
         return
     bound = checked(profile.epsilon(smaller))
     yield Answer(f"{question.label}: epsilon at {smaller}", bound, least_upper=epsilon * (1.0 - ROUNDING))
-    larger = question.deltas[i] / (1.0 - question.loss) + ROUNDING if question.tells_most(i) else 1.0
+    larger = question.deltas[i] / (1.0 - question.reference.loss) + ROUNDING if question.tells_most(i) else 1.0
     if bound.lower is not None and larger <= 0.5:
         bound = checked(profile.epsilon(larger))
         yield Answer(f"{question.label}: epsilon at {larger}", bound, most_lower=epsilon * (1.0 + ROUNDING))
@@ -123,5 +127,5 @@ def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Answ
 def _delta(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Answer]:
     exact = question.deltas[i]
     least = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3
-    most = (exact + ROUNDING) / (1.0 - question.loss) if question.tells_most(i) else math.inf
+    most = (exact + ROUNDING) / (1.0 - question.reference.loss) if question.tells_most(i) else math.inf
     yield Answer(f"{question.label}: delta at {POINTS[i]}", checked(profile.delta(POINTS[i])), least, most)

@@ -1,0 +1,83 @@
+"""Which mechanism type x adjacency x sampling scheme x accountant is examined, and by what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
+from tests.exam.known import answers, known
+from tests.exam.laws import ACCOUNTANTS as UNDER_LAWS
+from tests.exam.subjects import SEED, drawn
+
+SEEDS = 3  # drawings that say what makes sense
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Combination:
+    """A mechanism type under an adjacency, sampled by a scheme, put to an accountant."""
+
+    kind: str
+    adjacency: str
+    scheme: str
+    accountant: str
+
+
+def sound() -> tuple[str, ...]:
+    """The accountants that claim something."""
+    return tuple(name for name, target in ACCOUNTANTS.items() if load(target).sound)
+
+
+def meaningful(kind: str) -> set[Combination]:
+    """What a file may say without being refused, for every accountant that claims something."""
+    found = {(one.adjacency, one.scheme) for k in range(SEEDS) for one in drawn(kind, f"{SEED}/{k}" if k else str(SEED))}
+    return _with(kind, found, sound())
+
+
+def enumerated(kind: str) -> set[Combination]:
+    """By test_accountants: lower <= what an enumeration of the worst release finds <= upper."""
+    return _with(kind, {(one.adjacency, one.scheme) for one in known(kind)}, sound())
+
+
+def under_laws(kind: str) -> set[Combination]:
+    """By test_laws: count is copies, and whatever must be monotone is."""
+    return _with(kind, {(one.adjacency, one.scheme) for one in drawn(kind, str(SEED))}, UNDER_LAWS)
+
+
+def _with(kind: str, places: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:
+    return {Combination(kind, *place, name) for place in places for name in accountants}
+
+
+EXAMINERS: dict[str, Callable[[str], set[Combination]]] = {"E": enumerated, "L": under_laws}  # the weightier ones first
+
+
+def unexamined(kind: str) -> set[Combination]:
+    """What makes sense, and is compared with no release."""
+    return meaningful(kind) - enumerated(kind)
+
+
+def table(kinds: Iterable[str] = MECHANISMS) -> Iterator[str]:
+    """Lines of the report: a column for each accountant, the letters of those who examine it; - where it gives its reason instead."""
+    yield " ".join([f"{'type':18} {'adjacency':11} {'sampling':13}", *ACCOUNTANTS])
+    for kind in kinds:
+        examined = {letter: examiner(kind) for letter, examiner in EXAMINERS.items()}
+        places = {(one.adjacency, one.scheme) for one in meaningful(kind).union(*examined.values())}
+        for adjacency, scheme in sorted(places):
+            cells = ((name, _cell(Combination(kind, adjacency, scheme, name), examined)) for name in ACCOUNTANTS)
+            yield " ".join([f"{kind:18} {adjacency:11} {scheme:13}", *(f"{cell:{len(name)}}" for name, cell in cells)])
+
+
+def _cell(one: Combination, examined: dict[str, set[Combination]]) -> str:
+    accountant = load(ACCOUNTANTS[one.accountant])
+    if not accountant.sound:
+        return "~"
+    letters = "".join(letter for letter, found in examined.items() if one in found)
+    asked = [question for question in known(one.kind) if (question.adjacency, question.scheme) == (one.adjacency, one.scheme)]
+    silent = bool(asked) and next(answers(accountant, asked), None) is None
+    return "-" if silent else letters or "!"
+
+
+LEGEND = (
+    "E: compared with an enumeration of the worst release. L: put to the laws of any mechanism. -: it says why it has no number.",
+    "~: it claims nothing, and decides nothing. !: nobody examined it.",
+)

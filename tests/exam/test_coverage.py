@@ -1,0 +1,40 @@
+"""Whatever a file may say is examined: every registered type x adjacency x sampling scheme x accountant."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcli.registry import ACCOUNTANTS, MECHANISMS
+from tests.brute import bracket
+from tests.brute.references import REFERENCES
+from tests.exam import coverage
+from tests.exam.coverage import meaningful, sound, table, under_laws, unexamined
+from tests.exam.known import known
+from tests.exam.laws import ACCOUNTANTS as UNDER_LAWS
+from tests.exam.subjects import SEED
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_nothing_that_makes_sense_is_examined_by_nothing(kind: str) -> None:
+    assert meaningful(kind), f"nothing of type {kind} makes sense (seed {SEED})"
+    assert sorted(unexamined(kind)) == [], f"seed {SEED}"
+    assert set(UNDER_LAWS) <= {one.accountant for one in under_laws(kind)} <= set(sound()) <= set(ACCOUNTANTS)
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+@pytest.mark.parametrize("lost", ["references", "schemes"])
+def test_what_is_not_examined_is_seen(kind: str, lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage, "known", known.__wrapped__)  # not remembered
+    if lost == "references":
+        monkeypatch.setattr(bracket, "REFERENCES", tuple(one for one in REFERENCES if one.type != kind))
+    else:
+        monkeypatch.setattr(bracket, "SCHEMES", {name: draws for name, draws in bracket.SCHEMES.items() if name != "none"})
+    assert unexamined(kind)
+
+
+def test_the_report_has_a_line_for_each() -> None:
+    kind = tuple(MECHANISMS)[-1]
+    heading, *lines = table([kind])
+    assert heading.split()[3:] == list(ACCOUNTANTS)
+    assert len(lines) == len({(one.adjacency, one.scheme) for one in meaningful(kind)})
+    assert not any("!" in line for line in lines)
