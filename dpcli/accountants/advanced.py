@@ -1,4 +1,9 @@
-"""Advanced composition: as published first, and with the sharper mean of the privacy loss."""
+"""Advanced composition: as published first, and with the sharper mean of the privacy loss.
+
+Consumes each step's epsilon at its share of delta, with some delta kept as slack; both are searched for. epsilon = sum of mean losses
++ sqrt(2 log(1 / slack) sum of epsilon^2), and never more than the plain sum. Bounds: upper. delta = 0 is answered where every step is
+pure, by the plain sum.
+"""
 
 from __future__ import annotations
 

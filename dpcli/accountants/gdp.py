@@ -1,4 +1,8 @@
-"""Gaussian differential privacy by the central limit theorem: a number to compare with papers, never a guarantee."""
+"""Gaussian differential privacy by the central limit theorem: a number to compare with papers, never a guarantee.
+
+Consumes mu of each mechanism, or the chi-squared divergence of anything else, and treats the whole as one Gaussian. Bounds: none. The
+number can be too small, so it decides nothing. Exact for unsampled Gaussian noise alone. Needs delta > 0.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Optimal composition of (epsilon, delta) guarantees: the best that can be said from those numbers alone."""
+"""Optimal composition of (epsilon, delta) guarantees: the best that can be said from those numbers alone.
+
+Consumes each step's epsilon at its share of delta and composes the randomised responses that have them. Bounds: upper: the split of
+delta is that which suits advanced composition, and many different epsilons are rounded up to a lattice. No step's own shape is used.
+"""
 
 from __future__ import annotations
 

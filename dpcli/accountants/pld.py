@@ -1,4 +1,9 @@
-"""The grid accountant: privacy-loss distributions of anything that has tails, composed by the fast Fourier transform."""
+"""The grid accountant: privacy-loss distributions of anything that has tails, composed by the fast Fourier transform.
+
+Consumes each step's privacy losses, both directions, by their tails, rounded outwards to a grid. Bounds: lower and upper on the
+dominating pairs, as far apart as the grid is coarse; the lower one is shown where every mechanism attains its pair. Its width depends
+on the tolerance and the time that are given.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Renyi differential privacy over real orders, with the conversion chosen by name."""
+"""Renyi differential privacy over real orders, with the conversion chosen by name.
+
+Consumes each step's Renyi curve; curves add up, and the best real order is searched for. `rdp` converts as Balle et al. 2020,
+`rdp-classic` as Mironov 2017. Bounds: upper at whichever order the search ends. Needs delta > 0.
+"""
 
 from __future__ import annotations
 

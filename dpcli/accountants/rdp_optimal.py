@@ -1,4 +1,8 @@
-"""Renyi differential privacy with the best conversion from each single order."""
+"""Renyi differential privacy with the best conversion from each single order.
+
+Consumes each step's Renyi curve, as `rdp`. The smaller of its conversion and of the joint range of two divergences, at the orders that
+its search visited and near the best one. Bounds: upper. Needs delta > 0.
+"""
 
 from __future__ import annotations
 

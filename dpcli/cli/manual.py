@@ -162,7 +162,7 @@ def _example() -> str:
 
 def _tables(top: Members) -> tuple[ManualSection, ...]:
     """A section for each table of a file."""
-    return tuple(ManualSection(place.title, (place.doc,) if place.doc else (), _keys(place.members)) for place in tables(top))
+    return tuple(ManualSection(place.title, _paragraphs(place.doc), _keys(place.members)) for place in tables(top))
 
 
 def _keys(members: Members) -> tuple[tuple[str, str], ...]:

@@ -44,7 +44,7 @@ def words() -> list[str]:
 
 
 def _filled(text: str) -> str:
-    return textwrap.fill(" ".join(text.split()), WIDTH)
+    return "\n\n".join(textwrap.fill(" ".join(paragraph.split()), WIDTH) for paragraph in text.strip().split("\n\n"))
 
 
 def _hanging(text: str) -> str:

@@ -51,7 +51,20 @@ class BoundedRange(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialSpec(StatedSpec):
-    """Chooses one of several candidates with probability proportional to exp(epsilon * score / (2 * sensitivity))."""
+    """One of several candidates, chosen with probability proportional to exp(epsilon * score / (2 * sensitivity)).
+
+    sensitivity, by which one change moves each score at most, is divided out in the statement: epsilon is that of one choice. Scores are
+    not released.
+
+    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. Where a unit has several records, stated_for
+    says whom epsilon covers.
+
+    Bounds: upper. The loss lies in an interval of length epsilon (bounded range), which is sharper than pure epsilon: rho <= epsilon^2 /
+    8. Finite at delta = 0.
+
+    Source: McSherry & Talwar 2007 (pure epsilon); Dong, Durfee, Rogers 2020, arXiv:1909.13830 (bounded range); Cesar & Rogers 2021,
+    arXiv:2004.07223 (rho).
+    """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
 

@@ -16,9 +16,19 @@ from dpcli.mechanisms.stated.two_point import Pure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportNoisyMaxSpec(StatedSpec):
-    """Reports which score is the largest after noise. With Gumbel noise it is the exponential mechanism (bounded range).
+    """Which of several scores is the largest after noise of the same distribution on each; neither the noisy nor the true scores are
+    released.
 
-    With Laplace or exponential noise no bounded-range proof is known, so only pure epsilon is claimed.
+    epsilon is that of one report: with the sensitivity of each score divided out, the scale of the noise is 2 / epsilon. With Gumbel noise
+    it is the exponential mechanism (bounded range). With Laplace or exponential noise no bounded-range proof is known, so only pure
+    epsilon is claimed.
+
+    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. Where a unit has several records, stated_for
+    says whom epsilon covers.
+
+    Bounds: upper. Finite at delta = 0.
+
+    Source: Dwork & Roth 2014 (Laplace noise); Dong, Durfee, Rogers 2020, arXiv:1909.13830 (Gumbel noise).
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}

@@ -15,9 +15,18 @@ from dpcli.mechanisms.stated.two_point import Pure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermuteAndFlipSpec(StatedSpec):
-    """Visits candidates in random order and accepts each with probability exp(epsilon (score - best) / (2 * sensitivity)).
+    """One of several candidates: they are visited in random order, and each is accepted with probability exp(epsilon (score - best) / (2 *
+    sensitivity)).
 
-    epsilon-DP (McKenna & Sheldon 2020, arXiv:2010.12603); no bounded-range proof is known, so none is claimed.
+    sensitivity, by which one change moves each score at most, is divided out in the statement: epsilon is that of one choice. No
+    bounded-range proof is known, so none is claimed.
+
+    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. Where a unit has several records, stated_for
+    says whom epsilon covers.
+
+    Bounds: upper, from pure epsilon alone. Finite at delta = 0.
+
+    Source: McKenna & Sheldon 2020, arXiv:2010.12603.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}

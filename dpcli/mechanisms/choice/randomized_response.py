@@ -56,7 +56,17 @@ class RandomizedResponse(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomizedResponseSpec(StatedSpec):
-    """k-ary randomised response on each record; the local model."""
+    """Each record's category, reported truthfully with probability e^epsilon / (e^epsilon + categories - 1), else another one at random.
+
+    The local model: the response of every record is released. keep states the probability instead of epsilon.
+
+    Neighbours: replace-one and zero-out; refused under add-remove, since whether a record responds is not hidden. Several records respond
+    separately, and their responses compose.
+
+    Bounds: exact under replace-one; under zero-out an upper bound, since what a zeroed record reports is not stated. Finite at delta = 0.
+
+    Source: Kairouz, Oh, Viswanath 2015, arXiv:1311.0776; Mironov 2017, arXiv:1702.07476 (Renyi, two categories).
+    """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
 

@@ -232,7 +232,15 @@ class RepeatAndSelectSpec(Spec):
     """Tuning: another entry of the file runs a random number of times, and the best result alone leaves; it is charged here.
 
     The number of trials is drawn afresh and stays secret, and nothing of the other trials is released. Each trial may draw its
-    hyperparameters at random, but from a distribution that does not depend on the data.
+    hyperparameters at random, but from a distribution that does not depend on the data. With Poisson trials there may be none, and then
+    nothing is released.
+
+    Neighbours: those of the entry that runs.
+
+    Bounds: upper, on pure epsilon where a run has one and on Renyi divergences; no lower bound is claimed. delta = 0 is answered where a
+    run is pure.
+
+    Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"mechanism": "part", "trials": {"distribution": "geometric", "mean": 2}}

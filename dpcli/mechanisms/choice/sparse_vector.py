@@ -15,11 +15,17 @@ from dpcli.mechanisms.stated.two_point import Pure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseVectorSpec(StatedSpec):
-    """Says which of a stream of queries exceed a threshold, and stops after `answers` of them.
+    """Which of a stream of queries exceed a threshold, until `answers` of them have; the noisy values themselves are not released.
 
-    The whole run is epsilon-DP with noise Lap(sensitivity / eps1) on the threshold and Lap(2 answers sensitivity / eps2) on each query,
-    eps1 = threshold_share * epsilon, eps2 = epsilon - eps1 (Lyu, Su, Li 2017, arXiv:1603.01699, standard form). The noisy values
-    themselves are not released.
+    The whole run, however many queries there are, is epsilon-DP with noise Lap(sensitivity / eps1) on the threshold and Lap(2 answers
+    sensitivity / eps2) on each query, eps1 = threshold_share * epsilon, eps2 = epsilon - eps1. Noise on the threshold is drawn once.
+
+    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. Where a unit has several records, stated_for
+    says whom epsilon covers.
+
+    Bounds: upper, from pure epsilon alone. Finite at delta = 0.
+
+    Source: Lyu, Su, Li 2017, arXiv:1603.01699, standard form.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "answers": 2}

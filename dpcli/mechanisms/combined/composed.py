@@ -135,7 +135,17 @@ class Composed(Mechanism):
 class ComposedSpec(Spec):
     """Other entries of the file, run together on the same records, and on one sample where it is sampled; charged here and nowhere else.
 
-    Entries that no composed one names each draw a sample of their own, which costs less than two releases from one batch.
+    Everything that the entries release is released. Entries that no composed one names each draw a sample of their own, which costs less
+    than two releases from one batch. A member's own steps count in each step of this entry.
+
+    Neighbours: those that every member allows.
+
+    Bounds: sums of the members' (epsilon, delta), Renyi and zCDP bounds, and products of their dominating pairs; exact where all of theirs
+    are. Gaussians on one sample are one Gaussian; anything else that is sampled is known by its pair on a grid, an upper bound. delta = 0
+    is answered where every member is pure.
+
+    Source: Dwork & Roth 2014, Theorem 3.16; Mironov 2017, arXiv:1702.07476, Proposition 1; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem
+    10.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"mechanisms": ["part"]}

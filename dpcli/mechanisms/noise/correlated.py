@@ -61,10 +61,18 @@ class CorrelatedSpec(Spec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSpec(CorrelatedSpec):
-    """DP-FTRL by tree aggregation: every complete node of a binary tree over the steps is a sum with independent noise.
+    """DP-FTRL by tree aggregation: every complete node of a binary tree over the steps is a sum with independent Gaussian noise.
 
-    Source: Kairouz et al. 2021, arXiv:2103.00039. A restart with a fresh tree (after each epoch, say) is another of the entry's
-    `steps`, and the participations are then those within one tree.
+    noise_multiplier is the standard deviation of each node's noise over C, the bound on one record's contribution to one step (L2). All
+    nodes, and so all prefix sums, are released. A restart with a fresh tree (after each epoch, say) is another of the entry's `steps`, and
+    the participations are then those within one tree.
+
+    Neighbours: all three adjacencies; a record's participations change together. No sampling: which steps see a record is bounded by
+    max_participations and min_separation instead.
+
+    Bounds: one Gaussian, exact for one participation; for several an upper bound, node by node. No finite epsilon at delta = 0.
+
+    Source: Kairouz et al. 2021, arXiv:2103.00039.
     """
 
     example: ClassVar[Mapping[str, Any]] = {
@@ -85,11 +93,19 @@ class TreeSpec(CorrelatedSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToeplitzSpec(CorrelatedSpec):
-    """DP-FTRL with a banded Toeplitz encoder: C[i, j] = c_{i-j}, non-negative and non-increasing.
+    """DP-FTRL with a banded Toeplitz encoder: C x + noise is released, with C[i, j] = c_{i-j} non-negative and non-increasing.
 
-    Source: Choquette-Choo et al. 2023, arXiv:2306.08153. Where no coefficients are stated, the first `bands` of the square root of
-    the prefix-sum matrix, binom(2k, k)/4^k (Fichtenberger, Henzinger, Upadhyay 2022, arXiv:2202.11205; banded: Kalinin & Lampert 2024,
-    arXiv:2405.13763). The columns are not normalised: noise_multiplier is the noise of C x itself.
+    noise_multiplier is the standard deviation of the noise of C x itself, the columns of C not being normalised, over the bound on one
+    record's contribution to one step (L2). Where no coefficients are stated, they are the first `bands` of the square root of the
+    prefix-sum matrix, binom(2k, k) / 4^k. `steps` of the entry repeats the whole run with fresh noise.
+
+    Neighbours: all three adjacencies; a record's participations change together. No sampling: which steps see a record is bounded by
+    max_participations and min_separation instead.
+
+    Bounds: one Gaussian of the encoded stream's L2 sensitivity, exact for one record. No finite epsilon at delta = 0.
+
+    Source: Choquette-Choo et al. 2023, arXiv:2306.08153; square root: Fichtenberger, Henzinger, Upadhyay 2022, arXiv:2202.11205; banded:
+    Kalinin & Lampert 2024, arXiv:2405.13763.
     """
 
     example: ClassVar[Mapping[str, Any]] = {**TreeSpec.example, "bands": 4}
@@ -117,10 +133,19 @@ class ToeplitzSpec(CorrelatedSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferedToeplitzSpec(CorrelatedSpec):
-    """DP-FTRL with a buffered linear Toeplitz (BLT) encoder: c_0 = 1 and c_k = sum_i output_scale_i buf_decay_i^{k-1}.
+    """DP-FTRL with a buffered linear Toeplitz (BLT) encoder: C x + noise is released, c_0 = 1 and c_k = sum_i output_scale_i
+    buf_decay_i^{k-1}.
 
-    Source: Dvijotham et al. 2024, arXiv:2404.16706; McMahan et al. 2024, arXiv:2408.08868. Of the encoder C, not of its inverse: the
-    two have different parameters.
+    noise_multiplier is the standard deviation of the noise of C x over the bound on one record's contribution to one step (L2). The
+    parameters are of the encoder C, not of its inverse: the two have different ones. `steps` of the entry repeats the whole run with fresh
+    noise.
+
+    Neighbours: all three adjacencies; a record's participations change together. No sampling: which steps see a record is bounded by
+    max_participations and min_separation instead.
+
+    Bounds: one Gaussian of the encoded stream's L2 sensitivity, exact for one record. No finite epsilon at delta = 0.
+
+    Source: Dvijotham et al. 2024, arXiv:2404.16706; McMahan et al. 2024, arXiv:2408.08868.
     """
 
     example: ClassVar[Mapping[str, Any]] = {**TreeSpec.example, "buf_decay": [0.9, 0.5], "output_scale": [0.4, 0.3]}

@@ -119,12 +119,20 @@ class DiscreteGaussian(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscreteGaussianSpec(Spec):
-    """Adds discrete Gaussian noise to one integer (sensitivity), or to every entry of a vector of integers (l2_sensitivity).
+    """Whole numbers plus discrete Gaussian noise: one integer (sensitivity), or every entry of a vector of integers (l2_sensitivity).
+
+    The noise has probability proportional to e^{-x^2 / (2 sigma^2)} on the integers; sigma is in units of the query and is not quite its
+    standard deviation. Sensitivities are taken as stated, under the file's adjacency and unit; only a group multiplies them.
 
     A vector is not priced as one integer: where a shift of norm 2 is (1, 1, 1, 1), delta can be several times that of 2. It is priced on
-    its Renyi curve, D_a <= a l2_sensitivity^2 / (2 sigma^2) (Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 4, coordinate by
-    coordinate), since nothing sharper is proven for every shift; so is a sensitivity above 1 that dimension does not say to be that
-    of one integer. A shift of norm 1 is one integer that moves by 1.
+    its Renyi curve, D_a <= a l2_sensitivity^2 / (2 sigma^2), coordinate by coordinate, since nothing sharper is proven for every shift; so
+    is a sensitivity above 1 that dimension does not say to be that of one integer. A shift of norm 1 is one integer that moves by 1.
+
+    Neighbours: all three adjacencies; no Poisson sampling under replace-one or zero-out, for want of a bound on one contribution.
+
+    Bounds: exact for one integer (upper above sigma = 2000), upper for vectors. No finite epsilon at delta = 0.
+
+    Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 4.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivity": 1}

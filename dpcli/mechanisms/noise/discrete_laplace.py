@@ -70,7 +70,18 @@ class DiscreteLaplace(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscreteLaplaceSpec(Spec):
-    """Adds two-sided geometric noise to an integer query."""
+    """Whole numbers plus two-sided geometric noise: probability proportional to e^{-|x| / scale} on the integers.
+
+    sensitivity is the L1 sensitivity of the integer, or vector of integers, taken as stated under the file's adjacency and unit; only a
+    group multiplies it. scale is in units of the query.
+
+    Neighbours: all three adjacencies; no Poisson sampling under replace-one or zero-out, for want of a bound on one contribution.
+
+    Bounds: pure epsilon = sensitivity / scale; exact for one integer that moves by at most 4096, an upper bound for vectors; beyond that
+    pure epsilon alone. Finite at delta = 0.
+
+    Source: Ghosh, Roughgarden, Sundararajan 2009, arXiv:0811.2841.
+    """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1}
     evidence: ClassVar[int] = 2

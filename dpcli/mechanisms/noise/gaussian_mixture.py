@@ -91,9 +91,17 @@ class GaussianMixtureReplaced(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianMixtureSpec(Spec):
-    """Adds Gaussian noise to a sum in which one record moves by a random amount, drawn afresh and in the same way for every record.
+    """A sum plus Gaussian noise, where one record moves the sum by a random amount that is drawn afresh, and in the same way, for every
+    record.
 
-    The draw is not released, does not depend on what the record says, and each record has its own.
+    With probability probabilities[i] a record contributes at most sensitivities[i] (L2); sigma is the standard deviation of the noise in
+    the same units. The draw is not released, does not depend on what the record says, and each record has its own.
+
+    Neighbours: all three adjacencies; a record that is zeroed counts as one that leaves.
+
+    Bounds: the exact pair of mixtures, for several records of the sum of their draws; an upper bound where probabilities do not add up
+    exactly, contributions lie a million times apart, or a group is too large to add up draw by draw. No finite epsilon at delta = 0.
+
     Source: Choquette-Choo et al. 2023, arXiv:2310.15526.
     """
 

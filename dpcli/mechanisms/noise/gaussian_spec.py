@@ -18,7 +18,20 @@ from dpcli.mechanisms.spec import Spec
 
 @dataclass(frozen=True, slots=True)
 class GaussianSpec(Spec):
-    """Adds Gaussian noise to a query of bounded L2 sensitivity; what DP-SGD releases at each step."""
+    """A query plus Gaussian noise of one standard deviation in every coordinate; what DP-SGD releases at each step.
+
+    noise_multiplier is that standard deviation over C, the bound on one record's contribution (L2): a record that comes, goes or is zeroed
+    moves the sum by C, a replaced one by 2 C, and k records k times as far. sigma with sensitivity states the movement itself, in units of
+    the query, under the file's adjacency and unit; only a group multiplies it.
+
+    Neighbours: all three adjacencies. Poisson sampling under replace-one or zero-out needs noise_multiplier.
+
+    Bounds: exact in every view, with sensitivity / sigma = mu; Poisson samples by their exact pairs, and several records that a bare
+    sensitivity covers by an upper bound. No finite epsilon at delta = 0.
+
+    Source: Balle & Wang 2018, arXiv:1805.06530 (delta of epsilon); Mironov 2017, arXiv:1702.07476 (Renyi); Bun & Steinke 2016,
+    arXiv:1605.02065 (rho = mu^2 / 2).
+    """
 
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 40.0}
     evidence: ClassVar[int] = 2

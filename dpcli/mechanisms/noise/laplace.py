@@ -81,7 +81,19 @@ class Laplace(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class LaplaceSpec(Spec):
-    """Adds Laplace noise to a query of bounded L1 sensitivity."""
+    """A query plus Laplace noise of one scale in every coordinate: density proportional to e^{-|x| / scale}.
+
+    noise_multiplier is the scale over C, the bound on one record's contribution (L1): a record that comes, goes or is zeroed moves the sum
+    by C, a replaced one by 2 C, and k records k times as far. scale with sensitivity states the movement itself, in units of the query,
+    under the file's adjacency and unit; only a group multiplies it.
+
+    Neighbours: all three adjacencies. Poisson sampling under replace-one or zero-out needs noise_multiplier.
+
+    Bounds: pure epsilon = sensitivity / scale; delta of epsilon, Renyi and rho are exact for one number, and upper bounds for a vector of
+    the same L1 sensitivity. Finite at delta = 0.
+
+    Source: Dwork & Roth 2014 (pure epsilon); Mironov 2017, arXiv:1702.07476 (Renyi).
+    """
 
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 90.0}
     evidence: ClassVar[int] = 2

@@ -55,7 +55,12 @@ class Scheme:
 
 @dataclass(frozen=True, slots=True)
 class Unsampled(Scheme):
-    """scheme = "none": every step sees every record."""
+    """scheme = "none": every step sees every record, as where no sampling table is stated.
+
+    steps and epochs are the same: how often the mechanism runs. Neighbours: those that the mechanism allows. Bounds: the mechanism's own.
+
+    Source: none is needed, since nothing is drawn.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,20 @@ class Batched(Scheme):
 
 @dataclass(frozen=True, slots=True)
 class Poisson(Batched):
-    """scheme = "poisson": each record is in each sample independently with probability `rate`."""
+    """scheme = "poisson": each record is in each sample independently with probability `rate`, afresh in every step.
+
+    batch_size over privacy.dataset_size states the rate too; where both are stated and differ, the larger rate is charged. A sample above
+    max_batch_size is cut down at random, which is charged by its own theorem. The draws stay secret. rate = 0 costs nothing, rate = 1 is
+    no sampling. epochs count as 1 / rate steps each, rounded up.
+
+    Neighbours: all three adjacencies; under replace-one and zero-out the noise must be stated relative to one record's contribution.
+
+    Bounds: exact pairs for Gaussian noise with noise_multiplier and for one record of any mechanism that attains its pair; elsewhere
+    upper.
+
+    Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647; Mironov, Talwar, Zhang 2019, arXiv:1908.10530; Zhu, Dong, Wang 2022,
+    arXiv:2106.08567.
+    """
 
     max_batch_size: Annotated[
         int | None, Key("a larger sample is cut down to this many records, at random; needs privacy.dataset_size", COUNT)
@@ -128,7 +146,17 @@ class Poisson(Batched):
 
 @dataclass(frozen=True, slots=True)
 class FixedSize(Batched):
-    """scheme = "fixed-size": each step draws a sample of one size without replacement, afresh."""
+    """scheme = "fixed-size": each step draws a sample of one size without replacement, uniformly and afresh.
+
+    rate is that size over the number of records; batch_size with privacy.dataset_size states it too. The draws stay secret. epochs count
+    as 1 / rate steps each, rounded up.
+
+    Neighbours: replace-one alone; elsewhere refused, since a record's absence changes which others are drawn. rate = 0 is refused.
+
+    Bounds: upper; no lower bound is claimed.
+
+    Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647; Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087.
+    """
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
         from dpcli.mechanisms.sampling.fixed_size import fixed_size
@@ -154,10 +182,18 @@ class FixedSize(Batched):
 
 @dataclass(frozen=True, slots=True)
 class OncePerEpoch(Batched):
-    """Schemes in which a record takes part once per pass, in an order that is not its own (shuffle, cyclic): no amplification.
+    """scheme = "shuffle", and the base of all schemes with passes: in every pass each record takes part once, in an order that is shuffled
+    afresh: no amplification.
 
-    Each pass is counted as one unsampled run, on the assumption that an absent record leaves its place in the order empty. For a
-    shuffle that is an upper bound: where in a pass a record takes part is hidden, in a way of which no amplification is proven.
+    Each pass is charged as one unsampled run, on the assumption that an absent record leaves its place in the order empty. A pass takes
+    floor(1 / rate) steps; without a rate every step counts as a pass.
+
+    Neighbours: those that the mechanism allows. Where a bare statement covers one release, a unit's records may fall into as many batches.
+
+    Bounds: upper: where in a pass a record takes part is hidden, in a way of which no amplification is proven here.
+
+    Source: none is needed: the records of one pass are in disjoint batches, of which one holds the record (McSherry 2009, parallel
+    composition).
     """
 
     rate: Annotated[float | None, Key("share of the records in one batch", RATE)] = None
@@ -199,7 +235,16 @@ class OncePerEpoch(Batched):
 class Cyclic(OncePerEpoch):
     """scheme = "cyclic": in every pass a record takes part once, always at the same place: no amplification.
 
-    Each pass is counted as one unsampled run, on the assumption that an absent record leaves its place in the order empty.
+    Each pass is charged as one unsampled run, on the assumption that an absent record leaves its place in the order empty. A pass takes
+    floor(1 / rate) steps; without a rate every step counts as a pass.
+
+    Neighbours: those that the mechanism allows. Where a bare statement covers one release, a unit's records may fall into as many batches.
+
+    Bounds: exact for one record where passes are of whole batches: that of the first batch takes part in every pass that begins; else
+    upper.
+
+    Source: none is needed: the records of one pass are in disjoint batches, of which one holds the record (McSherry 2009, parallel
+    composition).
     """
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
@@ -214,9 +259,15 @@ class Cyclic(OncePerEpoch):
 class BallsInBins(OncePerEpoch):
     """scheme = "balls-in-bins": in each pass every record takes part in `participations` steps, drawn uniformly and independently.
 
-    A pass takes floor(participations / rate) steps; `epochs` counts passes, and one that ends early counts as a whole one. Amplified
-    for Gaussian noise with noise_multiplier, and for any mechanism with one record per unit under add-remove; refused elsewhere,
-    where nothing is proven. The draws must be fresh in every pass and stay secret.
+    A pass takes floor(participations / rate) steps; `epochs` counts passes, and one that ends early counts as a whole one. The draws must
+    be fresh in every pass and stay secret.
+
+    Neighbours: all three adjacencies for Gaussian noise with noise_multiplier, add-remove for any mechanism with one record per unit;
+    refused elsewhere, where nothing is proven.
+
+    Bounds: what is charged is one pass; its lower bounds hold where passes are whole and the mechanism attains them, elsewhere upper.
+
+    Source: Chua et al. 2024, arXiv:2412.16802; Feldman & Shenfeld 2025, arXiv:2502.08202.
     """
 
     participations: Annotated[int, Key("steps of one pass in which each record takes part", COUNT)] = 1

@@ -52,7 +52,12 @@ class Free(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class PostProcessingSpec(Spec):
-    """Touches released values only, never the private data; costs nothing (Dwork & Roth 2014, Proposition 2.1)."""
+    """Touches released values only, never the private data: it costs nothing, with any sampling and however often it runs.
+
+    Neighbours: all three adjacencies. Bounds: exact, 0 in every view, also at delta = 0.
+
+    Source: Dwork & Roth 2014, Proposition 2.1.
+    """
 
     evidence: ClassVar[int] = 0
     free: ClassVar[bool] = True

@@ -96,7 +96,16 @@ class Approx(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureSpec(GivenSpec):
-    """Any mechanism known to be epsilon-DP."""
+    """Whatever somebody states to be epsilon-DP, in nats; nothing else about the release is known.
+
+    Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. A group of k
+    has k epsilon. Where a unit has several records, stated_for says whom the statement covers.
+
+    Bounds: exact for what the statement allows, which is randomised response of one bit; upper for groups. epsilon = 0 costs nothing.
+    Finite at delta = 0.
+
+    Source: of the number, whoever states it; of what it implies, Kairouz, Oh, Viswanath 2015, arXiv:1311.0776.
+    """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
 
@@ -114,7 +123,16 @@ class PureSpec(GivenSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproxSpec(GivenSpec):
-    """Any mechanism known to be (epsilon, delta)-DP."""
+    """Whatever somebody states to be (epsilon, delta)-DP; nothing else about the release is known.
+
+    Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. Groups follow
+    the group theorem. Where a unit has several records, stated_for says whom the statement covers.
+
+    Bounds: exact for what the statement allows: with probability delta everything is revealed, else randomised response. No Renyi or zCDP
+    form exists. No finite epsilon below the stated delta.
+
+    Source: of the numbers, whoever states them; of what they imply, Kairouz, Oh, Viswanath 2015, arXiv:1311.0776.
+    """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "delta": 1e-10}
     needs_delta: ClassVar[bool] = True

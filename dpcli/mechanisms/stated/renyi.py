@@ -55,7 +55,16 @@ class Renyi(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZcdpSpec(GivenSpec):
-    """Any mechanism known to be rho-zCDP."""
+    """Whatever somebody states to be rho-zCDP: Renyi divergences of at most rho times the order, in nats; nothing else is known.
+
+    Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. Groups follow
+    the group theorem. Where a unit has several records, stated_for says whom the statement covers.
+
+    Bounds: upper; no lower bound is claimed. No finite epsilon at delta = 0.
+
+    Source: of the number, whoever states it; Bun & Steinke 2016, arXiv:1605.02065; conversion Canonne, Kamath, Steinke 2020,
+    arXiv:2004.00010.
+    """
 
     example: ClassVar[Mapping[str, Any]] = {"rho": 0.0001}
     needs_delta: ClassVar[bool] = True
@@ -68,7 +77,18 @@ class ZcdpSpec(GivenSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdpSpec(GivenSpec):
-    """Any mechanism whose Renyi divergence is known at some orders."""
+    """Whatever somebody states to have these Renyi divergences (values, in nats) at these orders; nothing else is known.
+
+    Between two orders a chord of (order - 1) times the divergence bounds it, which is convex; beyond the largest order nothing is known,
+    and accountants use no order there.
+
+    Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. Groups follow
+    the group theorem. Where a unit has several records, stated_for says whom the statement covers.
+
+    Bounds: upper; no lower bound is claimed. No finite epsilon at delta = 0.
+
+    Source: of the numbers, whoever states them; Mironov 2017, arXiv:1702.07476.
+    """
 
     example: ClassVar[Mapping[str, Any]] = {"orders": [2.0, 64.0], "values": [0.001, 0.01]}
     needs_delta: ClassVar[bool] = True
