@@ -1,8 +1,8 @@
-"""Every view of every mechanism that a generated file means, extreme numbers among them: a number that is one, or a refusal."""
+"""Every view of every mechanism that a generated file means, extreme numbers among them: a number that is one, or a refusal; and no view
+contradicts another one."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from random import Random
@@ -16,9 +16,11 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import allowance
 from dpcli.pipeline.read import parse
 from dpcli.pipeline.resolve import resolve
+from dpcli.registry import MECHANISMS
+from tests.exam.subjects import SEED, Subject, drawn
+from tests.exam.views import VIEWS, Tenth, answers, contradictions
 from tests.generated import Drawing, text_of
 
-SEED = "0" if os.environ.get("CI") else str(int.from_bytes(os.urandom(4), "big"))
 FILES = 40  # in each of the parts
 SCALES = ((-300.0, 300.0), (-12.0, 12.0))  # exponents of the numbers in a file
 DELTAS = (0.0, 5e-324, 1e-300, 1e-30, 1e-6, 0.3, 1.0 - 1e-16)
@@ -59,3 +61,22 @@ def examine(mechanism: Mechanism, text: str) -> None:
             found = np.asarray(view())
             assert not np.isnan(found).any(), (name, mechanism, text)
             assert (found >= 0.0).all(), (name, mechanism, text)
+
+
+def mechanisms(kind: str, seed: str) -> Iterator[tuple[Mechanism, Subject]]:
+    """Those that a type means, wherever it makes sense."""
+    yield from ((mechanism, subject) for subject in drawn(kind, seed) for mechanism, _ in subject.steps)
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_no_view_contradicts_another(kind: str) -> None:
+    for mechanism, subject in mechanisms(kind, str(SEED)):
+        assert list(contradictions(mechanism)) == [], subject.said
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_a_view_that_is_a_tenth_is_seen(kind: str, view: str) -> None:
+    """Of what claims to be exactly its pair; the rest is compared with an enumeration, and may be any amount too large."""
+    claiming = [m for m, _ in mechanisms(kind, "0") if m.attained() and not m.summed and answers(m, view)]
+    assert not claiming or any(True for mechanism in claiming for _ in contradictions(Tenth(mechanism, view)))

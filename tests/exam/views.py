@@ -1,0 +1,167 @@
+"""What must hold between the views of one mechanism whose dominating pair is attained, and so exactly what it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
+from dpcli.numerics.arrays import Array
+from dpcli.numerics.closed.normal import gaussian_epsilon
+from dpcli.numerics.tails import Tails
+from dpcli.numerics.work import allowance
+
+Z = np.array([0.05, 0.5, 1.0, 4.0])
+DELTAS = (1e-6, 1e-2)
+CELLS = 2000
+ROUNDING = 1e-8
+LARGEST = 600.0  # losses beyond which e^loss is no number
+WORK = 3e6
+
+
+def scale_of(loss: PrivacyLoss) -> float:
+    """About how far losses go: where P(L > a) is at most e^-40 by the CGF's own bound."""
+    with np.errstate(all="ignore"):
+        reach = np.min((loss.cgf(Z) + 40.0) / Z)
+    return float(min(max(reach, 1e-6), LARGEST))
+
+
+def from_tails(loss: PrivacyLoss, z: float) -> float:
+    """log E[e^{z L}] under P from below: every loss is moved down to the edge of its cell; losses beyond all cells are left out."""
+    reach = scale_of(loss)
+    edges = np.linspace(-reach, reach, CELLS + 1)
+    above = np.exp(loss.tails(edges).p_above)
+    mass = np.maximum(above[:-1] - above[1:], 0.0)
+    return float(np.logaddexp.reduce(np.log(mass) + z * edges[:-1]))
+
+
+def cgf_covers_tails(mechanism: Mechanism) -> Iterator[str]:
+    """The CGF is no less than what an integral of the tails gives."""
+    for loss in mechanism.losses():
+        for z in Z:
+            bound, found = float(loss.cgf(np.array([z]))[0]), from_tails(loss, float(z))
+            if found > bound * (1.0 + ROUNDING) + ROUNDING:
+                yield f"K({z}) = {bound}, by the tails at least {found}"
+
+
+def epsilon_covers_tails(mechanism: Mechanism) -> Iterator[str]:
+    """delta(epsilon(delta)) by the tails is at most delta."""
+    for share in DELTAS:
+        delta = share + 2.0 * mechanism.delta_floor()
+        epsilon = mechanism.approx_dp(delta) if delta < 1.0 else math.inf
+        if not epsilon < LARGEST:
+            continue
+        for loss in mechanism.losses():
+            tails = loss.tails(np.array([epsilon]))
+            found = math.exp(tails.p_above[0]) - math.exp(min(epsilon + tails.q_above[0], 700.0))
+            if found > delta * (1.0 + 1e-6) + 1e-12:
+                yield f"epsilon({delta}) = {epsilon}, where delta is {found} by the tails"
+
+
+def rho_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
+    """K(z) <= rho z (z + 1), and the Renyi curve is at most rho times the order."""
+    rho = mechanism.zcdp()
+    for loss in mechanism.losses():
+        found = loss.cgf(Z)
+        if np.any(found > rho * Z * (Z + 1.0) * (1.0 + ROUNDING) + ROUNDING):
+            yield f"rho = {rho}, and K = {found} at {Z}"
+
+
+def rdp_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
+    """The Renyi curve is that of the losses, or above it."""
+    curve = mechanism.rdp(Z + 1.0)
+    for loss in mechanism.losses():
+        if np.any(from_tails_curve(loss) > Z * curve * (1.0 + ROUNDING) + ROUNDING):
+            yield f"Renyi divergence {curve}, by the tails more"
+
+
+def from_tails_curve(loss: PrivacyLoss) -> Array:
+    return np.array([from_tails(loss, float(z)) for z in Z])
+
+
+def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
+    """A Gaussian of mu has the epsilon of a Gaussian."""
+    mu = mechanism.gdp()
+    for delta in DELTAS:
+        lower = gaussian_epsilon(mu, delta)[0]
+        if not abs(mechanism.approx_dp(delta) - lower) <= ROUNDING * max(lower, 1.0):
+            yield f"mu = {mu}, and epsilon({delta}) = {mechanism.approx_dp(delta)} instead of {lower}"
+
+
+BETWEEN = (rho_covers_cgf, mu_is_epsilon)
+WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)  # of a pair that is not held on a grid from above
+
+
+def contradictions(mechanism: Mechanism) -> Iterator[str]:
+    """What one view says against another one; nothing where it has only one, or does not claim that its pair is attained."""
+    if not mechanism.attained():
+        return
+    for law in (*BETWEEN, *(() if mechanism.summed else WITH_TAILS)):
+        with suppress(NotRepresentable), allowance(WORK), np.errstate(all="ignore"):
+            yield from (f"{law.__name__}: {fault}" for fault in law(mechanism))
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledCgf:
+    """A loss whose CGF is a tenth."""
+
+    inner: PrivacyLoss
+
+    def cgf(self, z: Array) -> Array:
+        return 0.1 * self.inner.cgf(z)
+
+    def tails(self, at: Array) -> Tails:
+        return self.inner.tails(at)
+
+
+@dataclass(frozen=True, slots=True)
+class Tenth(Dominated):
+    """One view is a tenth of what it should be. view: its name, losses for the CGF."""
+
+    view: str
+
+    @property
+    def summed(self) -> bool:  # type: ignore[override]
+        return self.by.summed
+
+    def attained(self) -> bool:
+        return True
+
+    def approx_dp(self, delta: float) -> float:
+        return self._share("approx_dp") * self.by.approx_dp(delta)
+
+    def zcdp(self) -> float:
+        return self._share("zcdp") * self.by.zcdp()
+
+    def gdp(self) -> float:
+        return self._share("gdp") * self.by.gdp()
+
+    def rdp(self, orders: Array) -> Array:
+        return self._share("rdp") * self.by.rdp(orders)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        return tuple(map(ScaledCgf, self.by.losses())) if self.view == "losses" else self.by.losses()  # type: ignore[arg-type]
+
+    def _share(self, view: str) -> float:
+        return 0.1 if view == self.view else 1.0
+
+
+VIEWS: dict[str, Callable[[Mechanism], float]] = {
+    "approx_dp": lambda mechanism: mechanism.approx_dp(DELTAS[1] + 2.0 * mechanism.delta_floor()),
+    "zcdp": lambda mechanism: mechanism.zcdp(),
+    "gdp": lambda mechanism: mechanism.gdp(),
+    "rdp": lambda mechanism: float(mechanism.rdp(Z[-1:] + 1.0)[0]),
+    "losses": lambda mechanism: float(mechanism.losses()[0].cgf(Z[-1:])[0]),
+}
+
+
+def answers(mechanism: Mechanism, view: str) -> bool:
+    """Whether a view has a number, of which a tenth is another one."""
+    with suppress(NotRepresentable), allowance(WORK), np.errstate(all="ignore"):
+        return 1e-3 < VIEWS[view](mechanism) < math.inf
+    return False
