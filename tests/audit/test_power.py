@@ -112,7 +112,7 @@ def test_power_of_two_runs_over_all_thresholds(bug: str) -> None:
     assert sum(two_run(runs(attack, 1000, seed), claim, choose="bonferroni") for seed in range(20)) >= 18
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("attack", "claim"),
     [(one_sum(noise=0.5), ONE_SUM), (one_sum(noise=0.0), ONE_SUM), (one_sum(size=10.0), ONE_SUM), (attacks.clipped_batch, ONE_SUM)],

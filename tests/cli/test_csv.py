@@ -87,6 +87,7 @@ def test_every_command_with_csv_is_read() -> None:
     assert {words for words in COMMANDS if "csv" in own_formats(words)} == read | writing | {("plot",), ("sweep",)}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("line", PAIRS)
 def test_csv_is_data(line: str, folder: Path) -> None:
     text = dpcli(*line.split(), "-f", "csv", folder=folder).out

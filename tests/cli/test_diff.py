@@ -31,6 +31,7 @@ def test_the_table_names_every_change_and_its_cost(dearer: str) -> None:
     assert any("interaction of the changes" in line for line in lines)
 
 
+@pytest.mark.long
 def test_exit_codes_are_asked_for(dearer: str, tmp_path: Path) -> None:
     assert dpcli("diff", "--exit-code", MNIST, dearer).code == 1
     assert dpcli("diff", "--exit-code", dearer, MNIST).code == 0

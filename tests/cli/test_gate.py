@@ -27,6 +27,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_pull_request_that_raises_steps(repository: Path) -> None:
     file = repository / "train.toml"
     assert dpcli("gate", str(file), "--base-ref", "main").code == 0

@@ -40,6 +40,7 @@ def test_exit_codes_are_those_of_account() -> None:
     assert report(GAUSSIAN.replace("unit", "unti")) == 2
 
 
+@pytest.mark.long
 def test_strict_refuses_what_is_not_stated() -> None:
     assert report(GAUSSIAN, "--strict") == 1
     assert report(GAUSSIAN.replace("1e-5", "0.0"), "--strict") == 3

@@ -70,7 +70,7 @@ def test_an_unreadable_tree_of_the_base_is_not_an_empty_one(repository: Path) ->
     assert "--base-ref: git cannot" in result.err
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", [("GIT_DIR",), ("GIT_DIR", "GIT_WORK_TREE"), ("GIT_INDEX_FILE",)])
 @pytest.mark.parametrize("inside", ["ads", ".", ".."])
 def test_the_variables_of_a_hook_change_nothing(

@@ -116,7 +116,7 @@ def test_a_name_that_no_database_holds(ledger: Ledger, name: str) -> None:
     assert "expected names" in refusal(lambda: ledger.store.after(name, 0))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 def test_a_ledger_survives_dump_and_restore(database: Database, ledger: Ledger) -> None:
     charge(ledger, "run", "0.6")
     cluster, folder = database.cluster, programs()

@@ -468,7 +468,7 @@ def test_functions_that_somebody_made_are_never_called_by_a_client(opened: Datab
         opened.cluster.run("SET search_path = pg_catalog", "DROP SCHEMA theirs CASCADE", database=opened.name)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 def test_whoever_may_not_create_roles_is_told_what_to_ask_for(opened: Database) -> None:
     name = opened.cluster.database()
     opened.cluster.run(f"GRANT CREATE ON DATABASE {name} TO nick")

@@ -113,6 +113,7 @@ def test_a_stated_delta_stays() -> None:
     assert math.isinf(RandomAllocation(Approx(1.0, 1e-6), 10).approx_dp(5e-7))
 
 
+@pytest.mark.long
 def test_three_passes_by_simulation() -> None:
     """delta at epsilon 1 of three passes of twenty steps, sampled with the record, against the grid accountant."""
     rng, mu, bins, passes, runs = np.random.default_rng(11), 1.0, 20, 3, 200_000
@@ -151,6 +152,7 @@ def test_the_pair_is_a_pair(inner: Mechanism, bins: int) -> None:
         assert np.exp(pair.log_q).sum() == pytest.approx(1.0, abs=1e-13)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inner", [Gaussian(1.0), Laplace(0.7)])
 def test_more_bins_never_cost_more(inner: Mechanism) -> None:
     """Nor does a pass ever cost more than one unsampled step; what the lattice adds is above both."""

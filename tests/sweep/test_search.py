@@ -261,6 +261,7 @@ def test_a_failed_trial_releases_nothing(tmp_path: Path, pool: type[InOneProcess
     assert search(plan, 1, None).value == 0.8
 
 
+@pytest.mark.long
 def test_no_trial_at_all_is_an_outcome(tmp_path: Path, pool: type[InOneProcess], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "candidates", lambda trials, settings: [])
     plan = planned(tmp_path, PRIVATE.replace('"geometric"', '"poisson"'))

@@ -162,6 +162,7 @@ def test_what_begins_to_mix_later_is_stopped_before_noise(mode: bool, tmp_path: 
         engine.checked(records, 3)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["Dropout", "Encoder"])
 def test_an_example_is_taken_alone_with_the_numbers_that_it_drew(name: str) -> None:
     records, engine = models.data(), ClippedGradients(models.RIGHT[name](), models.loss, Flat(1.0))

@@ -61,7 +61,7 @@ ADAPTIVE = TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adaptive", quanti
 ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "parts",
     [

@@ -73,7 +73,7 @@ def test_influence_on_adversarial_data(configuration: Configuration, adversary: 
     assert engine.method.name == configuration.method
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 @pytest.mark.parametrize("configuration", DENSE)
 def test_influence_where_the_first_batch_is_adversarial(configuration: Configuration, adversary: str) -> None:
