@@ -53,10 +53,15 @@ def reworded(words: str, rest: str) -> tuple[str, str, bool]:
     if words.startswith("Invalid value"):
         return _invalid_value(rest)
     for beginning, ours in _REWORDED.items():
-        if words.startswith(beginning):
+        if _usual(words).startswith(_usual(beginning)):
             expected, found, to_start = ours
             return expected, found or _text_at(rest), to_start
     return "valid TOML", escaped(words[:1].lower() + words[1:]), False
+
+
+def _usual(words: str) -> str:
+    """The words without what tomli changed after 2.0.0: `Can not`, and double quotes."""
+    return words.replace("Can not", "Cannot").replace('"', "'")
 
 
 def _text_at(rest: str) -> str:

@@ -8,8 +8,17 @@ from dpcli.analysis.account import account
 from dpcli.lint.rule import HEAD, TRAIN, edited
 from dpcli.lint.run import lint_bytes
 from dpcli.pipeline.read import parse
+from dpcli.toml.syntax_words import _REWORDED, reworded
 
 from .samples import said
+
+
+@pytest.mark.parametrize("words", _REWORDED)
+def test_tomli_is_understood_in_the_words_of_its_lowest_version(words: str) -> None:
+    """Version 2.0.0 says `Can not`, and quotes with double quotes."""
+    older = words.replace("Cannot", "Can not").replace("'", '"')
+    assert reworded(older, "x = 1") == reworded(words, "x = 1")
+    assert reworded(older, "x = 1")[0] != "valid TOML"
 
 
 @pytest.mark.parametrize("unit", ["exmaple", "examples", "exampel", "Example"])
