@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before anything imports numpy
+    os.environ.setdefault(threads, "1")  # there are as many tests at once as cores
+
 _QUIET = [HealthCheck.too_slow, HealthCheck.differing_executors]
 settings.register_profile("dev", deadline=None, max_examples=5, suppress_health_check=_QUIET)
 settings.register_profile("ci", deadline=None, max_examples=15, suppress_health_check=_QUIET, derandomize=True)
