@@ -87,7 +87,20 @@ def failure(plant: Plant | None) -> str | None:
         origin = python(folder, "-c", "import dpcli; print(dpcli.__file__)").stdout.strip()
         assert origin == str(folder / "dpcli" / "__init__.py"), f"the copy is not what is imported: {origin}"
         for paths in rounds(plant):
-            done = python(folder, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", *paths)
+            done = python(
+                folder,
+                "-m",
+                "pytest",
+                "-x",
+                "-q",
+                "-m",
+                "long or not long",
+                "--no-header",
+                "--tb=no",
+                "-p",
+                "no:cacheprovider",
+                *paths,
+            )
             if done.returncode != 0:
                 failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
                 return failed[0].split(" - ")[0].split()[1] if failed else f"exit {done.returncode}"
