@@ -42,6 +42,7 @@ NOISE = tuple(f"tests/train/test_{part}.py" for part in ("randomness", "noise", 
 TRAIN = ((*NOISE, *SAMPLING), ("tests/train",))
 WHOLE = ("analysis/", "gate/", "pipeline/", "mechanisms/sampling/schemes.py")  # files that are not mathematics
 COPIED = ("dpcli", "tests", "examples", "man", "README.md", "pyproject.toml")
+PYTEST = ("-m", "pytest", "-x", "-q", "-m", "long or not long", "--no-header", "--tb=no", "-p", "no:cacheprovider")
 WORKERS = 2
 Plant = tuple[str, str, str, str]
 
@@ -87,20 +88,7 @@ def failure(plant: Plant | None) -> str | None:
         origin = python(folder, "-c", "import dpcli; print(dpcli.__file__)").stdout.strip()
         assert origin == str(folder / "dpcli" / "__init__.py"), f"the copy is not what is imported: {origin}"
         for paths in rounds(plant):
-            done = python(
-                folder,
-                "-m",
-                "pytest",
-                "-x",
-                "-q",
-                "-m",
-                "long or not long",
-                "--no-header",
-                "--tb=no",
-                "-p",
-                "no:cacheprovider",
-                *paths,
-            )
+            done = python(folder, *PYTEST, *paths)
             if done.returncode != 0:
                 failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
                 return failed[0].split(" - ")[0].split()[1] if failed else f"exit {done.returncode}"
