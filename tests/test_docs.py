@@ -25,6 +25,7 @@ from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
 from dpcli.explain.glossary import TERMS
 from dpcli.explain.topics import TOPICS
+from dpcli.formats.troff import ESCAPES
 from dpcli.gate.policy_read import KEYS
 from dpcli.keys.described import keys_of
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes
@@ -182,7 +183,7 @@ def commands() -> list[tuple[str, click.Command]]:
 
 @pytest.mark.parametrize("name", pages())
 def test_a_page_refers_to_pages_that_exist(name: str) -> None:
-    for other, section in re.findall(r"\b(dpcli[\w-]*)\(([1-8])\)", pages()[name].replace("\\-", "-")):
+    for other, section in re.findall(r"\b(dpcli[\w-]*)\(([1-8])\)", unescaped(name)):
         assert f"{other}.{section}" in pages()
 
 
@@ -210,9 +211,18 @@ def test_every_command_is_in_readme(name: str) -> None:
     assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", README.read_text())
 
 
+@functools.cache
+def unescaped(name: str) -> str:
+    """A page of the manual with its characters as they are read."""
+    text = re.sub(r"\\fB(.*?)\\fP", r"`\1`", pages()[name])
+    for escaped, character in (("\\&", ""), *((escaped, character) for character, escaped in ESCAPES.items())):
+        text = text.replace(escaped, character)
+    return re.sub(r"\\\[u([0-9A-F]+)\]", lambda code: chr(int(code[1], 16)), text)
+
+
 def terms(name: str) -> set[str]:
     """The words that a page of the manual defines."""
-    return set(re.findall(r"^\.TP\n\.B (.+)$", pages()[name].replace("\\-", "-"), re.M))
+    return set(re.findall(r"^\.TP\n\.B (.+)$", unescaped(name), re.M))
 
 
 @pytest.mark.parametrize(
@@ -232,28 +242,13 @@ def test_every_name_is_in_the_manual(manual_page: str, names: Iterable[str]) -> 
     assert set(names) - terms(manual_page) == set()
 
 
-def unescaped(text: str) -> str:
-    """A page with the characters that its escapes stand for."""
-    for escape, character in (
-        ("\\-", "-"),
-        ("\\(ha", "^"),
-        ("\\(aq", "'"),
-        ("\\(ti", "~"),
-        ("\\(ga", "`"),
-        ("\\&", ""),
-        ("\\e", "\\"),
-    ):
-        text = text.replace(escape, character)
-    return text
-
-
 PLACES = [("dpcli-pipeline.5", place) for place in tables()] + [("dpcli-policy.5", place) for place in tables(KEYS)]
 
 
 @pytest.mark.parametrize(("page", "place"), PLACES, ids=lambda value: getattr(value, "title", value))
 def test_every_key_is_in_the_manual_under_its_table(page: str, place: TablePlace) -> None:
     """With what it takes, what it means and its default: each table's, and each word's that selects keys."""
-    _, *found = unescaped((ROOT / "man" / page).read_text()).split(f"\n.SH {place.title.upper()}\n")
+    _, *found = unescaped(page).split(f"\n.SH {place.title.upper()}\n")
     (section,) = (text.partition("\n.SH ")[0] for text in found)
     assert section.count("\n.TP\n") == len(place.members)
     for key in keys_of(place.members):
