@@ -50,6 +50,7 @@ VARYING = {
 }
 
 named = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+ESCAPED = {*ESCAPES.values(), "\\&", "\\fB", "\\fP"}
 OF_OTHERS = {"--nproc-per-node"}  # flags of torchrun
 
 
@@ -193,6 +194,18 @@ def test_manual_pages_are_what_the_code_would_write() -> None:
         for name, text in pages().items():
             (folder / name).write_text(text)
     assert {path.name: path.read_text() for path in folder.iterdir()} == pages()
+
+
+@pytest.mark.parametrize("name", pages())
+def test_a_page_is_plain_roff(name: str) -> None:
+    """No text is taken for a request, and none needs more than ASCII."""
+    known = (".TH ", ".SH ", ".PP", ".TP", ".B ", ".nf", ".fi")
+    for line in pages()[name].splitlines():
+        assert line.isascii()
+        assert line.startswith(known) or line[:1] not in (".", "'"), line
+        assert set(re.findall(r"\\(?:\[u[0-9A-F]{4,6}\]|\(\w\w|f\w|.)", line)) <= ESCAPED | set(
+            re.findall(r"\\\[u[0-9A-F]{4,6}\]", line)
+        ), line
 
 
 def test_manual_pages_speak_toml_and_no_python() -> None:
