@@ -13,7 +13,7 @@ from dpcli.cli.options import accounting_options, emit, output_options, refuse, 
 @click.option("--epsilon", type=float, help="Report delta at this epsilon instead.")
 @click.option("--tolerance", type=float, help="Relative width of the grid accountant's interval [default: 0.001].")
 @click.option("--digits", type=click.IntRange(0, 15), default=4, show_default=True, help="Decimals in the table.")
-@output_options("table", "findings", "checks", "total")
+@output_options("table", "findings", "checks", "total", "records")
 def command(
     file: str,
     accountants: tuple[str, ...],

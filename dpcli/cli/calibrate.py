@@ -20,7 +20,7 @@ from dpcli.cli.options import accounting_options, emit, output_options
     "-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism that is to change, where several could."
 )
 @accounting_options
-@output_options("table", "total")
+@output_options("table", "total", "records")
 def command(
     file: str,
     solve: str,

@@ -19,7 +19,7 @@ from dpcli.cli.options import accounting_options, emit, output_options, refuse
 )
 @click.option("-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism of FILE that is to change.")
 @accounting_options
-@output_options("table", "total")
+@output_options("table", "total", "records")
 def command(
     file: str | None,
     target_epsilon: float | None,

@@ -11,7 +11,7 @@ from dpcli.cli.options import emit, output_options
 @click.argument("files", nargs=2, metavar="A B")
 @click.option("--delta", type=float, help="Compare at this delta instead of A's.")
 @click.option("--exit-code", "judged", is_flag=True, help="Exit with 1 where B costs more, 3 where that cannot be said.")
-@output_options("table", "total")
+@output_options("table", "total", "records")
 def command(files: tuple[str, str], delta: float | None, judged: bool, format_: str, outputs: tuple[str, ...]) -> int:
     """What changed from pipeline A to pipeline B, and what each change costs: made alone to A, and all together.
 

@@ -22,7 +22,7 @@ from dpcli.cli.printing import show
     metavar="P",
     help="Belief before the release; repeatable [default: 0.01 and 0.5].",
 )
-@output_options("table", "total")
+@output_options("table", "total", "records")
 def command(file: str, delta: float | None, priors: tuple[float, ...], format_: str, outputs: tuple[str, ...]) -> int:
     """What the guarantee of the pipeline in FILE means to an attacker, or what NAME means.
 

@@ -25,7 +25,7 @@ from dpcli.cli.options import emit, output_options
 @click.option("--ledger", metavar="URL", help="Also ask this ledger whether the runs of all files together would still fit.")
 @click.option("--dataset", metavar="NAME", help="The dataset in the ledger; needed where it holds several.")
 @click.option("--as-of", metavar="DATE", help="Judge waivers as of this day (2030-12-31) instead of today, UTC.")
-@output_options("table", "findings", "checks")
+@output_options("table", "findings", "checks", "records")
 def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **flags: Any) -> int:
     """Judge FILES against their caps and, with --base-ref or --baseline, against what they cost before.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.argument("files", nargs=-1)
 @click.option("--ledger", metavar="LEDGER", help="Check a budget ledger too: a path or postgresql://...")
 @click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
-@output_options("text", "findings", "checks")
+@output_options("text", "findings", "checks", "records")
 def command(files: tuple[str, ...], ledger: str | None, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Check FILES against the catalogue of known failures (dpcli explain DP101 tells what a rule means).
 

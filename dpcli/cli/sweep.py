@@ -20,7 +20,7 @@ from dpcli.cli.options import emit, output_options
     metavar="PATH",
     help="Draw the frontier to PATH (.svg, .png, .csv, .vl.json); repeatable.",
 )
-@output_options("table")
+@output_options("table", "records")
 def command(
     file: str,
     dry_run: bool,

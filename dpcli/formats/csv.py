@@ -12,7 +12,7 @@ from dpcli.document.spreadsheet import safe
 
 JUDGES = False
 ENDINGS = (".csv",)
-NEEDS: frozenset[str] = frozenset()
+NEEDS = frozenset({"records"})
 SHOWS = ("sheet",)
 
 

@@ -15,7 +15,7 @@ from dpcli.cli.options import emit, output_options
 @click.option("--reason", "why", required=True, metavar="TEXT", help="Why the cap changes.")
 @click.option("--approver", required=True, metavar="NAME", help="Who allowed it.")
 @click.option("--acknowledge", is_flag=True, help="Lower the cap, although that guarantees nothing about runs that were made.")
-@output_options("text", "total")
+@output_options("text", "total", "records")
 def command(
     ledger: str,
     dataset: str | None,

@@ -25,7 +25,7 @@ from dpcli.registry import FILTERS
 @click.option("--fingerprint", metavar="HASH", help="Of the data: the same data under another name is refused.")
 @click.option("--new", is_flag=True, help="A dataset of its own, although its name looks like that of another one.")
 @click.option("--team", metavar="ROLE", help="PostgreSQL: the role whose members may see and spend.")
-@output_options("text", "total")
+@output_options("text", "total", "records")
 def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], **terms: object) -> int:
     """Open LEDGER for one dataset. Unit, adjacency, delta and filter are fixed for good; only the cap can be amended.
 

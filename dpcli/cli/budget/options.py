@@ -36,13 +36,13 @@ def charging(*extra: Callable[..., Any]) -> Callable[..., Any]:
         why_option,
         click.option("--anchor", metavar="PATH", help="Refuse where the ledger no longer contains this anchor."),
         *extra,
-        output_options("text", "total"),
+        output_options("text", "total", "records"),
     )
 
 
 def moving(*extra: Callable[..., Any]) -> Callable[..., Any]:
     """LEDGER KEY and the output options."""
-    return composed(ledger_argument, click.argument("key"), dataset_option, *extra, output_options("text", "total"))
+    return composed(ledger_argument, click.argument("key"), dataset_option, *extra, output_options("text", "total", "records"))
 
 
 def reading(default: str, *holds: str) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from dpcli.cli.options import emit
 
 
 @click.command(short_help="What is spent, by whom, and what still fits.")
-@reading("text", "total")
+@reading("text", "total", "records")
 def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Show what the dataset of LEDGER has spent: the bar, each run's share, how many more like the last fit."""
     from dpcli.present.ledger_balance import shown

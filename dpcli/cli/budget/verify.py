@@ -13,7 +13,7 @@ from dpcli.cli.picture import progress
 @ledger_argument
 @dataset_option
 @click.option("--anchor", metavar="PATH", help="What dpcli budget anchor wrote: the chain must still contain it.")
-@output_options("text")
+@output_options("text", "records")
 def command(ledger: str, dataset: str | None, anchor: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Check LEDGER from end to end: the database, the definitions that guard the entries, the hash chain, whether each entry was allowed
     where it stands, and every cost, computed again by this version under the ledger's own unit, adjacency and dataset_size.
