@@ -102,7 +102,7 @@ def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Answ
     for question in questions:
         profile = accountant.compose(question.steps).tuned(None, SECONDS)
         for i in question.asked:
-            with suppress(NotRepresentable), accountant.asked(LEAST):
+            with suppress(NotRepresentable), accountant.within_allowance(LEAST):
                 try:
                     yield from _epsilons(profile, question, i)
                     if not searches:
