@@ -1,9 +1,8 @@
 """What a format states about itself, beside its `render`.
 
-NEEDS: what a document must hold (names of its fields) for the format to say anything of it. JUDGES: CI systems read a verdict from it.
-ENDINGS: of paths that mean it. SHOWS: fields of a document of which it shows every item (records stand for
-the data where there are none). SCREEN: it is laid out for a screen, with a width and colours. APPENDED: several steps of a job write to
-one file of it. The last two only where they are so.
+NEEDS: what a document must hold (names of its fields) for the format to say anything of it. SHOWS: those of which it leaves nothing out;
+"failures" are the checks that failed. JUDGES: CI systems read a verdict from it. ENDINGS: of paths that mean it. SCREEN: it is laid out
+for a screen, with a width and colours. APPENDED: several steps of a job write to one file of it. The last two only where they are so.
 """
 
 from __future__ import annotations

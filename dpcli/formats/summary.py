@@ -9,7 +9,7 @@ JUDGES = True
 APPENDED = True
 ENDINGS = ()
 NEEDS = frozenset({"checks"})
-SHOWS = ("headline", "tables", "notes")
+SHOWS = ("headline", "failures", "tables", "notes")
 
 WORDS = {"fail": "FAIL", "unknown": "UNKNOWN"}
 SAID = (*WORDS.values(), "INVALID", "ERROR")  # words of a headline that says itself that it is no pass

@@ -13,6 +13,7 @@ from dpcli.formats.facts import for_screen, judges, shows
 
 AWKWARD = ("", " ", "<b>", "&", "|", "`", "%", ": ", ", ", "=", "\n", "\x1b[31m", "@", "]]>", '"', "'", "é", "​")
 WIDTH = 200
+JUDGED = {"checks", "failures", "findings"}  # of which a format that is judged shows some
 
 
 @dataclass
@@ -29,11 +30,12 @@ class Writing:
     def texts(self, most: int = 3) -> tuple[str, ...]:
         return tuple(self.text() for _ in range(self.random.randint(1, most)))
 
-    def finding(self) -> Finding:
-        waived = Suppression(self.text(), self.random.random() < 0.5) if self.random.random() < 0.3 else None
+    def finding(self, waived: float = 0.3) -> Finding:
+        """waived: how likely."""
+        waiver = Suppression(self.text(), self.random.random() < 0.5) if self.random.random() < waived else None
         rule, path = (f"zq{name}{self.words}qz" for name in ("rule", "path"))
         line = self.random.choice([0, 1, 7])
-        return Finding(f"{path}.toml", rule, "error", self.text(), line, line, suppression=waived)
+        return Finding(f"{path}.toml", rule, "error", self.text(), line, line, suppression=waiver)
 
     def check(self) -> Check:
         passed, waived, error = self.random.choice(
@@ -56,7 +58,7 @@ class Writing:
             verdict="fail",
             tables=tuple(self.table() for _ in many),
             notes=self.texts(),
-            findings=tuple(self.finding() for _ in many),
+            findings=(self.finding(0.0), *(self.finding() for _ in many)),
             checks=(Check(self.text(), False, self.text()), *(self.check() for _ in many)),
             total=self.text(),
             exit_code=1,
@@ -77,11 +79,13 @@ def words(value: Any) -> set[str]:
 def must_show(document: Document, part: str) -> set[str]:
     """What a format that shows a part may not leave out: of a check that passed the name, and whatever is said of the others."""
     if part == "checks":
-        return set().union(
-            *(words(check.name if check.passed and not check.waived else (check.name, check.message)) for check in document.checks)
+        return words(
+            [check.name if check.passed and not check.waived else (check.name, check.message) for check in document.checks]
         )
+    if part == "failures":
+        return words([check.message for check in document.checks if not check.passed and not check.waived])
     if part == "findings":
-        return set().union(*(words((one.path, one.rule, one.message)) for one in document.findings))
+        return words([(one.path, one.rule, one.message) for one in document.findings])
     return words(getattr(document, part))
 
 
@@ -133,10 +137,5 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
     for part, less in (("checks", "that checks failed"), ("findings", "that findings are errors")):
         if part in shows(name) and render(WITHOUT[less](document)) == shown:
             yield less
-    if (
-        judges(name)
-        and not {"checks"} & set(shows(name))
-        and not {"findings"} & set(shows(name))
-        and not {"tables", "headline"} <= set(shows(name))
-    ):
-        yield "whatever failed, of which it shows nothing, though it is judged"
+    if judges(name) and not JUDGED & set(shows(name)):
+        yield "whatever failed, though it is judged"
