@@ -72,11 +72,13 @@ def main(arguments: list[str]) -> int:
         result: Any = cli.main(arguments, prog_name="dpcli", standalone_mode=False)
         sys.stdout.flush()
     except DpcliError as error:
+        _report(error, arguments)
         click.echo(f"dpcli: {_message(error)}", err=True)
         return error.exit_code
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as error:
+        _report(error, arguments)
         error.show()
         return 2
     except BrokenPipeError:
@@ -92,6 +94,20 @@ def main(arguments: list[str]) -> int:
     except (Exception, RecursionError) as error:
         return _internal(error, arguments)
     return result if isinstance(result, int) else 0
+
+
+def _report(error: BaseException, arguments: list[str]) -> None:
+    """Reports that CI systems judge hold the error, also where the command was never called."""
+    from dpcli.cli.options import tell_unread
+
+    found: click.Command = cli
+    words = ["dpcli"]
+    with click.Context(cli) as context:
+        for argument in arguments:
+            if isinstance(found, LazyGroup) and (below := found.get_command(context, argument)) is not None:
+                found = below
+                words.append(argument)
+    tell_unread(error, " ".join(words), found, arguments)
 
 
 def _internal(error: BaseException, arguments: list[str]) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 else:
     TextChoice = click.Choice  # generic since click 8.2 only
 
+REPORTED = "reported"  # a note on an error that the reports asked for hold
 OUTPUTS = frozenset({"output", "outputs", "pictures"})  # parameters that name what is written
 
 
@@ -121,7 +122,8 @@ def reported(function: Callable[..., int]) -> Callable[..., int]:
             raise
         except (Exception, KeyboardInterrupt) as error:
             lacking = unavailable(error)
-            _tell(lacking or error, format_, outputs)
+            error.add_note(REPORTED)
+            _tell(lacking or error, *_invocation(), format_, outputs)
             if lacking is not None:
                 raise lacking from error
             raise
@@ -129,7 +131,38 @@ def reported(function: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-def _tell(error: BaseException, format_: str, outputs: tuple[str, ...]) -> None:
+def tell_unread(error: BaseException, words: str, command: click.Command, arguments: Sequence[str]) -> None:
+    """The same where the command was never called: something in its arguments could not be read."""
+    formats = next((parameter.type for parameter in command.params if isinstance(parameter.type, DocumentFormat)), None)
+    if formats is None or REPORTED in getattr(error, "__notes__", ()):
+        return
+    from dpcli.formats.facts import renders
+
+    outputs = []
+    for output in _values(arguments, "-o", "--output"):
+        with suppress(InputError):  # it may be what could not be read
+            outputs.append(_named(output, formats))
+    asked = [name for name in _values(arguments, "-f", "--format") if name in FORMATS and renders(name, formats.holds)]
+    written = {*_values(arguments, "-o", "--output")}
+    others = [one for one in arguments if one not in written and not one.startswith(("-o", "--output="))]
+    inputs = [text for one in others for text in (one, one.partition("=")[2])]
+    _tell(error, words, "", asked[-1] if asked else "text", tuple(outputs), inputs)
+
+
+def _values(arguments: Sequence[str], short: str, long: str) -> Iterator[str]:
+    """What follows a flag, in each of the ways that click reads it."""
+    for place, argument in enumerate(arguments):
+        if argument in (short, long):
+            yield from arguments[place + 1 : place + 2]
+        elif argument.startswith(f"{long}="):
+            yield argument.partition("=")[2]
+        elif argument.startswith(short) and not argument.startswith("--"):
+            yield argument.removeprefix(short)
+
+
+def _tell(
+    error: BaseException, words: str, path: str, format_: str, outputs: tuple[str, ...], inputs: Sequence[str] | None = None
+) -> None:
     from dpcli.document.verdict import stopped
     from dpcli.formats.facts import appended, judges
     from dpcli.present.diagnostics import finding
@@ -139,11 +172,11 @@ def _tell(error: BaseException, format_: str, outputs: tuple[str, ...]) -> None:
     code = error.exit_code if isinstance(error, DpcliError | click.ClickException) else 130 if interrupted else 70
     said = "interrupted" if interrupted else error.message if isinstance(error, click.ClickException) else str(error)
     places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
-    document = stopped(*_invocation(), said or type(error).__name__, code, places)
+    document = stopped(words, path, said or type(error).__name__, code, places)
     for name, path in map(_split, outputs):
         if judges(name):
             with suppress(DpcliError):  # the first error is the one to be told
-                write(path, _render(document, name, None), appended(name))
+                write(path, _render(document, name, None), appended(name), inputs)
     if judges(format_):
         show(_render(document, format_, None))
 
@@ -226,9 +259,13 @@ def complain(why: str) -> None:
     click.echo(f"dpcli: {why}", err=True)
 
 
-def write(path: str, text: str | bytes, append: bool = False) -> None:
-    """Write a file in one piece, after what it holds where `append`, or say in one line why not."""
-    if os.path.exists(path) and any(os.path.exists(source) and os.path.samefile(path, source) for source in _inputs()):
+def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[str] | None = None) -> None:
+    """Write a file in one piece, after what it holds where `append`, or say in one line why not.
+
+    inputs: texts that may name files which must stay as they are; those that the command was given where there are none.
+    """
+    sources = _inputs() if inputs is None else inputs
+    if os.path.exists(path) and any(os.path.exists(source) and os.path.samefile(path, source) for source in sources):
         raise InputError(f"{path}: expected another path for the output, found the input file")
     try:
         with open(path, "ab" if append else "wb") as file:

@@ -33,7 +33,7 @@ def render(document: Document) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{_policy(style())}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="referrer" content="no-referrer">',
-            f"<title>{_text(title)}</title>",
+            f"<title>{escape(visible(title))}</title>",
             f"<style>{style()}</style>",
             "</head>",
             "<body>",

@@ -227,6 +227,30 @@ def test_what_checks_nothing_is_no_pass(name: str, folder: Path, tmp_path: Path)
     assert dpcli("account", "no-budget.toml", folder=folder).code == 0
 
 
+@pytest.mark.parametrize("words", [w for w in COMMANDS if any(judges(n) for n in own_formats(w) if n in FORMATS)], ids=" ".join)
+@pytest.mark.parametrize("flags", ["--nope", "-o nonsense=x", "-f nonsense"])
+def test_a_command_that_is_not_even_read_leaves_no_report_of_a_pass(words: tuple[str, ...], flags: str, tmp_path: Path) -> None:
+    for name in (name for name in own_formats(words) if name in FORMATS and judges(name)):
+        for output in (
+            ["-o", f"{name}={tmp_path / name}"],
+            [f"--output={name}={tmp_path / name}"],
+            [f"-o{name}={tmp_path / name}"],
+        ):
+            (tmp_path / name).write_text("" if name == "summary" else "pass")
+            assert dpcli(*words, "x.toml", *output, *flags.split()).code == 2
+            assert_says_error(name, (tmp_path / name).read_text())
+        if "-f" not in flags:
+            assert_says_error(name, dpcli(*words, "x.toml", *flags.split(), "-f", name).out)
+
+
+def test_no_input_is_written_over_where_nothing_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(GATE)
+    for flags in (["--policy", str(path)], [f"--policy={path}"], [str(path)]):
+        assert dpcli("gate", *flags, "--nope", "-o", f"junit={path}").code == 2
+        assert path.read_text() == GATE
+
+
 def test_an_error_replaces_the_report_of_an_earlier_pass(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.xml"
     assert dpcli("account", "pass.toml", "-o", f"junit={path}", folder=folder).code == 0
