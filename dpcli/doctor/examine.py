@@ -14,14 +14,17 @@ from dpcli.doctor.fact import Fact
 
 PYTHON = (3, 11)
 NEEDED = {"click": (8, 1), "numpy": (1, 26), "scipy": (1, 11, 1), "rich": (13,), "tomli": (2,)}
-EXTRAS = {
-    "train": "torch",
-    "lm": "transformers",
-    "opacus": "opacus",
-    "release": "opendp",
-    "plot": "matplotlib",
-    "postgres": "psycopg",
-}
+EXTRAS = (
+    ("torch", "train"),
+    ("safetensors", "train"),
+    ("scikit-learn", "train"),
+    ("transformers", "lm"),
+    ("peft", "lm"),
+    ("opacus", "opacus"),
+    ("opendp", "release"),
+    ("matplotlib", "plot"),
+    ("psycopg", "postgres"),
+)  # a package, and the extra of dpcli that has it
 EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01, 2100-01-01: a clock outside of it is wrong
 
 
@@ -56,7 +59,7 @@ def _needed(name: str, least: tuple[int, ...]) -> Fact:
 
 
 def _extras() -> Iterator[Fact]:
-    for extra, name in EXTRAS.items():
+    for name, extra in EXTRAS:
         found = _version(name)
         if found is None:
             yield Fact(f"{name} (extra {extra})", "not installed", "absent", f"pip install 'dpcli[{extra}]' where it is wanted")

@@ -176,6 +176,22 @@ TERMS: dict[str, str] = {
     ),
     "group_size": "How many units change together: --group-size 2 prices a couple who both opt out.",
     "slack": "delta', the part of delta that advanced and optimal composition spend on the composition itself.",
+    "dp-sgd": (
+        "Stochastic gradient descent that clips each record's gradient, sums them over a random sample, adds Gaussian noise and "
+        "steps (Abadi and others, 2016, arXiv:1607.00133). In a file it is an entry of type gaussian with Poisson sampling."
+    ),
+    "accountant": (
+        "A theorem that says what many mechanisms cost together. dpcli asks each that applies, and the smallest sound bound is the "
+        "headline; dpcli account prints them all."
+    ),
+    "pipeline": (
+        "Everything that touches the private data for one release: a TOML file of what is protected and of each mechanism, its "
+        "sampling and its steps. `dpcli init` writes one to start from."
+    ),
+    "membership": (
+        "Whether one person's data were used. The guarantee bounds how well anybody can tell from the release: see advantage and "
+        "trade-off, and dpcli explain FILE for a pipeline's own numbers."
+    ),
     "mu": "Sensitivity over noise of a Gaussian; compositions add up mu squared. Also the parameter of Gaussian DP.",
     "prv": "Another name for pld: privacy random variables, the distribution of the privacy loss composed on a grid.",
     "rho": "The parameter of zero-concentrated DP: the Renyi divergence of every order a is at most rho times a. Rhos add up.",
@@ -188,6 +204,13 @@ TERMS: dict[str, str] = {
 
 # Symbols and words of papers, and the words that dpcli uses for them; a capital letter may mean something else than a small one.
 SYMBOLS: dict[str, str] = {
+    "renyi": "rdp",
+    "rényi": "rdp",
+    "neighbouring": "adjacency",
+    "neighboring": "adjacency",
+    "neighbours": "adjacency",
+    "dpsgd": "dp-sgd",
+    "membership inference": "membership",
     "σ": "sigma",
     "ε": "epsilon",
     "ϵ": "epsilon",
