@@ -50,9 +50,11 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before those that are marked as long are left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """`@pytest.mark.sampled`: of the cases of a test, a quick run takes a few that have every value of every parameter; `sampled(n)`: n of
-    them, evenly spaced. The others are long."""
+    them, evenly spaced. The others are long. Whoever asks for something by name (-k, or file::test) gets every case of it."""
+    if config.option.keyword or any("::" in argument for argument in config.args):
+        return
     families: dict[tuple[Path, str], list[pytest.Function]] = {}
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("sampled") is not None:

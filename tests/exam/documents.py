@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -13,6 +13,8 @@ from dpcli.formats.facts import for_screen, judges, shows
 
 AWKWARD = ("", " ", "<b>", "&", "|", "`", "%", ": ", ", ", "=", "\n", "\x1b[31m", "@", "]]>", '"', "'", "é", "​")
 WIDTH = 200
+EXACT = {"data", "records", "sheet"}  # parts whose numbers are for programs
+NUMBER = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?")
 JUDGED = {"checks", "failures", "findings"}  # of which a format that is judged shows some
 
 
@@ -29,6 +31,12 @@ class Writing:
 
     def texts(self, most: int = 3) -> tuple[str, ...]:
         return tuple(self.text() for _ in range(self.random.randint(1, most)))
+
+    def number(self) -> float | int:
+        """As unlike any other as a word is; of any size."""
+        self.words += 1
+        size = self.random.randint(-12, 12)
+        return self.random.randint(10**15, 10**16) if size == 0 else self.random.uniform(1.0, 9.0) * 10.0**size
 
     def finding(self, waived: float = 0.3) -> Finding:
         """waived: how likely."""
@@ -50,11 +58,14 @@ class Writing:
 
     def document(self) -> Document:
         columns = self.texts()
-        sheet = Sheet(columns, tuple(tuple(self.text() for _ in columns) for _ in range(self.random.randint(1, 3))))
+        sheet = Sheet(
+            (*columns, self.text()),
+            tuple((*(self.text() for _ in columns), self.number()) for _ in range(self.random.randint(1, 3))),
+        )
         many = range(self.random.randint(1, 4))
         return Document(
             headline=self.text(),
-            data={self.text(): self.text(), self.text(): [{self.text(): self.text()} for _ in many]},
+            data={self.text(): self.number(), self.text(): [{self.text(): self.text(), self.text(): self.number()} for _ in many]},
             verdict="fail",
             tables=tuple(self.table() for _ in many),
             notes=self.texts(),
@@ -62,7 +73,7 @@ class Writing:
             checks=(Check(self.text(), False, self.text()), *(self.check() for _ in many)),
             total=self.text(),
             exit_code=1,
-            records=[{self.text(): self.text()} for _ in many],
+            records=[{self.text(): self.text(), self.text(): self.number()} for _ in many],
             title=self.text(),
             passages=tuple(Passage(self.text(), self.texts(), self.texts()) for _ in many),
             log=self.texts(),
@@ -76,6 +87,17 @@ def words(value: Any) -> set[str]:
     return set(re.findall(r"zq\w+?qz", repr(value)))
 
 
+def numbers(value: Any) -> set[float]:
+    """Every number in a part of a document."""
+    if isinstance(value, Sheet):
+        value = value.rows
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return set().union(*map(numbers, value))
+    return {float(value)} if isinstance(value, float | int) else set()
+
+
 def must_show(document: Document, part: str) -> set[str]:
     """What a format that shows a part may not leave out: of a check that passed the name, and whatever is said of the others."""
     if part == "checks":
@@ -87,6 +109,15 @@ def must_show(document: Document, part: str) -> set[str]:
     if part == "findings":
         return words([(one.path, one.rule, one.message) for one in document.findings])
     return words(getattr(document, part))
+
+
+def _tenth(value: Any) -> Any:
+    """The same with every number a tenth."""
+    if isinstance(value, Mapping):
+        return {key: _tenth(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_tenth(item) for item in value]
+    return 0.1 * value if isinstance(value, float | int) else value
 
 
 def _shorter(items: Any) -> Any:
@@ -112,6 +143,12 @@ WITHOUT: dict[str, Callable[[Document], Document]] = {
     "a passage": lambda d: replace(d, passages=_shorter(d.passages)),
     "the points of passages": lambda d: replace(d, passages=tuple(replace(p, points=()) for p in d.passages)),
     "a row of the sheet": lambda d: replace(d, sheet=d.sheet and replace(d.sheet, rows=_shorter(d.sheet.rows))),
+    "numbers as they are": lambda d: replace(
+        d,
+        data=_tenth(d.data),
+        records=_tenth(d.records),
+        sheet=d.sheet and replace(d.sheet, rows=tuple(tuple(_tenth(row)) for row in d.sheet.rows)),
+    ),
     "the headline": lambda d: replace(d, headline=""),
     "the title": lambda d: replace(d, title="-"),
     "the log": lambda d: replace(d, log=()),
@@ -134,6 +171,9 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
         missing = {word for word in must_show(document, part) if word not in shown}
         if missing:
             yield f"{part}: {sorted(missing)}"
+        wrong = numbers(getattr(document, part, None)) - {float(each) for each in NUMBER.findall(shown)}
+        if part in EXACT and wrong:
+            yield f"{part}: {sorted(wrong)}"
     for part, less in (("checks", "that checks failed"), ("findings", "that findings are errors")):
         if part in shows(name) and render(WITHOUT[less](document)) == shown:
             yield less

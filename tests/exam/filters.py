@@ -75,6 +75,7 @@ def runs() -> tuple[Pipeline, ...]:
         pipeline(entry("gaussian", steps=8, noise_multiplier=20.0), delta=None),
         pipeline(entry("gaussian", steps=300, rate=0.01, noise_multiplier=2.0), delta=None),
         pipeline(entry("laplace", steps=5, noise_multiplier=40.0), entry("gaussian", steps=3, noise_multiplier=10.0), delta=None),
+        pipeline(entry("laplace", steps=5, noise_multiplier=40.0), delta=None),
         pipeline(entry("pure-dp", steps=4, epsilon=0.01), entry("pure-dp", steps=2, epsilon=0.02), delta=None),
         pipeline(entry("approx-dp", steps=3, epsilon=0.01, delta=1e-8), delta=None),
         pipeline(entry("approx-dp", epsilon=0.01, delta=0.02), delta=None),

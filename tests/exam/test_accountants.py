@@ -30,12 +30,20 @@ def seen(plant: Plant, accountant: Accountant) -> bool:
     return harmless
 
 
-@pytest.mark.parametrize("name", [name for name, target in ACCOUNTANTS.items() if load(target).sound])
-def test_no_answer_is_false(name: str) -> None:
+SOUND = [name for name, target in ACCOUNTANTS.items() if load(target).sound]
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_no_answer_is_false(kind: str) -> None:
+    questions = list(one_of_each(kind, str(SEED)))
+    found = {name: [answer for answer in answers(load(ACCOUNTANTS[name]), questions) if answer.false] for name in SOUND}
+    assert {name: false for name, false in found.items() if false} == {}, f"seed {SEED}"
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_every_accountant_says_something(name: str) -> None:
     questions = chain.from_iterable(one_of_each(kind, str(SEED)) for kind in MECHANISMS)
-    found = list(answers(load(ACCOUNTANTS[name]), questions))
-    assert found, f"{name} says nothing of anything (seed {SEED})"
-    assert [answer for answer in found if answer.false] == [], f"seed {SEED}"
+    assert any(True for _ in answers(load(ACCOUNTANTS[name]), questions)), f"seed {SEED}"
 
 
 @pytest.mark.parametrize("plant", ACCOUNTANT_PLANTS)
