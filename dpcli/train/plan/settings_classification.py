@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import COUNT, RATE, Key, Reader
+from dpcli.fields import COUNT, RATE, Constraint, Key, Reader
 from dpcli.train.plan.settings import HELD_OUT, TASK, Train
 
 WITH_COLUMNS = frozenset({".csv", ".jsonl", ".parquet"})
@@ -18,6 +18,28 @@ def columns(train: Train) -> bool:
     return any(os.path.splitext(source)[1] in WITH_COLUMNS for source in (train.data, train.public or ""))
 
 
+MODELS = ("logistic", "mlp", "cnn")
+ARRAYS = (".npz", ".csv", ".parquet")
+BUILT_IN = "digits"
+
+
+def _source(text: str) -> bool:
+    return text == BUILT_IN or ":" in text or os.path.splitext(text)[1] in ARRAYS
+
+
+SOURCE_TEXT = "digits, a .npz, .csv or .parquet file, or module:function"
+FILES = r":|\.(npz|csv|parquet)$"
+SOURCE = Constraint(SOURCE_TEXT, _source, (("pattern", f"^{BUILT_IN}$|{FILES}"),))
+PUBLIC = Constraint(
+    f"held-out, {SOURCE_TEXT}",
+    lambda text: text == "held-out" or _source(text),
+    (("pattern", f"^(held-out|{BUILT_IN})$|{FILES}"),),
+)
+MODEL = Constraint(
+    "logistic, mlp, cnn, or module:function",
+    lambda text: text in MODELS or ":" in text,
+    (("pattern", f"^({'|'.join(MODELS)})$|:"),),
+)
 COLUMNS = Reader("data in a file with columns", columns)
 MLP = Reader('model = "mlp"', lambda train: train.model == "mlp")
 
@@ -35,8 +57,12 @@ class Classification(Train):
     )
 
     task: Annotated[str, TASK] = "classification"
-    data: Annotated[str, Key("private data: digits, a .npz, .csv or .parquet file, or module:function")]
-    model: Annotated[str, Key("logistic, mlp, cnn, or module:function", varies=True)] = "logistic"
+    data: Annotated[str, Key("private data: digits, a .npz, .csv or .parquet file, or module:function", SOURCE)]
+    model: Annotated[str, Key("logistic, mlp, cnn, or module:function", MODEL, varies=True)] = "logistic"
+    public: Annotated[
+        str | None,
+        Key("data declared public, on which metrics are measured: as data, or held-out (a split declared public)", PUBLIC),
+    ] = None
     classes: Annotated[
         int | None, Key("how many labels there are, declared and not counted in private data; 10 for digits", COUNT)
     ] = None
