@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -72,14 +73,14 @@ def main(arguments: list[str]) -> int:
         result: Any = cli.main(arguments, prog_name="dpcli", standalone_mode=False)
         sys.stdout.flush()
     except DpcliError as error:
-        _report(error, arguments)
         click.echo(f"dpcli: {_message(error)}", err=True)
+        _report(error, arguments)
         return error.exit_code
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as error:
-        _report(error, arguments)
         error.show()
+        _report(error, arguments)
         return 2
     except BrokenPipeError:
         leave()
@@ -98,16 +99,19 @@ def main(arguments: list[str]) -> int:
 
 def _report(error: BaseException, arguments: list[str]) -> None:
     """Reports that CI systems judge hold the error, also where the command was never called."""
-    from dpcli.cli.options import tell_unread
+    from dpcli.cli.options import tell_unread, words_in_order
 
     found: click.Command = cli
-    words = ["dpcli"]
-    with click.Context(cli) as context:
-        for argument in arguments:
-            if isinstance(found, LazyGroup) and (below := found.get_command(context, argument)) is not None:
-                found = below
-                words.append(argument)
-    tell_unread(error, " ".join(words), found, arguments)
+    words, rest = ["dpcli"], arguments
+    while isinstance(found, LazyGroup):
+        place = next((k for k in words_in_order(rest, found) if not rest[k].startswith("-")), None)
+        below = None if place is None else found.get_command(click.Context(found), rest[place])
+        if place is None or below is None:
+            break
+        words.append(rest[place])
+        found, rest = below, rest[place + 1 :]
+    with suppress(OSError, DpcliError):  # the first error is the one that was told
+        tell_unread(error, " ".join(words), found, arguments if isinstance(found, LazyGroup) else rest)
 
 
 def _internal(error: BaseException, arguments: list[str]) -> int:

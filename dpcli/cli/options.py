@@ -27,6 +27,7 @@ else:
     TextChoice = click.Choice  # generic since click 8.2 only
 
 REPORTED = "reported"  # a note on an error that the reports asked for hold
+EVERYTHING = ("findings", "checks", "total", "records")  # what a document may hold
 OUTPUTS = frozenset({"output", "outputs", "pictures"})  # parameters that name what is written
 
 
@@ -132,32 +133,50 @@ def reported(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def tell_unread(error: BaseException, words: str, command: click.Command, arguments: Sequence[str]) -> None:
-    """The same where the command was never called: something in its arguments could not be read."""
-    formats = next((parameter.type for parameter in command.params if isinstance(parameter.type, DocumentFormat)), None)
-    if formats is None or REPORTED in getattr(error, "__notes__", ()):
+    """The same where the command was never called: something in its arguments could not be read, or there is no such command."""
+    if REPORTED in getattr(error, "__notes__", ()):
         return
+    formats = next((parameter.type for parameter in command.params if isinstance(parameter.type, DocumentFormat)), None)
+    if formats is None and not isinstance(command, click.Group):
+        return
+    formats = formats or DocumentFormat(EVERYTHING)
     from dpcli.formats.facts import renders
 
-    outputs = []
-    for output in _values(arguments, "-o", "--output"):
+    others, outputs = dict(enumerate(arguments)), []
+    for places, output in _values(arguments, command, "-o", "--output"):
+        for place in places:
+            del others[place]
         with suppress(InputError):  # it may be what could not be read
             outputs.append(_named(output, formats))
-    asked = [name for name in _values(arguments, "-f", "--format") if name in FORMATS and renders(name, formats.holds)]
-    written = {*_values(arguments, "-o", "--output")}
-    others = [one for one in arguments if one not in written and not one.startswith(("-o", "--output="))]
-    inputs = [text for one in others for text in (one, one.partition("=")[2])]
+    asked = [name for _, name in _values(arguments, command, "-f", "--format") if name in FORMATS and renders(name, formats.holds)]
+    inputs = [text for one in others.values() for text in (one, one.partition("=")[2])]
     _tell(error, words, "", asked[-1] if asked else "text", tuple(outputs), inputs)
 
 
-def _values(arguments: Sequence[str], short: str, long: str) -> Iterator[str]:
-    """What follows a flag, in each of the ways that click reads it."""
-    for place, argument in enumerate(arguments):
-        if argument in (short, long):
-            yield from arguments[place + 1 : place + 2]
+def words_in_order(arguments: Sequence[str], command: click.Command) -> Iterator[int]:
+    """The places of the words that are no option's value, up to a "--"; the options are those of a command."""
+    valued = {
+        name for one in command.params if isinstance(one, click.Option) and not one.is_flag and not one.count for name in one.opts
+    }
+    words = enumerate(arguments)
+    for place, argument in words:
+        if argument == "--":
+            return
+        yield place
+        if argument in valued:
+            next(words, None)
+
+
+def _values(arguments: Sequence[str], command: click.Command, short: str, long: str) -> Iterator[tuple[tuple[int, ...], str]]:
+    """What follows a flag, in each of the ways that click reads it, and which places it takes."""
+    for place in words_in_order(arguments, command):
+        argument = arguments[place]
+        if argument in (short, long) and place + 1 < len(arguments):
+            yield (place, place + 1), arguments[place + 1]
         elif argument.startswith(f"{long}="):
-            yield argument.partition("=")[2]
-        elif argument.startswith(short) and not argument.startswith("--"):
-            yield argument.removeprefix(short)
+            yield (place,), argument.partition("=")[2]
+        elif argument.startswith(short) and argument != short and not argument.startswith("--"):
+            yield (place,), argument.removeprefix(short)
 
 
 def _tell(

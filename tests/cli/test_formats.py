@@ -6,6 +6,8 @@ import importlib.util
 import json
 import re
 import shlex
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from itertools import product
@@ -19,7 +21,7 @@ from dpcli.cli.main import cli
 from dpcli.errors import InputError
 from dpcli.formats.facts import judges, meant_by
 from dpcli.registry import CHART_FORMATS, FORMATS, load
-from tests.command import dpcli
+from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER
 
 NO_BUDGET = GATE.replace("[budget]\nepsilon = 3.0\nwarn_at = 0.9\n", "").replace("[gate]\nmax_increase", "[gate]\n# max_increase")
@@ -243,12 +245,45 @@ def test_a_command_that_is_not_even_read_leaves_no_report_of_a_pass(words: tuple
             assert_says_error(name, dpcli(*words, "x.toml", *flags.split(), "-f", name).out)
 
 
-def test_no_input_is_written_over_where_nothing_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "p.toml"
+@pytest.mark.parametrize("output", ["-o|{}", "-o{}", "--output={}", "-o|junit={}", "--output|junit={}"])
+@pytest.mark.parametrize("given", ["{}", "--policy|{}", "--policy={}", "--ledger|{}", "--|{}"])
+def test_no_input_is_written_over_where_nothing_is_read(given: str, output: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.xml"
     path.write_text(GATE)
-    for flags in (["--policy", str(path)], [f"--policy={path}"], [str(path)]):
-        assert dpcli("gate", *flags, "--nope", "-o", f"junit={path}").code == 2
+    flags = output.format(path).split("|")
+    assert dpcli("gate", "--nope", *flags, *given.format(path).split("|")).code == 2
+    assert path.read_text() == GATE
+    if not given.startswith("--|"):
+        assert dpcli("gate", *given.format(path).split("|"), "--nope", *flags).code == 2
         assert path.read_text() == GATE
+
+
+@pytest.mark.parametrize("line", ["gate --nope -- -oz.xml", "lint a.toml --ledger -oz.xml --nope"])
+def test_what_is_no_output_is_not_written(line: str, tmp_path: Path) -> None:
+    assert dpcli(*line.split(), folder=tmp_path).code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["gat x.toml -o r.xml", "--color doctor gate x.toml -o r.xml", "budget nope -o junit=r.xml", "-v gate --nope -o r.xml"]
+)
+def test_a_command_that_there_is_not_leaves_no_report_of_a_pass(line: str, tmp_path: Path) -> None:
+    (tmp_path / "r.xml").write_text("pass")
+    assert dpcli(*line.split(), folder=tmp_path).code == 2
+    assert_says_error("junit", (tmp_path / "r.xml").read_text())
+
+
+def test_a_report_that_cannot_be_written_changes_no_exit_code(folder: Path) -> None:
+    with open("/dev/full", "w") as full:
+        found = subprocess.run(
+            [sys.executable, "-m", "dpcli", "gate", "--nope", "-f", "junit"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+    assert found.returncode == 2
+    assert "No such option" in found.stderr and "Traceback" not in found.stderr
 
 
 def test_an_error_replaces_the_report_of_an_earlier_pass(folder: Path, tmp_path: Path) -> None:
