@@ -103,7 +103,7 @@ def _single(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> Iter
 
 def _epsilon(table: Mapping[str, Any], place: Path, sweep: Sweep, findings: Findings) -> float | None:
     value = table.get("epsilon")
-    if value is None or value in sweep.epsilon:
+    if value is None or (type(value) in (int, float) and value in sweep.epsilon):
         return None if value is None else float(value)
     findings.add("DP004", (*place, "epsilon"), "one of sweep.epsilon", shown(value))
     return None
@@ -124,6 +124,10 @@ def _judge(settings: list[Setting], tables: Mapping[str, Any], findings: Finding
     """A finding, at the key of the sweep that causes it, for whatever is wrong with the file of a setting; each once."""
     said = set()
     for setting in settings:
+        for change, other in _overlapping(setting):
+            if (change.place, "") not in said:
+                said.add((change.place, ""))
+                findings.add("DP005", change.place, f"{change.dotted} once in a setting", f"{other.dotted} as well")
         for fault in _faults(setting.of(tables)):
             place = _cause(setting, fault)
             if (place, fault.message) not in said:
@@ -131,6 +135,14 @@ def _judge(settings: list[Setting], tables: Mapping[str, Any], findings: Finding
                 # Where no change is about the key, the place does not name it.
                 named = f"{key_text(fault.key)}: {fault.expected}" if place == setting.place else fault.expected
                 findings.add(fault.rule, place, named, fault.found, fault.hint)
+
+
+def _overlapping(setting: Setting) -> Iterator[tuple[KeyChange, KeyChange]]:
+    """Changes of what another one changes, or of a part of it: one of them would be named and not made."""
+    for change, other in itertools.combinations(setting.changes, 2):
+        shorter = min(len(change.target), len(other.target))
+        if shorter and change.target[:shorter] == other.target[:shorter]:
+            yield other, change
 
 
 def _faults(tables: Mapping[str, Any]) -> list[Fault]:

@@ -51,6 +51,19 @@ def test_every_setting_at_every_epsilon_with_its_noise_solved_for(tmp_path: Path
     assert len({variant.fingerprint for variant in plan.variants}) == 8
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        '"train.clipping.norm" = [0.5, 0.7]\n"train.clipping" = [{ norm = 2.0 }]\n',
+        '"train.clipping" = [{ norm = 2.0 }]\n"train.clipping.norm" = [0.5, 0.7]\n',
+        "train.learning_rate = [2.0]\n",
+    ],
+)
+def test_no_setting_names_a_value_that_another_of_its_keys_replaces(more: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match="once in a setting"):
+        planned(tmp_path, PUBLIC + GRID + more)
+
+
 def test_the_exact_file_of_a_run(tmp_path: Path) -> None:
     (variant, _) = planned(tmp_path, PUBLIC.replace("[1.0, 8.0]", "[8.0]") + GRID).variants
     (noise,) = variant.noise_multipliers

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import COUNT, RATE, Constraint, Key, Reader
-from dpcli.train.plan.settings import HELD_OUT, TASK, Train
+from dpcli.train.plan.settings import CALLED, FUNCTION, HELD_OUT, TASK, Train
 
 WITH_COLUMNS = frozenset({".csv", ".jsonl", ".parquet"})
 
@@ -24,11 +24,11 @@ BUILT_IN = "digits"
 
 
 def _source(text: str) -> bool:
-    return text == BUILT_IN or ":" in text or os.path.splitext(text)[1] in ARRAYS
+    return text == BUILT_IN or FUNCTION.holds(text) or os.path.splitext(text)[1] in ARRAYS
 
 
 SOURCE_TEXT = "digits, a .npz, .csv or .parquet file, or module:function"
-FILES = r":|\.(npz|csv|parquet)$"
+FILES = rf"^{CALLED}$|\.(npz|csv|parquet)$"
 SOURCE = Constraint(SOURCE_TEXT, _source, (("pattern", f"^{BUILT_IN}$|{FILES}"),))
 PUBLIC = Constraint(
     f"held-out, {SOURCE_TEXT}",
@@ -37,8 +37,8 @@ PUBLIC = Constraint(
 )
 MODEL = Constraint(
     "logistic, mlp, cnn, or module:function",
-    lambda text: text in MODELS or ":" in text,
-    (("pattern", f"^({'|'.join(MODELS)})$|:"),),
+    lambda text: text in MODELS or FUNCTION.holds(text),
+    (("pattern", f"^({'|'.join(MODELS)})$|^{CALLED}$"),),
 )
 COLUMNS = Reader("data in a file with columns", columns)
 MLP = Reader('model = "mlp"', lambda train: train.model == "mlp")
