@@ -148,6 +148,10 @@ def tell_unread(error: BaseException, words: str, command: click.Command, argume
             del others[place]
         with suppress(InputError):  # it may be what could not be read
             outputs.append(_named(output, formats))
+    try:
+        each_once([path for _, path in map(_split, outputs)])
+    except InputError:  # two reports in one file would be none
+        outputs = []
     asked = [name for _, name in _values(arguments, command, "-f", "--format") if name in FORMATS and renders(name, formats.holds)]
     inputs = [text for one in others.values() for text in (one, one.partition("=")[2])]
     _tell(error, words, "", asked[-1] if asked else "text", tuple(outputs), inputs)

@@ -42,7 +42,7 @@ CASES = {
     "dpcli account pipeline.toml -a advanced-c": "advanced-classical",
     "dpcli account pipeline.toml -f mark": "markdown",
     "dpcli calibrate-s": "calibrate-sigma",
-    "dpcli explain pipe": "pipeline.toml",
+    "dpcli explain pipeline.": "pipeline.toml",
     "dpcli explain permute-a": "permute-and-flip",
     "dpcli init que": "query",
 }

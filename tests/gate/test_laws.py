@@ -24,7 +24,7 @@ from tests.gate.samples import GATE, LARGE_DELTA, OVER, waiver
 
 DAY = datetime.date(2030, 6, 1)
 PLAIN = parse(GATE.encode(), "train.toml")
-FORMATS = renderable(("findings", "checks"))
+FORMATS = renderable(("findings", "checks", "records"))
 HARSH = {code: rank for rank, code in enumerate((0, 1, 3, 2, 4))}
 
 waivers = st.builds(
