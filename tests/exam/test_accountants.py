@@ -33,6 +33,7 @@ def seen(plant: Plant, accountant: Accountant) -> bool:
 SOUND = [name for name, target in ACCOUNTANTS.items() if load(target).sound]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_no_answer_is_false(kind: str) -> None:
     questions = list(one_of_each(kind, str(SEED)))
@@ -46,6 +47,7 @@ def test_every_accountant_says_something(name: str) -> None:
     assert any(True for _ in answers(load(ACCOUNTANTS[name]), questions)), f"seed {SEED}"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("plant", ACCOUNTANT_PLANTS)
 @pytest.mark.parametrize("name", ACCOUNTANTS)
 def test_a_bug_in_any_accountant_is_seen(name: str, plant: str) -> None:
