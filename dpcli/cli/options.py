@@ -123,7 +123,7 @@ def reported(function: Callable[..., int]) -> Callable[..., int]:
             raise
         except (Exception, KeyboardInterrupt) as error:
             lacking = unavailable(error)
-            error.add_note(REPORTED)
+            (lacking or error).add_note(REPORTED)
             _tell(lacking or error, *_invocation(), format_, outputs)
             if lacking is not None:
                 raise lacking from error

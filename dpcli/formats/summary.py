@@ -25,5 +25,9 @@ def render(document: Document) -> str:
     ]
     said = "\n".join([escape(headline), *blocks])
     failed = [check for check in document.checks if not check.passed and not check.waived]
-    unsaid = [f"- {escape(f'{check.name}: {check.message}')}" for check in failed if escape(check.message) not in said]
+    unsaid = [
+        f"- {escape(f'{check.name}: {check.message}')}"
+        for check in failed
+        if not check.message or escape(check.message) not in said
+    ]
     return "\n\n".join([f"## {escape(headline)}", *(["\n".join(unsaid)] if unsaid else []), *blocks]) + "\n\n"

@@ -273,6 +273,17 @@ def test_a_command_that_there_is_not_leaves_no_report_of_a_pass(line: str, tmp_p
     assert_says_error("junit", (tmp_path / "r.xml").read_text())
 
 
+def test_a_package_that_is_not_there_is_reported_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("no torch", name="torch")
+
+    monkeypatch.setattr("dpcli.analysis.account.account", lacking)
+    path = tmp_path / "summary"
+    found = dpcli("account", "pass.toml", "-f", "summary", "-o", f"summary={path}", folder=folder)
+    assert found.code == 2
+    assert found.out.count("## ") == path.read_text().count("## ") == 1
+
+
 def test_a_report_that_cannot_be_written_changes_no_exit_code(folder: Path) -> None:
     with open("/dev/full", "w") as full:
         found = subprocess.run(
