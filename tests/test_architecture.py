@@ -20,8 +20,8 @@ PACKAGE = ROOT / "dpcli"
 FLOORS = [
     {"errors", "registry", "fields", "rounding"},
     {"extras", "numerics", "templates", "toml"},
-    {"mechanisms"},
-    {"accountants", "keys"},
+    {"mechanisms", "keys"},
+    {"accountants"},
     {"pipeline"},
     {"git", "lint"},
     {"analysis", "document"},

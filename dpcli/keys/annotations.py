@@ -11,14 +11,12 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from dpcli import registry
 from dpcli.fields import Key, Note, Open, Person, Prose
 from dpcli.keys.compound import Either, Listed, Opaque
 from dpcli.keys.kinds import Day, Flag, Kind, Number, WholeNumber
 from dpcli.keys.member import Member, Members
 from dpcli.keys.tables import KeyTable, SelectedTable
 from dpcli.keys.words import Paragraph, Remark, Signature, Text, members, words
-from dpcli.mechanisms.sampling.schemes import Scheme
 
 
 @functools.cache
@@ -56,16 +54,12 @@ def _union(arms: tuple[Any, ...]) -> Kind:
     return kinds[0] if len(kinds) == 1 else Either(*kinds)
 
 
-SAMPLING = SelectedTable("scheme", registry.SAMPLING, members_of, doc=Scheme.__doc__ or "")
-MECHANISMS = SelectedTable("type", registry.MECHANISMS, members_of)
-
 _PLAIN: Mapping[Any, Kind] = {
     float: Number(),
     int: WholeNumber(),
     str: Text(),
     bool: Flag(),
     datetime.date: Day(),
-    Scheme: SAMPLING,
     Prose: Paragraph(),
     Note: Remark(),
     Person: Signature(),

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcli.fields import Constraint
-from dpcli.keys.annotations import MECHANISMS, kind_of, members_of
+from dpcli.keys.annotations import kind_of, members_of
 from dpcli.keys.kinds import KeyPlace, Kind, Refused
 from dpcli.keys.member import Member, Members, read_members
 from dpcli.keys.table_schema import selected_schema
+from dpcli.pipeline.families import MECHANISMS
 from dpcli.pipeline.misplaced import advice
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
 from dpcli.pipeline.section import UNREAD, SectionTable

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcli.keys.annotations import MECHANISMS, members_of
+from dpcli.keys.annotations import members_of
 from dpcli.keys.member import Member, Members
 from dpcli.pipeline.document import TOP, Mechanisms, MechanismTable
+from dpcli.pipeline.families import MECHANISMS
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.table_places import TablePlace, inside, places_in
 from dpcli.registry import load

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 
-from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.keys.annotations import members_of
+from dpcli.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Privacy
 from dpcli.pipeline.section import UNREAD, SectionTable

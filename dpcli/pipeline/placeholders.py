@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.keys.annotations import members_of
 from dpcli.keys.kinds import CALIBRATE, Number, WholeNumber
 from dpcli.keys.member import Members
+from dpcli.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.pipeline.model import Entry
 
 

@@ -10,7 +10,7 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.analysis.difference import priced_changes
 from dpcli.gate.claims import claims
-from dpcli.keys.annotations import MECHANISMS
+from dpcli.pipeline.families import MECHANISMS
 from dpcli.pipeline.read import parse
 from dpcli.registry import load
 from tests.command import dpcli

@@ -11,8 +11,9 @@ import pytest
 from dpcli.fields import Key
 from dpcli.gate.restatement import standings_of
 from dpcli.gate.terms import _keys, terms_of, word
-from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.keys.annotations import members_of
 from dpcli.mechanisms.spec import Spec
+from dpcli.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.pipeline.model import Budget, Entry, Privacy
 from dpcli.pipeline.read import parse

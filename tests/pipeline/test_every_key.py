@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dpcli.gate.policy import Policy
 from dpcli.gate.policy_read import KEYS, read_policy_bytes
-from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.keys.annotations import members_of
 from dpcli.keys.compound import Either, Listed, Opaque
 from dpcli.keys.kinds import Day, Flag, Kind, Number, WholeNumber
 from dpcli.keys.member import Member, Members
@@ -29,6 +29,7 @@ from dpcli.keys.tables import KeyTable, SelectedTable
 from dpcli.keys.words import OneOf, Text
 from dpcli.lint.run import lint_bytes
 from dpcli.pipeline.document import TOP, MechanismTable
+from dpcli.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.pipeline.key_places import tables as known_tables
 from dpcli.pipeline.model import Budget, Disclosure, Entry, PartitionKey, Privacy

@@ -12,7 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from dpcli.fields import Key
-from dpcli.keys.annotations import MECHANISMS, SAMPLING, members_of
+from dpcli.keys.annotations import members_of
+from dpcli.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.pipeline.model import Budget, Entry, Gate, Privacy
 from dpcli.pipeline.schema import json_schema
 

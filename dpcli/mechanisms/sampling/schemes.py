@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isfinite
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from dpcli.errors import InputError
-from dpcli.fields import COUNT, RATE, RATE_OR_ZERO, Key
+from dpcli.fields import COUNT, RATE, RATE_OR_ZERO, Key, Selection
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
+from dpcli.registry import SAMPLING
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Runs:
 class Scheme:
     """How the records of one step are chosen."""
 
+    selection: ClassVar[Selection] = Selection("scheme", SAMPLING)
     scheme: Annotated[str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted", claim=True)]
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
