@@ -42,6 +42,9 @@ HOMES = {
     "scipy.stats": lambda name: False,
 }
 
+# Rooms that ask a Spec what it states, and know no kind of it: what they judge or print must not cost the import of the others.
+STRANGERS = frozenset({"lint", "document", "formats", "plots", "gate", "disclosure", "present"})
+
 # What holds the name of a registered thing.
 ASKED = frozenset({"type", "kind", "scheme", "accountant", "filter", "format", "fmt", "key", "name"})
 
@@ -139,6 +142,14 @@ def asked_by_name(files: Sources) -> list[str]:
     return found
 
 
+def acquainted(files: Sources) -> list[str]:
+    """Imports of a registered mechanism by a room that judges or prints."""
+    kinds = {target.partition(":")[0] for target in registry.MECHANISMS.values()}
+    return [
+        f"{name} imports {each}" for name, text in files.items() if room_of(name) in STRANGERS for each in kinds & {*imports(text)}
+    ]
+
+
 def called(side: ast.expr) -> str:
     """The last name of an expression: `type` of step.spec.type."""
     return side.attr if isinstance(side, ast.Attribute) else side.id if isinstance(side, ast.Name) else ""
@@ -151,7 +162,7 @@ def literals(side: ast.expr) -> Iterator[ast.Constant]:
             yield leaf
 
 
-RULES = [upwards, homeless, relative, abroad, circles, shared_names, asked_by_name]
+RULES = [upwards, homeless, relative, abroad, circles, shared_names, asked_by_name, acquainted]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -166,6 +177,7 @@ BREACHES = {
     abroad: {"dpcli.analysis.planted": "if True:\n    import torch.nn"},
     circles: {"dpcli.a.planted": "import dpcli.b.planted", "dpcli.b.planted": "from dpcli.a import planted"},
     shared_names: {"dpcli.a.planted": "class Row: ...", "dpcli.b.planted": "class Row: ..."},
+    acquainted: {"dpcli.lint.planted": "from dpcli.mechanisms.noise.laplace import LaplaceSpec"},
     asked_by_name: {"dpcli.gate.planted": "def f(step):\n    return step.spec.type in ('laplace', 'gaussian')"},
 }
 

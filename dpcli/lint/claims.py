@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import chosen, on, one_of, section, settings, spelled
-from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
-from dpcli.mechanisms.stated.pure_and_approx import ApproxSpec
 from dpcli.pipeline.model import Entry, Pipeline
 
 ANALYTIC = ("analytic", "exact", "balle")
@@ -19,9 +17,9 @@ SANITISED = frozenset({"sanitise", "sanitised", "sanitize", "sanitized", "smooth
 
 def _classical(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
-        spec = entry.spec
-        if isinstance(spec, ApproxSpec) and spec.epsilon > 1 and _from_classical_noise(_words(entry)):
-            found = f'found {spec.epsilon:g}: state type = "gaussian" with its noise'
+        stated = entry.spec.stated_pair
+        if stated is not None and stated[0] > 1 and _from_classical_noise(_words(entry)):
+            found = f'found {stated[0]:g}: state type = "gaussian" with its noise'
             yield RuleFinding((*path, "epsilon"), f"the classical formula proves nothing above epsilon = 1, {found}")
 
 
@@ -31,10 +29,10 @@ def _from_classical_noise(text: str) -> bool:
 
 def _vector(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
-        spec = entry.spec
-        if isinstance(spec, DiscreteGaussianSpec) and spec.sensitivity is not None and spec.priced_as_vector(1):
+        moved = entry.spec.taken_for_vector
+        if moved is not None:
             message = (
-                f"priced as a vector of integers that moves by {spec.sensitivity} in L2: say dimension = 1 where it is one integer, which "
+                f"priced as a vector of integers that moves by {moved} in L2: say dimension = 1 where it is one integer, which "
                 "costs less, or l2_sensitivity, a real number, where it is a vector"
             )
             yield RuleFinding((*path, "sensitivity"), message)

@@ -7,7 +7,6 @@ from fractions import Fraction
 from math import expm1, log1p
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.mechanisms.stated.pure_and_approx import ApproxSpec
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import named
 from dpcli.toml.findings import Path
@@ -71,8 +70,9 @@ def _stated_away(pipeline: Pipeline) -> float:
     parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
     kept = 0.0
     for entry in pipeline.mechanisms:
-        if isinstance(entry.spec, ApproxSpec) and entry.sampling is None and entry.partition is None and entry.name not in parts:
-            kept += entry.steps * log1p(-entry.spec.delta)
+        stated = entry.spec.stated_pair
+        if stated is not None and entry.sampling is None and entry.partition is None and entry.name not in parts:
+            kept += entry.steps * log1p(-stated[1])
     return -expm1(kept)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from dpcli.errors import InputError
 from dpcli.lint.rule import HEAD, RuleFinding, RuleInfo, edited, entries
-from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.model import Pipeline
 
@@ -14,7 +13,7 @@ from dpcli.pipeline.model import Pipeline
 def _mixed_adjacency(pipeline: Pipeline) -> Iterator[RuleFinding]:
     wanted = pipeline.privacy.adjacency
     for path, entry in entries(pipeline):
-        if isinstance(entry.spec, RandomizedResponseSpec) and wanted is Adjacency.ADD_REMOVE:
+        if entry.spec.shows_presence and wanted is Adjacency.ADD_REMOVE:
             message = (
                 "it hides a record's category and not its presence: expected adjacency = replace-one or zero-out, found add-remove"
             )

@@ -26,6 +26,7 @@ class Spec:
     free: it never touches private data. selects: it is a search that releases its best run alone.
     example: keys that make sense under every adjacency that the type allows; entries that it names are called "part".
     discrete_twin: the type of the same noise on whole numbers, where this one draws floating-point numbers that are published as such.
+    shows_presence: whether a record takes part is not hidden, so that it makes no sense under add-remove.
     """
 
     __slots__ = ()
@@ -36,6 +37,7 @@ class Spec:
     free: ClassVar[bool] = False
     selects: ClassVar[bool] = False
     discrete_twin: ClassVar[str | None] = None
+    shows_presence: ClassVar[bool] = False
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         """What is inconsistent among the keys, as (key, expected, found)."""
@@ -44,6 +46,16 @@ class Spec:
     @property
     def contribution_form(self) -> bool:
         return False
+
+    @property
+    def stated_pair(self) -> tuple[float, float] | None:
+        """(epsilon, delta) where that is what somebody states, None where the type prices something else."""
+        return None
+
+    @property
+    def taken_for_vector(self) -> int | None:
+        """A sensitivity that is priced as a vector's because nothing says that it is one number's, None where there is none."""
+        return None
 
     def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
         """The spec with the entries that it names looked up; itself where it names none."""

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.errors import CannotCertify
+from dpcli.errors import CannotCertify, InputError
+from dpcli.keys.annotations import members_of
 from dpcli.lint.claims import APPROXIMATIONS
 from dpcli.lint.run import findings
 from dpcli.lint.settings import spelled
@@ -50,6 +51,36 @@ def codes_of(entries: tuple[Entry, ...], delta: float) -> set[str]:
 def test_dp109_knows_which_types_need_a_delta(kind: str) -> None:
     one = (entry(kind, **TYPES[kind]),)
     assert ("DP109" in codes_of(one, 0.0)) == math.isinf(epsilon_at(one, 0.0)) == one[0].spec.needs_delta
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_dp103_knows_which_types_show_who_takes_part(kind: str) -> None:
+    one = pipeline(entry(kind, **TYPES[kind]), adjacency=Adjacency.ADD_REMOVE.value, delta=1e-6)
+    try:
+        resolve(one)
+        refused = False
+    except InputError:
+        refused = True
+    assert ("DP103" in {info.code for info, _ in findings(one)}) == refused == one.mechanisms[0].spec.shows_presence
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_stated_pair_is_what_accountants_take_for_one(kind: str) -> None:
+    one = entry(kind, **TYPES[kind])
+    mechanism = resolve(pipeline(one, adjacency=ZERO_OUT, delta=1e-6))[0].mechanism
+    stated = one.spec.stated_pair
+    assert (stated[1] if stated else 0.0) == mechanism.delta_floor()
+    assert stated is None or mechanism.approx_dp(stated[1]) <= stated[0] * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MECHANISMS if "dimension" in members_of(load(MECHANISMS[kind]))])
+@pytest.mark.parametrize("sensitivity", [1, 2, 5])
+def test_dp121_speaks_where_saying_one_number_lowers_the_price(kind: str, sensitivity: int) -> None:
+    silent = entry(kind, **{**TYPES[kind], "sensitivity": sensitivity})
+    said = entry(kind, **{**TYPES[kind], "sensitivity": sensitivity, "dimension": 1})
+    assert said.spec.taken_for_vector is None and "DP121" not in codes_of((said,), 1e-6)
+    assert (silent.spec.taken_for_vector == sensitivity) == ("DP121" in codes_of((silent,), 1e-6))
+    assert (silent.spec.taken_for_vector is not None) == (epsilon_at((silent,), 1e-6) > epsilon_at((said,), 1e-6))
 
 
 @settings(max_examples=40, deadline=None)

@@ -69,6 +69,7 @@ class RandomizedResponseSpec(StatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+    shows_presence: ClassVar[bool] = True
 
     epsilon: Annotated[float | None, Key("pure epsilon of one response, in nats", POSITIVE)] = None
     keep: Annotated[float | None, Key("probability that the true category is reported; instead of epsilon", OPEN_UNIT)] = None

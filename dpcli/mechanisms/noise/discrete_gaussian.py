@@ -177,6 +177,10 @@ class DiscreteGaussianSpec(Spec):
         """Whether the shift may have several coordinates; an integer vector of norm 1 has one."""
         return self.l2_sensitivity is not None or (self.dimension != 1 and group * self.moved > 1.0)
 
+    @property
+    def taken_for_vector(self) -> int | None:
+        return self.sensitivity if self.priced_as_vector(1) else None
+
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         if self.sensitivity is None or self.priced_as_vector(neighbours.group):
             return Zcdp(0.5 * (neighbours.group * self.moved / self.sigma) ** 2)

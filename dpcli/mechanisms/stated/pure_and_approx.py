@@ -140,5 +140,9 @@ class ApproxSpec(GivenSpec):
     epsilon: Annotated[float, Key("stated epsilon, in nats", NON_NEGATIVE)]
     delta: Annotated[float, Key("stated delta", OPEN_UNIT)]
 
+    @property
+    def stated_pair(self) -> tuple[float, float]:
+        return self.epsilon, self.delta
+
     def stated(self) -> Mechanism:
         return Approx(self.epsilon, self.delta)
