@@ -15,9 +15,9 @@ from dpcli.keys.words import has_words, is_silent
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.pipeline.model import Entry
-from dpcli.pipeline.parts import named
+from dpcli.pipeline.parts import named, schemes
 from dpcli.pipeline.resolve import BillLine
-from dpcli.plots.words import bound, few, sampling
+from dpcli.plots.words import bound, few
 
 MOST = 8  # mechanisms that one line names
 LONG = 60  # characters of a key's value that one line holds
@@ -95,7 +95,7 @@ def setting(account: Account) -> str:
     """Unit, adjacency, sampling, and accountant where one applies."""
     privacy = account.pipeline.privacy
     name = f"; accountant: {account.winner.accountant.name}" if account.winner else ""
-    return f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {sampling(account)}{name}"
+    return f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}{name}"
 
 
 def delta(facts: Facts) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 from dpcli.fields import Constraint, Selection
 from dpcli.keys.kinds import KeyPlace, Refused
 from dpcli.keys.member import Member, Members, Others, read_members
-from dpcli.keys.table_schema import selected_schema, table_schema
 from dpcli.keys.words import OneOf, words
 from dpcli.registry import load
 
@@ -40,6 +39,8 @@ class KeyTable:
         return self.cls(**values)
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
+        from dpcli.keys.table_schema import table_schema
+
         return table_schema(self.members)
 
 
@@ -132,6 +133,8 @@ class SelectedTable:
         return load(self.registry[name])(**{**values, self.selector: name})
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
+        from dpcli.keys.table_schema import selected_schema
+
         return selected_schema(self.selector, {name: self.members(name) for name in self.registry}, self.default)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
 from dpcli.numerics.arrays import Array
 
 if TYPE_CHECKING:
@@ -64,6 +63,8 @@ class Mechanism:
 
         Where no more than a pure epsilon is known: randomised response, which dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
         """
+        from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
+
         pure = self.approx_dp(0.0)
         if not 0.0 < pure < math.inf:
             raise NotRepresentable("it has no dominating pair")

@@ -10,9 +10,7 @@ from dpcli.fields import Constraint
 from dpcli.keys.annotations import kind_of, members_of
 from dpcli.keys.kinds import KeyPlace, Kind, Refused
 from dpcli.keys.member import Member, Members, read_members
-from dpcli.keys.table_schema import selected_schema
 from dpcli.pipeline.families import MECHANISMS
-from dpcli.pipeline.misplaced import advice
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
 from dpcli.pipeline.section import UNREAD, SectionTable
 from dpcli.registry import SECTIONS, load
@@ -48,6 +46,8 @@ class MechanismTable:
         return _entry(name, values)
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
+        from dpcli.keys.table_schema import selected_schema
+
         return selected_schema("type", {name: self.members(name) for name in MECHANISMS.registry})
 
 
@@ -114,6 +114,8 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
 
 def meant(key: str, known: Iterable[str]) -> tuple[str | None, str]:
     """What to do about a key that no table of the file has."""
+    from dpcli.pipeline.misplaced import advice
+
     return advice(key, known, frozenset(TOP))
 
 

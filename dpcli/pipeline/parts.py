@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcli.mechanisms.spec import Spec
-from dpcli.pipeline.model import Entry
+from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.toml.findings import Problem
 from dpcli.toml.shown import quoted
 from dpcli.toml.suggest import did_you_mean
@@ -39,6 +39,16 @@ def named(spec: Spec) -> list[str]:
 
     spec.bind(note)
     return names
+
+
+def schemes(pipeline: Pipeline) -> str:
+    """The sampling schemes of the entries that touch data; one that runs others has theirs."""
+    entries = [entry for entry in pipeline.mechanisms if not entry.spec.free and not _runs_others(entry)]
+    return " and ".join(sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries})) or "none"
+
+
+def _runs_others(entry: Entry) -> bool:
+    return entry.sampling is None and (hasattr(entry.spec, "mechanisms") or hasattr(entry.spec, "mechanism"))
 
 
 def _part(owner: Entry, name: str, part: Entry | None, known: Mapping[str, int]) -> str | None:

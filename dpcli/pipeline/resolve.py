@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.combined.whole_run import WholeRun
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.sampling.schemes import Runs, Unsampled
@@ -110,7 +109,7 @@ def _bound(
     def lookup(name: str) -> tuple[Spec, int]:
         part = entries[name]
         spec = _bound(part, entries, dataset_size, depth + 1, left)
-        return (WholeRun(spec, part.sampling, _runs(part, dataset_size)), 1) if entry.spec.whole_runs else (spec, part.steps)
+        return (_whole(spec, part, dataset_size), 1) if entry.spec.whole_runs else (spec, part.steps)
 
     bound = entry.spec.bind(lookup)
     if bound.sampled_inside and not isinstance(entry.sampling, Unsampled | None):
@@ -119,6 +118,12 @@ def _bound(
             "is not implemented"
         )
     return bound
+
+
+def _whole(spec: Spec, part: Entry, dataset_size: int | None) -> Spec:
+    from dpcli.mechanisms.combined.whole_run import WholeRun
+
+    return WholeRun(spec, part.sampling, _runs(part, dataset_size))
 
 
 def _parallel(of: str, branches: dict[str, list[tuple[Mechanism, int, Entry]]]) -> BillLine:

@@ -8,7 +8,6 @@ from typing import Any
 
 from dpcli.fields import Constraint
 from dpcli.keys.annotations import kind_of
-from dpcli.keys.idle import idle
 from dpcli.keys.kinds import KeyPlace, Kind
 from dpcli.pipeline.gate_keys import under
 from dpcli.registry import JUDGED_IN_FILE, SECTIONS, load
@@ -48,6 +47,8 @@ def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """What the keys of each section do not agree on among themselves."""
     for name in SECTIONS:
         if name in values:
+            from dpcli.keys.idle import idle
+
             yield from under((name,), idle(values[name]))
             yield from under((name,), values[name].problems())
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from decimal import ROUND_CEILING, Context, Decimal
 
 from dpcli.analysis.account import Account
-from dpcli.pipeline.model import Entry
+from dpcli.pipeline.parts import schemes
 from dpcli.plots.epsilons import Epsilon
 from dpcli.rounding import up
 
@@ -25,19 +25,9 @@ def setting(account: Account) -> str:
         f"per {privacy.unit or 'record'}",
         privacy.adjacency.value,
         f"delta = {account.delta!r}",
-        f"sampling: {sampling(account)}",
+        f"sampling: {schemes(account.pipeline)}",
     ]
     return ", ".join([f"groups of {account.group_size:,}", *parts] if account.group_size > 1 else parts)
-
-
-def sampling(account: Account) -> str:
-    """The schemes of the entries that touch data; one that runs others has theirs."""
-    entries = [entry for entry in account.pipeline.mechanisms if not entry.spec.free and not _runs_others(entry)]
-    return " and ".join(sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries})) or "none"
-
-
-def _runs_others(entry: Entry) -> bool:
-    return entry.sampling is None and (hasattr(entry.spec, "mechanisms") or hasattr(entry.spec, "mechanism"))
 
 
 def epsilon_at_most(account: Account) -> str:

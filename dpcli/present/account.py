@@ -10,8 +10,8 @@ from dpcli.analysis.account import Account, AccountRow
 from dpcli.document.document import Check, Document, Sheet, Table, jsonable
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 from dpcli.pipeline.model import Entry
+from dpcli.pipeline.parts import schemes
 from dpcli.pipeline.resolve import BillLine
-from dpcli.plots.words import sampling
 from dpcli.present.diagnostics import diagnostic_data, finding
 from dpcli.rounding import down, percent, up
 from dpcli.toml.diagnostics import Diagnostic
@@ -39,7 +39,7 @@ def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimal
 def headline(account: Account, decimals: int = 4) -> str:
     """The guarantee in one sentence, with everything that it depends on, and the budget's verdict."""
     privacy = account.pipeline.privacy
-    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {sampling(account)}"
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
     if account.group_size > 1:
         setting = f"groups of {account.group_size:,}, " + setting
     verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
@@ -121,7 +121,7 @@ def _sheet(account: Account) -> Sheet:
             "delta": account.delta if account.quantity == "epsilon" else None,
         }
         found["detail"] = json.dumps(jsonable(found["detail"])) if found.get("detail") else None
-        setting = (place, unit, adjacency, sampling(account), account.group_size, row.accountant.name, row.accountant.sound)
+        setting = (place, unit, adjacency, schemes(account.pipeline), account.group_size, row.accountant.name, row.accountant.sound)
         rows.append((*setting, row is account.winner, *(found.get(column) for column in SHEET[8:])))
     return Sheet(SHEET, tuple(rows))
 

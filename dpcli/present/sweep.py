@@ -8,7 +8,7 @@ from typing import Any
 
 from dpcli.document.chart import Chart
 from dpcli.document.document import Document, Sheet, Table, Value
-from dpcli.plots.words import sampling
+from dpcli.pipeline.parts import schemes
 from dpcli.rounding import up
 from dpcli.sweep.plan import SweepPlan, Variant
 from dpcli.sweep.result import Cell, MeasuredSweep, PrivateSelection
@@ -107,7 +107,7 @@ def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
 def _head(plan: SweepPlan) -> str:
     privacy = plan.variants[0].plan.pipeline.privacy
     account = plan.variants[0].plan.account
-    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {sampling(account)}"
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
     return f"{plan.name} at delta = {account.delta!r} ({setting})"
 
 

@@ -13,7 +13,6 @@ import tomli
 from dpcli.toml.lexical import too_deep
 from dpcli.toml.limits import MAX_BYTES, MAX_DEPTH
 from dpcli.toml.shown import escaped
-from dpcli.toml.syntax_words import reworded
 
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -73,6 +72,8 @@ def _collector_paused() -> Iterator[None]:
 
 def _syntax_fault(text: str, message: str) -> NotToml:
     """tomli's own error, its position taken out of the words and the words made ours."""
+    from dpcli.toml.syntax_words import reworded
+
     at = _POSITION.search(message)
     words = message[: at.start()] if at else message
     if at and at[1]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.sampling.sampled_loss import SampledAddLoss, SampledRemoveLoss, SampledReplaceLoss
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_add, log_expm1_array, log_factorials, log_sum
 from dpcli.numerics.work import shared, spend
@@ -123,6 +122,8 @@ class PoissonSampled(Mechanism):
         inner = self.inner.losses()
         if self.rate == 1.0:
             return inner
+        from dpcli.mechanisms.sampling.sampled_loss import SampledAddLoss, SampledRemoveLoss
+
         return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
 
     def attained(self) -> bool:
@@ -176,6 +177,8 @@ class PoissonReplaced(Mechanism):
             return inner
         if len(inner) > 1:
             raise NotRepresentable("its replace-one pair is not known to be symmetric")
+        from dpcli.mechanisms.sampling.sampled_loss import SampledRemoveLoss, SampledReplaceLoss
+
         return (SampledReplaceLoss(SampledRemoveLoss(inner[0], self.rate)),)
 
     def attained(self) -> bool:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex, turned, turned_less_one
-from dpcli.numerics.contour.split import SplitLoss
 from dpcli.numerics.quadrature import nodes_of
 from dpcli.numerics.work import hold, spend
 
 if TYPE_CHECKING:
+    from dpcli.numerics.contour.split import SplitLoss
+
     Line = Callable[[ComplexArray], tuple[ComplexArray, ComplexArray]]
 
 SHARES = (0.001, 0.004, 0.012, 0.03, 0.06, 0.12, 0.25, 0.45, 0.7, 0.9)  # of `reach`: heights of the lines
@@ -75,6 +76,8 @@ class TiltedQuadrature:
 
     def split(self, level: float) -> SplitLoss:
         """The loss below and beyond `level`."""
+        from dpcli.numerics.contour.split import SplitLoss
+
         return SplitLoss(self, level)
 
     def _moduli(self) -> tuple[Array, Array]:
