@@ -87,11 +87,37 @@ def log_ndtr_array(x: Array) -> Array:
     found = np.empty(len(flat))
     far = flat < -20.0
     near = flat[~far]
-    complement = np.fromiter(map(math.erfc, (np.abs(near) * math.sqrt(0.5)).tolist()), dtype=float, count=len(near))
-    with np.errstate(divide="ignore"):
-        found[~far] = np.where(near > 0.0, np.log1p(-0.5 * complement), np.log(0.5 * complement))
+    found[~far] = _near_log_ndtr(near, _complement(near))
     found[far] = _far_log_ndtr(flat[far])
     return np.asarray(found).reshape(np.shape(x))
+
+
+def log_normal_ends(x: Array) -> tuple[Array, Array]:
+    """Logarithms of the standard normal mass above and below each x, which share one erfc: `log_ndtr_array` of -x and of x."""
+    if np.size(x) <= FEW:
+        return log_ndtr_array(-x), log_ndtr_array(x)
+    spend(4.0 * np.size(x))
+    flat = np.ravel(np.asarray(x, dtype=float))
+    complement = _complement(flat)
+    ends = []
+    for signed in (-flat, flat):
+        found = _near_log_ndtr(signed, complement)
+        far = signed < -20.0
+        if far.any():
+            found[far] = _far_log_ndtr(signed[far])
+        ends.append(found.reshape(np.shape(x)))
+    return ends[0], ends[1]
+
+
+def _complement(x: Array) -> Array:
+    """erfc(|x| / sqrt 2), by the C library."""
+    return np.fromiter(map(math.erfc, (np.abs(x) * math.sqrt(0.5)).tolist()), dtype=float, count=len(x))
+
+
+def _near_log_ndtr(x: Array, complement: Array) -> Array:
+    """From -20 on, by what `_complement` gives."""
+    with np.errstate(divide="ignore"):
+        return np.where(x > 0.0, np.log1p(-0.5 * complement), np.log(0.5 * complement))
 
 
 def _far_log_ndtr(x: Array) -> Array:

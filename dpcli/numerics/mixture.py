@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex
 from dpcli.numerics.inverse import increasing_root
-from dpcli.numerics.logspace import log_binomial, log_expm1_array, log_ndtr_array
+from dpcli.numerics.logspace import log_binomial, log_expm1_array, log_normal_ends
 from dpcli.numerics.tails import mixed
 from dpcli.numerics.work import hold, spend
 
@@ -117,9 +117,11 @@ class Mixture:
         total = parts.sum(axis=0)
         return top + np.log(total), (np.array(self.shifts)[:, None] * parts).sum(axis=0) / total
 
-    def blend(self, normal: Array, x: Array, sign: float = 1.0) -> Array:
-        """log of the mass above x of m N(0, 1), or (sign -1) of its mirror image. normal: that of N(0, 1)."""
-        return mixed([self.log_rest, *self.log_weights], [normal, *(log_ndtr_array(sign * s - x) for s in self.shifts)])
+    def ends(self, normal: tuple[Array, Array], x: Array, sign: float = 1.0) -> tuple[Array, Array]:
+        """log of the mass above and below x of m N(0, 1), or (sign -1) of its mirror image. normal: those of N(0, 1)."""
+        log_weights, moved = [self.log_rest, *self.log_weights], [log_normal_ends(x - sign * s) for s in self.shifts]
+        above, below = zip(normal, *moved, strict=True)
+        return mixed(log_weights, [*above]), mixed(log_weights, [*below])
 
     def left_peak(self, power: float) -> float:
         """s >= 0 such that N(0,1) m^-power falls to the left of -s faster than the normal density does from its centre.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.logspace import log_ndtr_array
+from dpcli.numerics.logspace import log_normal_ends
 from dpcli.numerics.work import spend
 
 ROUNDING = 1e-15  # relative error of a tail probability, per unit of (4 + |its logarithm|)
@@ -31,7 +31,7 @@ class Tails(NamedTuple):
 
 def normal_tails(x: Array, p_mean: float, q_mean: float) -> Tails:
     """P = N(p_mean, 1), Q = N(q_mean, 1), for a loss that increases in the outcome and equals l at the outcome `x`."""
-    return Tails(log_ndtr_array(p_mean - x), log_ndtr_array(x - p_mean), log_ndtr_array(q_mean - x), log_ndtr_array(x - q_mean))
+    return Tails(*log_normal_ends(x - p_mean), *log_normal_ends(x - q_mean))
 
 
 def mixed(log_weights: list[float], parts: list[Array]) -> Array:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.numerics.logspace import log1mexp, log_add, log_expm1, log_ndtr, log_ndtr_array, log_sub
+from dpcli.numerics.logspace import log1mexp, log_add, log_expm1, log_ndtr, log_ndtr_array, log_normal_ends, log_sub
 
 ROUNDING = 1e-15  # a handful of double roundings
 
@@ -71,3 +71,10 @@ def test_the_array_of_normal_tails_is_the_same_function() -> None:
     expected = np.array([log_ndtr(value) for value in x.tolist()])
     assert log_ndtr_array(x) == pytest.approx(expected, rel=1e-14, abs=1e-16)
     assert [float(log_ndtr_array(np.array([value]))[0]) for value in x[::9].tolist()] == expected[::9].tolist()
+
+
+@pytest.mark.parametrize("size", [1, 16, 17, 4001])
+def test_both_ends_together_are_each_end_alone(size: int) -> None:
+    x = np.concatenate(([0.0, -0.0, math.inf, -math.inf, 20.0, -20.0], np.linspace(-60.0, 60.0, size)))[:size]
+    above, below = log_normal_ends(x)
+    assert np.array_equal(above, log_ndtr_array(-x)) and np.array_equal(below, log_ndtr_array(x))

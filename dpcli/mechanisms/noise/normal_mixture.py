@@ -21,17 +21,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.capped import CappedLoss, cap
-from dpcli.numerics.contour.tilted import TiltedQuadrature
 from dpcli.numerics.inverse import increasing_root
-from dpcli.numerics.logspace import log_ndtr_array, log_normal
+from dpcli.numerics.logspace import log_normal, log_normal_ends
 from dpcli.numerics.mixture import Line, Mixture
 from dpcli.numerics.quadrature import TAIL, power_moment, step_size
 from dpcli.numerics.tails import Tails
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.capped import CappedLoss
+    from dpcli.numerics.contour.tilted import TiltedQuadrature
 
 BLOCK = 1 << 20  # entries of a table of tails
 MAX_REACH = 120.0  # contribution over noise up to which the contour accountant is tried
@@ -68,6 +70,8 @@ class MixtureLoss:
 
     def tilted(self, t: float) -> TiltedQuadrature:
         """Refused where it would take minutes: its nodes grow with the square of contribution over noise."""
+        from dpcli.numerics.contour.tilted import TiltedQuadrature
+
         reach = self.mixture.reach
         if reach > MAX_REACH:
             raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
@@ -98,12 +102,14 @@ class MixtureRemoveLoss(MixtureLoss):
 
     def capped(self, log_mass: float) -> CappedLoss:
         """Without at most e^log_mass of its upper tail."""
+        from dpcli.numerics.contour.capped import cap
+
         return cap(self.line, self.mixture.reach, self.mixture.log_mean, log_mass)
 
     def tails_at(self, at: Array) -> Tails:
         x = self.mixture.outcome(at)
-        above, below = log_ndtr_array(-x), log_ndtr_array(x)
-        return Tails(self.mixture.blend(above, x), self.mixture.blend(below, -x, -1.0), above, below)
+        normal = log_normal_ends(x)
+        return Tails(*self.mixture.ends(normal, x), *normal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +146,14 @@ class MixtureReplaceLoss(MixtureLoss):
 
     def capped(self, log_mass: float) -> CappedLoss:
         """Without at most e^log_mass of its upper tail."""
+        from dpcli.numerics.contour.capped import cap
+
         return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)
 
     def tails_at(self, at: Array) -> Tails:
         m, x = self.mixture, np.copysign(self._outcome(np.abs(at)), at)
-        above, below = log_ndtr_array(-x), log_ndtr_array(x)
-        return Tails(m.blend(above, x), m.blend(below, -x, -1.0), m.blend(above, x, -1.0), m.blend(below, -x))
+        normal = log_normal_ends(x)
+        return Tails(*m.ends(normal, x), *m.ends(normal, x, -1.0))
 
     def _outcome(self, size: Array) -> Array:
         """x with log r = size >= 0, which is odd and increases in x."""

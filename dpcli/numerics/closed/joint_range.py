@@ -11,10 +11,14 @@ ROUNDING = 4e-15  # of an epsilon whose logarithms are near 1
 HALVINGS = 44  # to 1e-10 in log log, whose remainder is on the private side
 
 
-def _log_moment(orders: Array, x: Array, y: Array) -> tuple[Array, Array]:
-    """(log(q r^a + (1-q) s^a), log q) for log r = x > 0, log s = y < 0 and the q that makes both masses sum to one."""
-    log_q = np.log(-np.expm1(y)) - x - np.log(-np.expm1(y - x))
-    log_rest = np.log(-np.expm1(-x)) - np.log(-np.expm1(y - x))  # 1 - q = (r - 1)/(r - s)
+def _log_moment(orders: Array, x: Array, y: Array, log_short: Array) -> tuple[Array, Array]:
+    """(log(q r^a + (1-q) s^a), log q) for log r = x > 0, log s = y < 0 and the q that makes both masses sum to one.
+
+    log_short: log(1 - s), which stays as it is while r is searched for.
+    """
+    log_gap = np.log(-np.expm1(y - x))
+    log_q = log_short - x - log_gap
+    log_rest = np.log(-np.expm1(-x)) - log_gap  # 1 - q = (r - 1)/(r - s)
     return np.logaddexp(log_q + orders * x, log_rest + orders * y), log_q
 
 
@@ -45,12 +49,13 @@ def optimal(orders: Array, rdp: Array, log_delta: float) -> Array:
 def _solve(orders: Array, target: Array, y: Array) -> tuple[Array, Array]:
     """(epsilon, log(p - e^eps q)) of the stationary point with log s = y."""
     low, high = np.full_like(orders, -80.0), np.full_like(orders, math.log(1e15))  # log of log r
+    log_short = np.log(-np.expm1(y))
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        short = _log_moment(orders, np.exp(middle), y)[0] < target
+        short = _log_moment(orders, np.exp(middle), y, log_short)[0] < target
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     x = np.exp(high)
-    moment, log_q = _log_moment(orders, x, y)
+    moment, log_q = _log_moment(orders, x, y, log_short)
     reached = moment >= target  # the end of the search is no answer
     a = orders
     # a x - (a-1) x is x: at a = 1e9 the two products would lose eight digits.

@@ -145,21 +145,29 @@ def convex(weights: Array, spacing: float, tilt: float) -> Array:
         return weights
     alive = np.flatnonzero(weights)
     spend(20.0 * len(alive))  # one by one
-    left = dict(zip(alive[1:].tolist(), alive[:-1].tolist(), strict=True))
-    right = dict(zip(alive[:-1].tolist(), alive[1:].tolist(), strict=True))
+    left: dict[int, int | None] = {}  # neighbours that are no longer those in `alive`: few points are passed over
+    right: dict[int, int | None] = {}
     found = weights.copy()
     waiting = np.flatnonzero(weights < 0.0).tolist()
+
+    def beside(i: int) -> tuple[int | None, int | None]:
+        """The kinks to the left and to the right of one."""
+        k = int(alive.searchsorted(i))
+        before = int(alive[k - 1]) if k else None
+        after = int(alive[k + 1]) if k + 1 < len(alive) else None
+        return left.get(i, before), right.get(i, after)
+
     while waiting:
         i = waiting.pop()
         weight = float(found[i])
         if weight >= 0.0:
             continue
         found[i] = 0.0
-        before, after = left.pop(i, None), right.pop(i, None)
+        before, after = beside(i)
         if after is None:  # nothing above to give it to: no claim below it either
             return np.zeros_like(weights)
         if before is None:
-            left.pop(after, None)
+            left[after] = None
             share = 1.0
         else:
             right[before], left[after] = after, before

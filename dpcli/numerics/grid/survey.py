@@ -38,7 +38,10 @@ class Survey:
             terms = np.where(near, mass * np.expm1(np.where(near, turn, 0.0)), np.exp(self.log_mass + turn) - mass)
             small = np.log1p(np.maximum(terms.sum(axis=1), -1.0 + 1e-300))
         log_terms = self.log_mass + turn
-        return np.where(log_terms.max(axis=1) < 100.0, small, log_sum(log_terms))
+        large = ~(log_terms.max(axis=1) < 100.0)
+        if large.any():
+            small[large] = log_sum(log_terms[large])
+        return np.asarray(small)
 
     def unit(self) -> float:
         """The smallest loss other than 0 where it stands alone, as in a loss on a lattice; 0 for continuous ones."""
