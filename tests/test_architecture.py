@@ -220,6 +220,30 @@ def test_accounting_loads_numpy_and_no_more() -> None:
     assert loaded & {"scipy", "rich", "torch", "matplotlib"} == set()
 
 
+# Modules of ours that a command enters, packages left out: one more is paid for by every run, so it needs a reason.
+ENTERED = {
+    ("account", "examples/mnist.toml"): 107,
+    ("lint", "examples/mnist.toml"): 73,
+    ("gate", "examples/gate.toml"): 143,
+    ("--help",): 8,
+}
+
+
+@pytest.mark.parametrize("arguments", ENTERED, ids=lambda arguments: arguments[0])
+def test_a_command_enters_no_more_modules_than_it_did(arguments: tuple[str, ...]) -> None:
+    assert len(entered_by(*arguments)) <= ENTERED[arguments]
+
+
+def entered_by(*arguments: str) -> set[str]:
+    """Our modules, without the packages that hold them, after a command in a process of its own."""
+    code = (
+        "import sys, io, contextlib\nfrom dpcli.cli.main import main\n"
+        f"with contextlib.redirect_stdout(io.StringIO()):\n    main({list(arguments)!r})\n"
+        "print(*(m for m, value in sys.modules.items() if m.startswith('dpcli.') and not hasattr(value, '__path__')))"
+    )
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split())
+
+
 def test_top_level_is_as_agreed() -> None:
     tracked = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=False).stdout.split("\n")
     names = {path.split("/")[0] for path in tracked if path and not path.startswith(".")}

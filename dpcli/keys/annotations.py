@@ -46,7 +46,7 @@ def kind_of(hint: Any) -> Kind:
         return members(hint)
     # The base of a family selects; a class of it is a plain table.
     selection = vars(hint).get("selection")
-    return KeyTable(hint, members_of(hint)) if selection is None else SelectedTable.by(selection, members_of, hint.__doc__ or "")
+    return KeyTable(hint, members_of) if selection is None else SelectedTable.by(selection, members_of, hint.__doc__ or "")
 
 
 def _union(arms: tuple[Any, ...]) -> Kind:

@@ -15,10 +15,17 @@ from dpcli.registry import load
 
 @dataclass(frozen=True, slots=True)
 class KeyTable:
-    """A table that becomes an instance of the dataclass `cls`."""
+    """A table that becomes an instance of the dataclass `cls`.
+
+    members_of: the keys of a dataclass (handed in, since finding them needs this class), asked when a file has the table.
+    """
 
     cls: type
-    members: Members
+    members_of: Callable[[type], Members]
+
+    @property
+    def members(self) -> Members:
+        return self.members_of(self.cls)
 
     @property
     def text(self) -> str:
@@ -48,7 +55,7 @@ class KeyTable:
 class SelectedTable:
     """A table whose dataclass is named by one of its own keys, through a registry.
 
-    members_of: the keys of a dataclass (handed in, since finding them needs this class). default: the word where the key is absent.
+    members_of: as in KeyTable. default: the word where the key is absent.
     doc: what the table is, whichever the word.
     """
 

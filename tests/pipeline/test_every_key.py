@@ -380,4 +380,4 @@ def test_a_section_is_known_by_what_reads_it() -> None:
         assert isinstance(kind, SectionTable)
         cls = load(target)
         chosen = getattr(cls, "selection", None)
-        assert kind.table == (SelectedTable.by(chosen, members_of, cls.__doc__) if chosen else KeyTable(cls, members_of(cls)))
+        assert kind.table == (SelectedTable.by(chosen, members_of, cls.__doc__) if chosen else KeyTable(cls, members_of))
