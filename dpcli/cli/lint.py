@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.cli.options import complain, emit, output_options
-from dpcli.cli.printing import show
+from dpcli.cli.options import emit, output_options
+from dpcli.cli.printing import complain, show
 
 if TYPE_CHECKING:
     from dpcli.toml.diagnostics import Diagnostic

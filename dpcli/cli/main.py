@@ -13,7 +13,7 @@ from dpcli import __version__
 from dpcli.cli.completing import VARIABLE, register
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.options import Settings
-from dpcli.cli.printing import leave, prepare
+from dpcli.cli.printing import complain, heard, prepare, show
 from dpcli.errors import DpcliError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -71,26 +71,24 @@ def main(arguments: list[str]) -> int:
         register()
     try:
         result: Any = cli.main(arguments, prog_name="dpcli", standalone_mode=False)
-        sys.stdout.flush()
+        show("")
     except DpcliError as error:
-        click.echo(f"dpcli: {_message(error)}", err=True)
+        complain(_message(error))
         _report(error, arguments)
         return error.exit_code
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as error:
-        error.show()
+        with heard():
+            error.show()
         _report(error, arguments)
         return 2
-    except BrokenPipeError:
-        leave()
-        return 0
     except OSError as error:
-        click.echo(f"dpcli: {error.filename or 'output'}: {error.strerror}", err=True)
+        complain(f"{error.filename or 'output'}: {error.strerror}")
         return 2
     except (click.Abort, KeyboardInterrupt) as error:
         said = str(error.__cause__ or error)  # what it leaves behind, where whoever was interrupted knows
-        click.echo(f"dpcli: interrupted{said and f': {said}'}", err=True)
+        complain(f"interrupted{said and f': {said}'}")
         return 130
     except (Exception, RecursionError) as error:
         return _internal(error, arguments)
@@ -98,27 +96,16 @@ def main(arguments: list[str]) -> int:
 
 
 def _report(error: BaseException, arguments: list[str]) -> None:
-    """Reports that CI systems judge hold the error, also where the command was never called."""
-    from dpcli.cli.options import tell_unread, words_in_order
+    """Reports asked for hold the error, also where the command was never called."""
+    with suppress(Exception):  # the first error is the one that was told
+        from dpcli.cli.unread import report_unread
 
-    found: click.Command = cli
-    words, rest = ["dpcli"], arguments
-    while isinstance(found, LazyGroup):
-        place = next((k for k in words_in_order(rest, found) if not rest[k].startswith("-")), None)
-        below = None if place is None else found.get_command(click.Context(found), rest[place])
-        if place is None or below is None:
-            break
-        words.append(rest[place])
-        found, rest = below, rest[place + 1 :]
-    with suppress(OSError, DpcliError):  # the first error is the one that was told
-        tell_unread(error, " ".join(words), found, arguments if isinstance(found, LazyGroup) else rest)
+        report_unread(error, cli, "dpcli", arguments)
 
 
 def _internal(error: BaseException, arguments: list[str]) -> int:
-    click.echo(
-        f"dpcli: internal error ({type(error).__name__}: {error}): no number was printed; please report it (trace: dpcli -vv ...)",
-        err=True,
-    )
+    complain(f"internal error ({type(error).__name__}: {error}): no number was printed; please report it (trace: dpcli -vv ...)")
+    _report(error, arguments)
     if "-vv" in arguments:
         raise error
     return 70

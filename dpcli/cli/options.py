@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.cli import completing
-from dpcli.cli.printing import show
+from dpcli.cli.printing import complain, show
 from dpcli.errors import DpcliError, InputError
 from dpcli.extras import unavailable
 from dpcli.registry import ACCOUNTANTS, FORMATS, load
@@ -28,7 +28,7 @@ else:
 
 REPORTED = "reported"  # a note on an error that the reports asked for hold
 EVERYTHING = ("findings", "checks", "total", "records")  # what a document may hold
-OUTPUTS = frozenset({"output", "outputs", "pictures"})  # parameters that name what is written
+NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_"})  # parameters that name what is written, and how
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,9 @@ def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
 class DocumentFormat(TextChoice):
     """A format of documents that hold some things; the others are looked at only for help and complaints."""
 
-    def __init__(self, holds: tuple[str, ...]) -> None:
+    def __init__(self, holds: tuple[str, ...], kept: bool = False) -> None:
         self.holds = holds
+        self.kept = kept
         self.case_sensitive = True
 
     @property
@@ -68,9 +69,13 @@ class DocumentFormat(TextChoice):
         return value if value in FORMATS and renders(value, self.holds) else super().convert(value, param, ctx)
 
 
-def output_options(default: str, *holds: str) -> Callable[..., Any]:
-    """-f FORMAT and -o FORMAT=PATH, both for whatever can be said of the command's documents, which hold some things ("total", ...)."""
-    formats = DocumentFormat(holds)
+def output_options(default: str, *holds: str, kept: bool = False) -> Callable[..., Any]:
+    """-f FORMAT and -o FORMAT=PATH, both for whatever can be said of the command's documents, which hold some things ("total", ...).
+
+    kept: whether an output outlives an error of the command, as a copy of what may be lost; else the error replaces it, as what it says
+    may hold no longer.
+    """
+    formats = DocumentFormat(holds, kept)
     return composed(
         click.option("-f", "--format", "format_", type=formats, default=default, show_default=True, help="What to print."),
         click.option(
@@ -82,13 +87,13 @@ def output_options(default: str, *holds: str) -> Callable[..., Any]:
             callback=lambda _, __, given: _checked(given, formats),
             help="Also write FORMAT to PATH; repeatable. PATH alone where its ending says the format (x.html).",
         ),
-        reported,
+        lambda function: reported(function, kept),
     )
 
 
 def _checked(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]:
     """Each as FORMAT=PATH, before anything is computed. Raises InputError for a format that -f would refuse, or one path twice."""
-    found = tuple(_named(output, formats) for output in given)
+    found = tuple(named_output(output, formats) for output in given)
     each_once([output.partition("=")[2] for output in found])
     return found
 
@@ -101,7 +106,8 @@ def each_once(paths: Sequence[str]) -> None:
             raise InputError(f"--output: expected each path once, found {path!r} twice")
 
 
-def _named(output: str, formats: DocumentFormat) -> str:
+def named_output(output: str, formats: DocumentFormat) -> str:
+    """As FORMAT=PATH, by its ending where it is a path alone. Raises InputError for a format that is none of the command's."""
     name, equals, path = output.partition("=")
     from dpcli.formats.facts import meant_by, renders
 
@@ -112,8 +118,8 @@ def _named(output: str, formats: DocumentFormat) -> str:
     raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats.choices)}, found {output!r}")
 
 
-def reported(function: Callable[..., int]) -> Callable[..., int]:
-    """The command; where it ends by an error, the reports asked for that CI systems judge hold that error: none is missing or empty."""
+def reported(function: Callable[..., int], kept: bool) -> Callable[..., int]:
+    """The command; where it ends by an error, the reports asked for hold that error: none is missing, empty or of an earlier pass."""
 
     @wraps(function)
     def run(*args: Any, format_: str, outputs: tuple[str, ...], **given: Any) -> int:
@@ -124,7 +130,7 @@ def reported(function: Callable[..., int]) -> Callable[..., int]:
         except (Exception, KeyboardInterrupt) as error:
             lacking = unavailable(error)
             (lacking or error).add_note(REPORTED)
-            _tell(lacking or error, *_invocation(), format_, outputs)
+            tell(lacking or error, _invocation(), format_, outputs, kept)
             if lacking is not None:
                 raise lacking from error
             raise
@@ -132,62 +138,32 @@ def reported(function: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-def tell_unread(error: BaseException, words: str, command: click.Command, arguments: Sequence[str]) -> None:
-    """The same where the command was never called: something in its arguments could not be read, or there is no such command."""
-    if REPORTED in getattr(error, "__notes__", ()):
-        return
-    formats = next((parameter.type for parameter in command.params if isinstance(parameter.type, DocumentFormat)), None)
-    if formats is None and not isinstance(command, click.Group):
-        return
-    formats = formats or DocumentFormat(EVERYTHING)
-    from dpcli.formats.facts import renders
-
-    others, outputs = dict(enumerate(arguments)), []
-    for places, output in _values(arguments, command, "-o", "--output"):
-        for place in places:
-            del others[place]
-        with suppress(InputError):  # it may be what could not be read
-            outputs.append(_named(output, formats))
-    try:
-        each_once([path for _, path in map(_split, outputs)])
-    except InputError:  # two reports in one file would be none
-        outputs = []
-    asked = [name for _, name in _values(arguments, command, "-f", "--format") if name in FORMATS and renders(name, formats.holds)]
-    inputs = [text for one in others.values() for text in (one, one.partition("=")[2])]
-    _tell(error, words, "", asked[-1] if asked else "text", tuple(outputs), inputs)
-
-
-def words_in_order(arguments: Sequence[str], command: click.Command) -> Iterator[int]:
-    """The places of the words that are no option's value, up to a "--"; the options are those of a command."""
-    valued = {
-        name for one in command.params if isinstance(one, click.Option) and not one.is_flag and not one.count for name in one.opts
-    }
-    words = enumerate(arguments)
-    for place, argument in words:
-        if argument == "--":
-            return
-        yield place
-        if argument in valued:
-            next(words, None)
-
-
-def _values(arguments: Sequence[str], command: click.Command, short: str, long: str) -> Iterator[tuple[tuple[int, ...], str]]:
-    """What follows a flag, in each of the ways that click reads it, and which places it takes."""
-    for place in words_in_order(arguments, command):
-        argument = arguments[place]
-        if argument in (short, long) and place + 1 < len(arguments):
-            yield (place, place + 1), arguments[place + 1]
-        elif argument.startswith(f"{long}="):
-            yield (place,), argument.partition("=")[2]
-        elif argument.startswith(short) and argument != short and not argument.startswith("--"):
-            yield (place,), argument.removeprefix(short)
-
-
-def _tell(
-    error: BaseException, words: str, path: str, format_: str, outputs: tuple[str, ...], inputs: Sequence[str] | None = None
+def tell(
+    error: BaseException,
+    invocation: tuple[str, str],
+    format_: str,
+    outputs: Sequence[str],
+    kept: bool,
+    inputs: Sequence[str] | None = None,
 ) -> None:
-    from dpcli.document.verdict import stopped
+    """Leave an error in each of the reports asked for, as FORMAT=PATH, and in what is printed where CI systems judge that.
+
+    kept: whether what only people and programs read stays as it is. inputs: as of `write`. Of two reports for one file, the first is left.
+    """
     from dpcli.formats.facts import appended, judges
+
+    document, places = _stopped(error, *invocation), set()
+    for name, path in map(_split, outputs):
+        if (judges(name) or not kept) and (place := os.path.realpath(path)) not in places:
+            places.add(place)
+            with suppress(DpcliError):  # the first error is the one to be told
+                write(path, _told(document, name), appended(name), inputs)
+    if judges(format_):
+        show(_render(document, format_, None))
+
+
+def _stopped(error: BaseException, words: str, path: str) -> Document:
+    from dpcli.document.verdict import stopped
     from dpcli.present.diagnostics import finding
     from dpcli.toml.render import InvalidFile
 
@@ -195,13 +171,15 @@ def _tell(
     code = error.exit_code if isinstance(error, DpcliError | click.ClickException) else 130 if interrupted else 70
     said = "interrupted" if interrupted else error.message if isinstance(error, click.ClickException) else str(error)
     places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
-    document = stopped(words, path, said or type(error).__name__, code, places)
-    for name, path in map(_split, outputs):
-        if judges(name):
-            with suppress(DpcliError):  # the first error is the one to be told
-                write(path, _render(document, name, None), appended(name), inputs)
-    if judges(format_):
-        show(_render(document, format_, None))
+    return stopped(words, path, said or type(error).__name__, code, places)
+
+
+def _told(document: Document, name: str) -> str:
+    """An error in a format; in plain words where the format has none for it."""
+    try:
+        return _render(document, name, None)
+    except InputError:
+        return f"{document.headline}\n"
 
 
 def _invocation() -> tuple[str, str]:
@@ -276,12 +254,6 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     return document.exit_code
 
 
-def complain(why: str) -> None:
-    """One line on standard error, after what is on standard output."""
-    sys.stdout.flush()
-    click.echo(f"dpcli: {why}", err=True)
-
-
 def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[str] | None = None) -> None:
     """Write a file in one piece, after what it holds where `append`, or say in one line why not.
 
@@ -302,7 +274,7 @@ def _inputs() -> Iterator[str]:
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.params.get(parameter.name or "")
-        if parameter.name not in OUTPUTS:
+        if parameter.name not in NO_INPUTS:
             yield from (text for text in (given if isinstance(given, tuple) else (given,)) if isinstance(text, str))
 
 

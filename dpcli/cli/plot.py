@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from dpcli.cli import completing
-from dpcli.cli.options import accounting_options, complain
+from dpcli.cli.options import accounting_options
 from dpcli.cli.picture import destination, progress, show
+from dpcli.cli.printing import complain
 from dpcli.registry import CHART_FORMATS
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -26,9 +28,25 @@ def show(text: str | bytes) -> None:
         leave()
 
 
-def leave() -> None:
-    """Nobody reads standard output any more: what is left in it, or comes later, goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+def complain(why: str) -> None:
+    """One line on standard error, after what is on standard output."""
+    show("")
+    with heard():
+        click.echo(f"dpcli: {why}", err=True)
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Standard error; what is said there goes nowhere where nobody reads it, and the exit code stays what it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        leave(2)
+
+
+def leave(stream: int = 1) -> None:
+    """Nobody reads standard output (1) or error (2) any more: what is left in it, or comes later, goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def _encodable(text: str) -> str:

@@ -36,7 +36,7 @@ def stopped(name: str, path: str, message: str, exit_code: int, findings: tuple[
     why = _at(errors[0]) + _more(len(errors)) if errors else " ".join(message.split())
     return Document(
         headline=f"{name}: {why}",
-        data={"exit_code": exit_code},
+        data={"error": why, "exit_code": exit_code},
         verdict="unknown",
         findings=findings or (_finding(name, path, why),),
         checks=(Check(f"{path}: {name}" if path else name, False, why, error=True),),

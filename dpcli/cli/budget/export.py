@@ -9,7 +9,7 @@ from dpcli.cli.options import emit
 
 
 @click.command(short_help="All entries as json, csv or markdown.")
-@reading("json", "records")
+@reading("json", "records", kept=True)
 def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Print every entry of LEDGER in full.
 

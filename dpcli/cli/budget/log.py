@@ -9,7 +9,7 @@ from dpcli.cli.options import emit
 
 
 @click.command(short_help="Every entry, in order.")
-@reading("table", "records")
+@reading("table", "records", kept=True)
 def command(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """List every entry of LEDGER: what, which run, what it cost, who, when (by the writer's clock) and why."""
     from dpcli.present.ledger_entries import log

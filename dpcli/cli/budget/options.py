@@ -45,9 +45,9 @@ def moving(*extra: Callable[..., Any]) -> Callable[..., Any]:
     return composed(ledger_argument, click.argument("key"), dataset_option, *extra, output_options("text", "total", "records"))
 
 
-def reading(default: str, *holds: str) -> Callable[..., Any]:
+def reading(default: str, *holds: str, kept: bool = False) -> Callable[..., Any]:
     """LEDGER and the output options."""
-    return composed(ledger_argument, dataset_option, output_options(default, *holds))
+    return composed(ledger_argument, dataset_option, output_options(default, *holds, kept=kept))
 
 
 @contextmanager
