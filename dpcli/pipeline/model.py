@@ -105,15 +105,20 @@ class Entry:
     name: Annotated[str, Key("unique name, shown in tables")]
     type: Annotated[str, Key("mechanism type")]
     spec: Spec
-    steps: Annotated[int, Key("how often it runs", COUNT)] = 1
+    steps: Annotated[int, Key("how often it runs", COUNT, varies=True)] = 1
     epochs: Annotated[
         float | None,
-        Key("passes over the data instead of steps; needs a sampling rate; rounded up to a whole number of steps", POSITIVE),
+        Key(
+            "passes over the data instead of steps; needs a sampling rate; rounded up to a whole number of steps",
+            POSITIVE,
+            varies=True,
+        ),
     ] = None
     sampling: Annotated[
         Scheme | None,
         Key(
-            "how the records of one step are chosen, afresh for every entry (a composed one shares its sample); absent: all records"
+            "how the records of one step are chosen, afresh for every entry (a composed one shares its sample); absent: all records",
+            varies=True,
         ),
     ] = None
     partition: Annotated[

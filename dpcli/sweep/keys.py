@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.keys.tables import SelectedTable
+from dpcli.keys.annotations import members_of
+from dpcli.keys.tables import KeyTable, SelectedTable
 from dpcli.pipeline.document import TOP
+from dpcli.pipeline.families import MECHANISMS
+from dpcli.pipeline.model import Entry
 from dpcli.pipeline.section import SectionTable
 from dpcli.toml.findings import Findings, Path
-
-FIXED_IN_MECHANISM = frozenset(
-    {
-        "name",
-        "type",
-        "noise_multiplier",
-        "sigma",
-        "scale",
-        "sensitivity",
-        "l2_sensitivity",
-        "dimension",
-        "partition",
-        "mechanism",
-        "mechanisms",
-        "trials",
-        "epsilon",
-        "delta",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +39,43 @@ def spelled(table: Mapping[str, Any], place: Path, prefix: str = "") -> Iterator
             yield f"{prefix}{key}", (*place, key), value
 
 
-def target(dotted: str, place: Path, tables: Mapping[str, Any], findings: Findings) -> Path:
-    """The path of the value that a dotted key changes; () after a finding where there is none that may be changed."""
+def target(dotted: str, place: Path, tables: Mapping[str, Any], findings: Findings, *values: Any) -> Path:
+    """The path of the value that a dotted key changes; () after a finding where there is none that may be changed to the values."""
     head, _, rest = dotted.partition(".")
     path = _in_train(rest) if head == "train" else _in_mechanism(rest, tables) if head == "mechanism" else ()
     if not path:
         findings.add("DP002", place, "train.KEY or mechanism.NAME.KEY, with the name of an entry of the file", f"'{dotted}'")
-    elif path[-1] == "" or (_fixed_in_train(path, tables) if head == "train" else path[2] in FIXED_IN_MECHANISM):
+    elif path[-1] == "" or not _varies(path, tables, values):
         findings.add("DP005", place, "a key that may differ between the runs of a sweep", f"'{dotted}'")
         return ()
     return path
 
 
-def _fixed_in_train(path: Path, tables: Mapping[str, Any]) -> bool:
-    """Whether [train] has the key, and no run of a sweep another value for it than the others."""
-    kind, key = TOP["train"].kind, path[1]
-    assert isinstance(kind, SectionTable) and isinstance(kind.table, SelectedTable)
-    member = kind.table.members(kind.table.selected(tables.get("train", {}))).get(str(key))
-    return member is not None and not member.varies
+def _varies(path: Path, tables: Mapping[str, Any], values: Iterable[Any]) -> bool:
+    """Whether a run of a sweep may have another value there, as its key and those of the tables around and in it say.
+
+    Edge cases: a key that no table of its kind has is said to be unknown elsewhere, and passes.
+    """
+    if path[0] == "train":
+        kind = TOP["train"].kind
+        assert isinstance(kind, SectionTable) and isinstance(kind.table, SelectedTable)
+        members, keys = kind.table.members(kind.table.selected(tables.get("train", {}))), path[1:]
+    else:
+        entry = tables["mechanism"][path[1]]
+        members, keys = {**members_of(Entry), **MECHANISMS.own(entry["type"])}, path[2:]
+    member = members.get(str(keys[0]))
+    return member is None or (member.varies and all(_inner_varies(member.kind, keys[1:], value) for value in [None, *values]))
+
+
+def _inner_varies(kind: Any, keys: Path, value: Any) -> bool:
+    """The same within a table, whichever word selects it."""
+    if not isinstance(kind, SelectedTable | KeyTable):
+        return True
+    if not keys:
+        return type(value) is not dict or all(_inner_varies(kind, (key,), inner) for key, inner in value.items())
+    classes = [kind.members] if isinstance(kind, KeyTable) else [kind.own(name) for name in kind.registry]
+    found = [members[str(keys[0])] for members in classes if str(keys[0]) in members]
+    return all(member.varies and _inner_varies(member.kind, keys[1:], value) for member in found)
 
 
 def _in_train(rest: str) -> Path:

@@ -51,7 +51,7 @@ def settings_of(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> 
         found = list(_single(sweep, tables, findings) if sweep.setting else _grid(sweep.grid or {}, tables, findings))
         if not findings.items:
             _judge(found, tables, findings)
-            _cover(sweep, found, findings)
+            _cover(sweep, found, tables, findings)
     except TooMany:
         return []
     return found
@@ -83,7 +83,7 @@ def _axes(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings
 
 
 def _axis(dotted: str, place: Path, values: Any, tables: Mapping[str, Any], findings: Findings) -> tuple[KeyChange, ...]:
-    path = target(dotted, place, tables, findings)
+    path = target(dotted, place, tables, findings, *(values if type(values) is list else ()))
     if type(values) is not list:
         findings.add("DP003", place, "a list of values", shown(values))
         return ()
@@ -97,7 +97,9 @@ def _single(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> Iter
         place: Path = ("sweep", "setting", index)
         epsilon = _epsilon(table, place, sweep, findings)
         stated = spelled({key: value for key, value in table.items() if key != "epsilon"}, place)
-        changes = (KeyChange(dotted, target(dotted, where, tables, findings), value, where) for dotted, where, value in stated)
+        changes = (
+            KeyChange(dotted, target(dotted, where, tables, findings, value), value, where) for dotted, where, value in stated
+        )
         yield Setting(tuple(changes), epsilon, place)
 
 
@@ -109,26 +111,31 @@ def _epsilon(table: Mapping[str, Any], place: Path, sweep: Sweep, findings: Find
     return None
 
 
-def _cover(sweep: Sweep, settings: list[Setting], findings: Findings) -> None:
-    """No epsilon without a setting, no setting twice."""
+def _cover(sweep: Sweep, settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
+    """No epsilon without a setting, no setting twice: two that make one file would share its runs. A grid's values differ already."""
     for epsilon in sweep.epsilon:
-        fitting = [setting for setting in settings if setting.epsilon in (None, epsilon)]
-        if not fitting:
+        if not any(setting.epsilon in (None, epsilon) for setting in settings):
             findings.add("DP005", ("sweep", "setting"), f"a setting for epsilon = {epsilon!r}", "none")
-        for index, setting in enumerate(fitting):
-            if setting.label in [other.label for other in fitting[:index]]:
-                findings.add("DP005", setting.place, "a setting that no other repeats", f"{setting.label} again")
+    files = [setting.of(tables) for setting in settings] if sweep.setting else []
+    for index, file in enumerate(files):
+        for other in range(index):
+            if files[other] == file and (
+                None in (pair := (settings[index].epsilon, settings[other].epsilon)) or pair[0] == pair[1]
+            ):
+                place, label = settings[index].place, settings[index].label
+                findings.add("DP005", place, "a setting that no other repeats", f"{label} again")
+                break
 
 
 def _judge(settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
     """A finding, at the key of the sweep that causes it, for whatever is wrong with the file of a setting; each once."""
-    said = set()
+    said, known = set(), substituted(tables, 1.0)  # before the changes: only the file may leave a number to be solved for
     for setting in settings:
         for change, other in _overlapping(setting):
             if (change.place, "") not in said:
                 said.add((change.place, ""))
                 findings.add("DP005", change.place, f"{change.dotted} once in a setting", f"{other.dotted} as well")
-        for fault in _faults(setting.of(tables)):
+        for fault in _faults(setting.of(known)):
             place = _cause(setting, fault)
             if (place, fault.message) not in said:
                 said.add((place, fault.message))
@@ -149,7 +156,7 @@ def _faults(tables: Mapping[str, Any]) -> list[Fault]:
     """What is wrong with a whole file, [train] included, and [sweep] not: a run has none."""
     findings, tables = Findings(), {name: table for name, table in tables.items() if name != "sweep"}
     with suppress(TooMany):
-        check(tables, read_document(substituted(tables, 1.0), findings), findings)
+        check(tables, read_document(tables, findings), findings)
     return findings.items
 
 

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,10 @@ from hypothesis import strategies as st
 from dpcli.analysis.account import account
 from dpcli.errors import CannotCertify, InputError
 from dpcli.keys.annotations import members_of
+from dpcli.keys.member import Members
+from dpcli.keys.tables import SelectedTable
+from dpcli.pipeline.families import MECHANISMS, SAMPLING
+from dpcli.pipeline.model import Entry
 from dpcli.pipeline.read import parse
 from dpcli.registry import TASKS, load
 from dpcli.sweep.keys import target
@@ -178,6 +184,67 @@ def test_what_runs_are_compared_by_and_whose_data_are_protected_is_the_same_for_
         *("task", "data", "label", "labels", "classes", "text", "record", "context", "tokenizer"),
         *("units", "records_per_unit", "public", "held_out", "metric", "mechanism", "output", "covers", "device"),
     }
+
+
+def test_what_a_run_may_change_of_an_entry_is_said_by_its_key() -> None:
+    """Of every type: what training itself does. All else is a claim about data or about another release, and the same for all runs."""
+    entry = {
+        "entry": {"steps", "epochs", "sampling"},
+        "tree-aggregation": {"iterations", "max_participations", "min_separation"},
+        "banded-toeplitz": {"iterations", "max_participations", "min_separation", "coefficients", "bands"},
+        "buffered-toeplitz": {"iterations", "max_participations", "min_separation", "buf_decay", "output_scale"},
+    }
+    for type_ in MECHANISMS.registry:
+        tables = {"mechanism": [{"name": "x", "type": type_}]}
+        allowed = entry["entry"] | entry.get(type_, set())
+        for key in {**members_of(Entry), **MECHANISMS.own(type_)}:
+            findings = Findings()
+            found = target(f"mechanism.x.{key}", ("sweep", "grid", key), tables, findings)
+            assert (found == ("mechanism", 0, key)) == (not findings.items) == (key in allowed), (type_, key)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("table", ["mechanism.sgd.sampling", "train.clipping"])
+def test_a_key_within_a_table_is_asked_too(table: str, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each key of each class of a table that a run may change: fixed in one of the classes, it is none, alone or in a whole table."""
+    selected = SAMPLING if table.endswith("sampling") else members_of(load(TASKS["custom"]))["clipping"].kind
+    assert isinstance(selected, SelectedTable)
+    tables = {"train": {"task": "custom"}, "mechanism": [{"name": "sgd", "type": "gaussian"}]}
+    own = SelectedTable.own
+
+    def planted(cls: str, key: str) -> Callable[..., Members]:
+        fixed = {**own(selected, cls), key: replace(own(selected, cls)[key], varies=False)}
+        return lambda of, word: fixed if (of.selector, word) == (selected.selector, cls) else own(of, word)
+
+    for cls in selected.registry:
+        for key in own(selected, cls):
+            dotted, value = (table, {key: 1}) if whole else (f"{table}.{key}", 1)
+            assert target(dotted, ("sweep",), tables, Findings(), value)
+            with monkeypatch.context() as patched:
+                patched.setattr(SelectedTable, "own", planted(cls, key))
+                assert not target(dotted, ("sweep",), tables, Findings(), value), (cls, key)
+
+
+@pytest.mark.parametrize("value", ['"calibrate"', '[{ scheme = "poisson", rate = "calibrate" }]'])
+def test_no_run_leaves_a_number_to_be_solved_for(value: str, tmp_path: Path) -> None:
+    """Only the file does, of its noise; a value of a grid is a value, at its place."""
+    key, values = ("sampling", value) if "scheme" in value else ("steps", f"[10, {value}]")
+    with pytest.raises(InvalidFile, match=r'grid.*: expected .*, found "calibrate"'):
+        planned(tmp_path, f'{PUBLIC}[sweep.grid]\n"mechanism.sgd.{key}" = {values}\n')
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('"train.learning_rate" = 0.5\n"mechanism.sgd.steps" = 5\n', '"mechanism.sgd.steps" = 5\n"train.learning_rate" = 0.5\n'),
+        ('"train.learning_rate" = 1\n', "train.learning_rate = 1.0\n"),
+        ("", '"mechanism.sgd.steps" = 10\n'),  # as in the file
+        ('"train.clipping.norm" = 2.0\n', '"train.clipping" = { norm = 2.0 }\n'),
+    ],
+)
+def test_two_settings_that_make_one_file_are_one(first: str, second: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match=r"sweep\.setting\[2\]: expected a setting that no other repeats"):
+        planned(tmp_path, f"{PUBLIC}[[sweep.setting]]\n{first}[[sweep.setting]]\n{second}")
 
 
 def test_a_key_that_another_one_of_the_setting_lets_in_is_none(tmp_path: Path) -> None:

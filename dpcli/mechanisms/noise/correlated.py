@@ -37,9 +37,13 @@ class CorrelatedSpec(Spec):
         float,
         Key("standard deviation of the encoder's noise over C, the bound on one record's contribution to one step (L2)", POSITIVE),
     ]
-    iterations: Annotated[int, Key("steps of one run", LENGTH)]
-    max_participations: Annotated[int, Key("steps of one run in which a record may take part, at most", COUNT, claim=True)]
-    min_separation: Annotated[int, Key("steps from one participation of a record to its next, at least", COUNT, claim=True)] = 1
+    iterations: Annotated[int, Key("steps of one run", LENGTH, varies=True)]
+    max_participations: Annotated[
+        int, Key("steps of one run in which a record may take part, at most", COUNT, claim=True, varies=True)
+    ]
+    min_separation: Annotated[
+        int, Key("steps from one participation of a record to its next, at least", COUNT, claim=True, varies=True)
+    ] = 1
 
     @property
     def contribution_form(self) -> bool:
@@ -111,9 +115,9 @@ class ToeplitzSpec(CorrelatedSpec):
     example: ClassVar[Mapping[str, Any]] = {**TreeSpec.example, "bands": 4}
 
     coefficients: Annotated[
-        tuple[float, ...] | None, Key("c_0, c_1, ...: the first column of the encoder, non-increasing", NON_NEGATIVE)
+        tuple[float, ...] | None, Key("c_0, c_1, ...: the first column of the encoder, non-increasing", NON_NEGATIVE, varies=True)
     ] = None
-    bands: Annotated[int | None, Key("number of square-root coefficients, instead of stating them", LENGTH)] = None
+    bands: Annotated[int | None, Key("number of square-root coefficients, instead of stating them", LENGTH, varies=True)] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if (self.coefficients is None) == (self.bands is None):
@@ -150,8 +154,10 @@ class BufferedToeplitzSpec(CorrelatedSpec):
 
     example: ClassVar[Mapping[str, Any]] = {**TreeSpec.example, "buf_decay": [0.9, 0.5], "output_scale": [0.4, 0.3]}
 
-    buf_decay: Annotated[tuple[float, ...], Key("decay of each buffer", DECAY)]
-    output_scale: Annotated[tuple[float, ...], Key("weight of each buffer in the output; they add up to at most 1", NON_NEGATIVE)]
+    buf_decay: Annotated[tuple[float, ...], Key("decay of each buffer", DECAY, varies=True)]
+    output_scale: Annotated[
+        tuple[float, ...], Key("weight of each buffer in the output; they add up to at most 1", NON_NEGATIVE, varies=True)
+    ]
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if len(self.buf_decay) != len(self.output_scale):

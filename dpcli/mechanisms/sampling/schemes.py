@@ -40,7 +40,9 @@ class Scheme:
     """How the records of one step are chosen."""
 
     selection: ClassVar[Selection] = Selection("scheme", SAMPLING)
-    scheme: Annotated[str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted", claim=True)]
+    scheme: Annotated[
+        str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted", claim=True, varies=True)
+    ]
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
         """What is inconsistent, as (key, expected, found)."""
@@ -69,8 +71,10 @@ class Unsampled(Scheme):
 class Batched(Scheme):
     """Schemes that state a rate, or a batch size over the declared dataset size."""
 
-    rate: Annotated[float | None, Key("probability that a record is in the sample of one step", RATE_OR_ZERO)] = None
-    batch_size: Annotated[int | None, Key("records per step (expected, under Poisson); needs privacy.dataset_size", COUNT)] = None
+    rate: Annotated[float | None, Key("probability that a record is in the sample of one step", RATE_OR_ZERO, varies=True)] = None
+    batch_size: Annotated[
+        int | None, Key("records per step (expected, under Poisson); needs privacy.dataset_size", COUNT, varies=True)
+    ] = None
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
         if self.batch_size is None:
@@ -121,7 +125,8 @@ class Poisson(Batched):
     """
 
     max_batch_size: Annotated[
-        int | None, Key("a larger sample is cut down to this many records, at random; needs privacy.dataset_size", COUNT)
+        int | None,
+        Key("a larger sample is cut down to this many records, at random; needs privacy.dataset_size", COUNT, varies=True),
     ] = None
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
@@ -198,7 +203,7 @@ class OncePerEpoch(Batched):
     composition).
     """
 
-    rate: Annotated[float | None, Key("share of the records in one batch", RATE)] = None
+    rate: Annotated[float | None, Key("share of the records in one batch", RATE, varies=True)] = None
 
     @property
     def amplified(self) -> bool:
@@ -272,7 +277,7 @@ class BallsInBins(OncePerEpoch):
     Source: Chua et al. 2024, arXiv:2412.16802; Feldman & Shenfeld 2025, arXiv:2502.08202.
     """
 
-    participations: Annotated[int, Key("steps of one pass in which each record takes part", COUNT)] = 1
+    participations: Annotated[int, Key("steps of one pass in which each record takes part", COUNT, varies=True)] = 1
 
     @property
     def amplified(self) -> bool:

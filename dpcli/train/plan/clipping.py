@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from dpcli.train.engine.clip import Clip
 
 STYLE = Key(
-    "flat: scaled down to C; automatic: always scaled to about C; per-layer: C split over layers; adaptive: C follows a quantile"
+    "flat: scaled down to C; automatic: always scaled to about C; per-layer: C split over layers; adaptive: C follows a quantile",
+    varies=True,
 )
 
 
@@ -26,7 +27,9 @@ class Clipping(ABC):
     # Tables that between them state every key of a style.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
 
-    norm: Annotated[float, Key("C: the L2 bound on one example's gradient; noise_multiplier is noise over C", POSITIVE)]
+    norm: Annotated[
+        float, Key("C: the L2 bound on one example's gradient; noise_multiplier is noise over C", POSITIVE, varies=True)
+    ]
     style: Annotated[str, STYLE] = "flat"
 
     @property
@@ -58,7 +61,7 @@ class AutomaticClipping(Clipping):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0, "gamma": 0.1},)
 
     style: Annotated[str, STYLE] = "automatic"
-    gamma: Annotated[float, Key("added to each gradient's length, so that short ones stay short", POSITIVE)] = 0.01
+    gamma: Annotated[float, Key("added to each gradient's length, so that short ones stay short", POSITIVE, varies=True)] = 0.01
 
     def clip(self) -> Clip:
         from dpcli.train.engine.clip import Automatic
@@ -89,9 +92,11 @@ class AdaptiveClipping(Clipping):
     )
 
     style: Annotated[str, STYLE] = "adaptive"
-    quantile: Annotated[float, Key("share of examples that is left unclipped", RATE)] = 0.5
-    quantile_noise: Annotated[float, Key("noise of the count of unclipped examples, in examples; accounted for", POSITIVE)]
-    quantile_rate: Annotated[float, Key("how fast C follows", POSITIVE)] = 0.2
+    quantile: Annotated[float, Key("share of examples that is left unclipped", RATE, varies=True)] = 0.5
+    quantile_noise: Annotated[
+        float, Key("noise of the count of unclipped examples, in examples; accounted for", POSITIVE, varies=True)
+    ]
+    quantile_rate: Annotated[float, Key("how fast C follows", POSITIVE, varies=True)] = 0.2
 
     @property
     def count_noise(self) -> float | None:
