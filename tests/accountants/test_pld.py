@@ -9,7 +9,7 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpcli.accountants.exact import ExactProfile
@@ -149,6 +149,32 @@ def test_finite_mechanisms_by_enumeration(e1: float, k: int, e2: float, n1: int,
     bound = PldProfile(steps).delta(epsilon)
     assert bound.lower is not None
     assert bound.lower <= exact + 1e-12 and exact <= bound.upper + 1e-12
+
+
+@given(
+    st.floats(0.05, 2.0),
+    st.integers(2, 5),
+    st.floats(0.05, 2.0),
+    st.integers(0, 2),
+    st.integers(1, 2),
+    st.sampled_from([-1.0, 0.0, 1.0]),
+    st.floats(-9.0, 0.0),
+)
+@example(0.5, 2, 0.330078125, 1, 1, 1.0, math.log10(1.0 / 0.830078125 - 1.0))  # delta(1.0)
+@example(0.5, 2, 1.7095374814192281, 0, 1, -1.0, -3.75)
+@example(0.5, 2, 0.9210528454230777, 0, 1, -1.0, -4.2)
+@settings(max_examples=25, deadline=None)
+def test_about_the_largest_loss_an_answer_is_sound_and_there_is_one(
+    e1: float, k: int, e2: float, n1: int, n2: int, side: float, log10_distance: float
+) -> None:
+    """There delta is all but 0, and the tilt that shows it is so large that the tilted composition sits on one point."""
+    steps: Steps = (((RandomizedResponse(e1, k), n1),) if n1 else ()) + ((Pure(e2), n2),)
+    epsilon = (n1 * e1 + n2 * e2) * (1.0 + side * 10.0 ** min(log10_distance, -1e-9 if side < 0.0 else 1.0))
+    exact = brute_force([response(e1, k)] * n1 + [response(e2, 2)] * n2, epsilon)
+    bound = PldProfile(steps).delta(epsilon)
+    assert bound.lower is not None
+    assert bound.lower <= exact * (1.0 + 1e-9) + 1e-14 and exact <= bound.upper * (1.0 + 1e-9) + 1e-14
+    assert bound.upper <= 1.01 * exact + 1e-5  # about a cell
 
 
 MECHANISMS = st.one_of(

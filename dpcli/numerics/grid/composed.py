@@ -61,11 +61,31 @@ def planned(parts: Parts, tilt: float, log_delta: float, error: float, unit: flo
     """
     window = spread([(found, count) for _, found, count in parts], tilt, LOG_NEGLIGIBLE)
     widest = (window[1] - window[0]) / SMALLEST
+    # Where the tilted composition sits on its largest loss, its window shows no scale: the losses of one step do.
+    steady = max(_finest(part, tilt, log_delta, work) for part in parts)
+    for cell in (widest, steady) if steady > widest else (widest,):
+        found = _cheapest(parts, tilt, log_delta, error, unit, work, window, cell)
+        if found is not None:
+            return found
+    return None
+
+
+def _cheapest(
+    parts: Parts,
+    tilt: float,
+    log_delta: float,
+    error: float,
+    unit: float,
+    work: float,
+    window: tuple[float, float, float, float],
+    widest: float,
+) -> GridPlan | None:
+    """The cheapest plan whose cells are at most `widest`, as of `planned`."""
     needed = [_needed(part, tilt, log_delta, error / len(parts), unit, widest, work) for part in parts]
     most = 0 if unit > 0.0 else min(max(_most_rounds(count) for _, _, count in parts), 20)
     for relaxed in (1.25**k for k in range(40)):
         wanted = [spacing * relaxed for spacing in needed]
-        plans = [_plan(parts, tilt, log_delta, unit, window, wanted, limit) for limit in range(1 + most)]
+        plans = [_plan(parts, tilt, log_delta, unit, window, wanted, widest, limit) for limit in range(1 + most)]
         cheap = [plan for plan in plans if plan.affordable(work)]
         if cheap:
             return replace(min(cheap, key=lambda plan: plan.work), coarseness=relaxed)
@@ -87,8 +107,7 @@ def _needed(
 ) -> float:
     """A spacing at which this part's share of the interval is at most `error`, found by trying; coarser where work forbids it."""
     count = part[2]
-    low, high = _reach(part, tilt, log_delta)
-    finest = (high - low) / min(0.5 * MAX_POINTS, max(work / 40.0, 1 << 16))
+    finest = _finest(part, tilt, log_delta, work)
     spacing = min(math.sqrt(4.0 * error / (count * (tilt + 1.0))), widest)
     if not 0.0 < spacing < math.inf:
         raise NotRepresentable(TOO_STEADY)
@@ -103,6 +122,12 @@ def _needed(
             break
         spacing *= max(0.1, min(0.8, 0.9 * math.sqrt(error / width)))
     return spacing * min(1.0, max(0.01, math.sqrt(error / width)))
+
+
+def _finest(part: tuple[HasTails, Survey, int], tilt: float, log_delta: float, work: float) -> float:
+    """The smallest spacing at which the losses of one step are few enough points."""
+    low, high = _reach(part, tilt, log_delta)
+    return (high - low) / min(0.5 * MAX_POINTS, max(work / 40.0, 1 << 16))
 
 
 def _single(part: tuple[HasTails, Survey, int], tilt: float, log_delta: float, spacing: float) -> tuple[Lattice, Lattice]:
@@ -131,12 +156,13 @@ def _plan(
     unit: float,
     window: tuple[float, float, float, float],
     needed: list[float],
+    widest: float,
     limit: int,
 ) -> GridPlan:
     low, high, *orders = window
     finest = [spacing / math.sqrt(1.0 + min(limit, _most_rounds(part[2]))) for spacing, part in zip(needed, parts, strict=True)]
     wanted = min(spacing * 2.0 ** min(limit, _most_rounds(part[2])) for spacing, part in zip(finest, parts, strict=True))
-    wanted = min(wanted, (high - low) / SMALLEST)
+    wanted = min(wanted, widest)
     spacing = _snapped(wanted, unit)
     rounds = tuple(
         min(max(0, math.ceil(math.log2(spacing / fine) - 1e-9)), _most_rounds(part[2]), limit)
