@@ -28,7 +28,7 @@ def _source(text: str) -> bool:
 
 
 SOURCE_TEXT = "digits, a .npz, .csv or .parquet file, or module:function"
-FILES = rf"^{CALLED}$|\.(npz|csv|parquet)$"
+FILES = rf"^{CALLED}$|[^./][^/]*\.(npz|csv|parquet)$"  # .csv alone is a name without an ending
 SOURCE = Constraint(SOURCE_TEXT, _source, (("pattern", f"^{BUILT_IN}$|{FILES}"),))
 PUBLIC = Constraint(
     f"held-out, {SOURCE_TEXT}",
