@@ -19,9 +19,6 @@ from dpcli.train.plan.clipping import Clipping
 MOMENTUM = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))
 DEVICES = r"cpu|cuda(:(0|[1-9][0-9]?))?"
 DEVICE = Constraint("cpu, cuda, or cuda:N", lambda x: re.fullmatch(DEVICES, x) is not None, (("pattern", f"^({DEVICES})$"),))
-NAME = r"[^\s:./\\()]+"  # one that may be imported: no path, and no call
-CALLED = rf"{NAME}(\.{NAME})*:{NAME}"
-FUNCTION = Constraint("module:function", lambda x: re.fullmatch(CALLED, x) is not None, (("pattern", f"^{CALLED}$"),))
 
 TASK = Key("what is learnt; custom: model, data, loss and metric are all functions of your own")
 BUILT_IN = ("logistic", "mlp", "cnn")  # models for arrays

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import COUNT, RATE, Constraint, Key, Reader
-from dpcli.train.plan.settings import CALLED, FUNCTION, HELD_OUT, TASK, Train
+from dpcli.train.plan.settings import HELD_OUT, TASK, Train
+from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
 
 WITH_COLUMNS = frozenset({".csv", ".jsonl", ".parquet"})
 
@@ -21,20 +22,8 @@ def columns(train: Train) -> bool:
 MODELS = ("logistic", "mlp", "cnn")
 ARRAYS = (".npz", ".csv", ".parquet")
 BUILT_IN = "digits"
-
-
-def _source(text: str) -> bool:
-    return text == BUILT_IN or FUNCTION.holds(text) or os.path.splitext(text)[1] in ARRAYS
-
-
-SOURCE_TEXT = "digits, a .npz, .csv or .parquet file, or module:function"
-FILES = rf"^{CALLED}$|[^./][^/]*\.(npz|csv|parquet)$"  # .csv alone is a name without an ending
-SOURCE = Constraint(SOURCE_TEXT, _source, (("pattern", f"^{BUILT_IN}$|{FILES}"),))
-PUBLIC = Constraint(
-    f"held-out, {SOURCE_TEXT}",
-    lambda text: text == "held-out" or _source(text),
-    (("pattern", f"^(held-out|{BUILT_IN})$|{FILES}"),),
-)
+SOURCE = source_rule(ARRAYS, BUILT_IN)
+PUBLIC = public_rule(ARRAYS, BUILT_IN)
 MODEL = Constraint(
     "logistic, mlp, cnn, or module:function",
     lambda text: text in MODELS or FUNCTION.holds(text),

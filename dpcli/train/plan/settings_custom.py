@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import Key, Reader
-from dpcli.train.plan.settings import FUNCTION, TASK, Train
+from dpcli.train.plan.settings import TASK, Train
+from dpcli.train.plan.sources import FUNCTION
 
 METRIC = Reader("metric", lambda train: train.metric is not None)
 PUBLIC = Reader("public", lambda train: train.public is not None)

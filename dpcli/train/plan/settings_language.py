@@ -11,6 +11,7 @@ from dpcli.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
 from dpcli.toml.findings import Problem
 from dpcli.train.plan.settings import BUILT_IN, HELD_OUT, TASK, Train
 from dpcli.train.plan.settings_classification import COLUMNS
+from dpcli.train.plan.sources import public_rule, source_rule
 
 MODEL = Constraint(
     "a path or name of a language model, or module:function", lambda x: x not in BUILT_IN, (("not", {"enum": list(BUILT_IN)}),)
@@ -18,6 +19,10 @@ MODEL = Constraint(
 TEMPLATE = Constraint(
     "text with {text} in it once", lambda x: x.count("{text}") == 1, (("pattern", r"^(?!.*\{text\}.*\{text\}).*\{text\}"),)
 )
+
+ROWS = (".jsonl", ".csv", ".parquet")
+TEXTS = (".txt", *ROWS)
+AS_DATA = "data declared public, on which metrics are measured: as data, or held-out (a split declared public)"
 
 
 def cut(train: CausalLm) -> bool:
@@ -43,7 +48,6 @@ class Language(Train):
     own_code: ClassVar[bool] = False
     adapts: ClassVar[bool] = True
 
-    data: Annotated[str, Key("private data: a text file, a .csv, .jsonl or .parquet file, or module:function")]
     model: Annotated[str, Key("the language model that is trained, or adapted", MODEL, varies=True)]
     tokenizer: Annotated[
         str | None, Key("of a language model: bytes, a path or a name; must be public; the model's own where absent")
@@ -79,6 +83,8 @@ class CausalLm(Language):
     )
 
     task: Annotated[str, TASK] = "causal-lm"
+    data: Annotated[str, Key("private data: texts in a file, or from your function", source_rule(TEXTS))]
+    public: Annotated[str | None, Key(AS_DATA, public_rule(TEXTS))] = None
     record: Annotated[
         Literal["line", "paragraph", "window"],
         Key(
@@ -124,6 +130,8 @@ class SoftPrompt(Language):
     )
 
     task: Annotated[str, TASK] = "soft-prompt"
+    data: Annotated[str, Key("private data: texts with labels in a file, or from your function", source_rule(ROWS))]
+    public: Annotated[str | None, Key(AS_DATA, public_rule(ROWS))] = None
     soft_prompt: Annotated[int, Key("trained vectors before each text, which alone are trained", COUNT, varies=True)]
     label: Annotated[str | None, Key("column of the label; label where absent", reader=COLUMNS)] = None
     labels: Annotated[tuple[str, ...], Key("every label that the data may have, declared; at least two")]

@@ -1,0 +1,31 @@
+"""Which words may name the data of a task: words of its own, files by their endings, or the user's function."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from dpcli.fields import Constraint
+
+NAME = r"[^\s:./\\()]+"  # one that may be imported: no path, and no call
+CALLED = rf"{NAME}(\.{NAME})*:{NAME}"
+FUNCTION = Constraint("module:function", lambda x: re.fullmatch(CALLED, x) is not None, (("pattern", f"^{CALLED}$"),))
+HELD_OUT = "held-out"
+
+
+def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
+    """The rule for data that are one of `words`, a file with one of `endings` (".csv"), or module:function."""
+
+    def holds(text: str) -> bool:
+        return text in words or FUNCTION.holds(text) or os.path.splitext(text)[1] in endings
+
+    # A name such as .csv alone has no ending.
+    alternatives = [rf"^({'|'.join(words)})$"] if words else []
+    pattern = "|".join([*alternatives, f"^{CALLED}$", rf"[^./][^/]*\.({'|'.join(ending[1:] for ending in endings)})$"])
+    files = f"a {', '.join(endings[:-1])} or {endings[-1]} file"
+    return Constraint(", ".join([*words, files, "or module:function"]), holds, (("pattern", pattern),))
+
+
+def public_rule(endings: tuple[str, ...], *words: str) -> Constraint:
+    """The same for what is declared public, which may be a split of the private data too."""
+    return source_rule(endings, HELD_OUT, *words)
