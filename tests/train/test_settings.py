@@ -39,6 +39,10 @@ name = "sgd"
 type = "gaussian"
 noise_multiplier = 2.0
 steps = 10
+[[mechanism]]
+name = "train"
+type = "gaussian"
+noise_multiplier = 2.0
 [train]
 """
 BASE = {"learning_rate": 1.0, "clipping": {"norm": 1.0}}

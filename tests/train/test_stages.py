@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dpcli.analysis.account import account
 from dpcli.errors import InputError
-from dpcli.train.plan.plan import TrainingPlan, plan_of
+from dpcli.lint.run import lint_bytes
+from dpcli.pipeline.read import examine
+from dpcli.registry import MECHANISMS
+from dpcli.train.plan.plan import TrainingPlan, _entries, plan_of
+from dpcli.train.plan.settings import read_train
+from tests.exam.subjects import SEED, drawn
 
 HEAD = """
 format = 1
@@ -119,15 +125,41 @@ def test_a_pass_counts_as_a_whole(tmp_path: Path, sampling: str, length: int) ->
     ("train", "words"),
     [
         (TRAIN, "found warm, main of warm, main"),
-        (mechanism('"other"'), "found other of warm, main"),
-        (mechanism('"histogram"'), "found histogram of warm, main"),
-        (mechanism('["warm", "warm"]'), "found warm, warm of warm, main"),
-        (mechanism("[]"), "found"),
+        (mechanism('"other"'), r"mechanism: expected an entry with Gaussian noise \('warm', 'main'\), found 'other'"),
+        (mechanism('"histogram"'), r"\('warm', 'main'\), found 'histogram' of type 'laplace'"),
+        (mechanism('["warm", "warm"]'), r"mechanism\[2\]: expected each entry once, found 'warm' again"),
+        (mechanism("[]"), "expected the name of an entry, or several in their order, found an empty list"),
     ],
 )
 def test_what_a_step_performs_must_be_clear(tmp_path: Path, train: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         plan(tmp_path, WARM, MAIN, HISTOGRAM, train=train)
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_lint_takes_the_entries_that_training_performs(kind: str) -> None:
+    """Of each registered type, as lint tells types apart and a plan the entries."""
+    subject = drawn(kind, f"entries {SEED}")[0]
+    stated = read_train((HEAD + MAIN + TRAIN).encode(), "staged.toml")
+    _, wrong = examine((subject.text + mechanism('"it"')).encode(), "staged.toml")
+    refused = ""
+    try:
+        _entries(subject.pipeline, replace(stated, mechanism="it"), "staged.toml")
+    except InputError as problem:
+        refused = str(problem)
+    assert [found.key for found in wrong] == (["train.mechanism"] if "train.mechanism" in refused else []), subject.said
+
+
+@pytest.mark.parametrize("name", ["warm", "main", "a much longer name of an entry"])
+def test_a_misspelt_entry_is_asked_about_at_its_place(name: str) -> None:
+    text = HEAD + WARM.replace('"warm"', f'"{name}"') + HISTOGRAM
+    for at in range(len(name)):
+        wrong = name[:at] + name[at] + name[at:]
+        for train, key in ((f'"{wrong}"', "train.mechanism"), (f'["{name}", "{wrong}"]', "train.mechanism[2]")):
+            content = text + mechanism(train)
+            (found,) = lint_bytes(content.encode(), "staged.toml")
+            assert (found.rule, found.key, found.line) == ("DP005", key, content.count("\n"))
+            assert found.message.endswith(f"('{name}'), found '{wrong}'; did you mean '{name}'")
 
 
 def test_a_plan_of_other_content_keeps_the_path(tmp_path: Path) -> None:

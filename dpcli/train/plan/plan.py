@@ -13,8 +13,9 @@ from dpcli.errors import CannotCertify, InputError
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.toml.limits import read_bytes
+from dpcli.train.plan.entries import performed
 from dpcli.train.plan.settings import Train, in_full, read_train
-from dpcli.train.plan.stages import Stage, counted, performed, stages
+from dpcli.train.plan.stages import Stage, counted, stages
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account

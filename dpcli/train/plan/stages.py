@@ -13,7 +13,6 @@ from math import ceil
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, FixedSize, OncePerEpoch, Poisson, Runs, Scheme, Unsampled
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.model import Entry
@@ -99,8 +98,3 @@ def _passes(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -
 def _rate(scheme: Scheme | None, dataset_size: int) -> Fraction:
     rate = None if scheme is None else scheme.exact_rate(dataset_size)
     return Fraction(1) if rate is None else rate
-
-
-def performed(spec: Spec) -> bool:
-    """Whether training can add this mechanism's noise."""
-    return isinstance(spec, GaussianSpec | CorrelatedSpec)
