@@ -66,7 +66,7 @@ SECTIONS: dict[str, str] = {
 # What a section says of the rest of the file: (its value, the file's tables, findings to add to).
 JUDGED_IN_FILE: dict[str, str] = {
     "train": "dpcli.train.plan.entries:judge_entries",
-    "sweep": "dpcli.sweep.setting:judge_first",
+    "sweep": "dpcli.sweep.setting:judge_values",
 }
 
 # What [train] may learn, and how its gradients are clipped: each a class whose fields are the keys that it reads.

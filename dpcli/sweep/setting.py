@@ -57,16 +57,24 @@ def settings_of(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> 
     return found
 
 
-def judge_first(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> None:
-    """A finding for whatever is wrong with a grid's first combination, or with a single setting, in a file that is valid otherwise.
+def judge_values(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> None:
+    """A finding for whatever is wrong with a value of a grid, or with a single setting, in a file that is valid otherwise.
 
-    Enough to find a key that the file does not have, in the time of reading it; `settings_of` judges all combinations.
+    Each value of a grid is judged once, beside the first one of each other key: in the time of reading the file that often.
+    `settings_of` judges all combinations.
     """
-    axes = [] if sweep.setting else _axes(sweep.grid or {}, tables, findings)
-    first = Setting(tuple(axis[0] for axis in axes if axis), place=("sweep", "grid"))
-    found = list(_single(sweep, tables, findings)) if sweep.setting else [first]
+    settings = list(_single(sweep, tables, findings)) if sweep.setting else _each_value(_axes(sweep.grid or {}, tables, findings))
     if not findings.items:
-        _judge(found, tables, findings)
+        _judge(settings, tables, findings)
+        if sweep.setting:
+            _cover(sweep, settings, findings)
+
+
+def _each_value(axes: list[tuple[KeyChange, ...]]) -> list[Setting]:
+    """The first combination, then each further value in it."""
+    first = tuple(axis[0] for axis in axes if axis)
+    further = ((*first[:index], change, *first[index + 1 :]) for index, axis in enumerate(axes) for change in axis[1:])
+    return [Setting(changes, place=("sweep", "grid")) for changes in (first, *further)]
 
 
 def _grid(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> Iterator[Setting]:
@@ -164,5 +172,5 @@ def _cause(setting: Setting, fault: Fault) -> Path:
     """Where the sweep states the change that a finding is about, its key or its value; where it states the setting, if about none."""
     for change in setting.changes:
         if change.target[: len(fault.key)] == fault.key or fault.key[: len(change.target)] == change.target:
-            return change.key if fault.rule == UNKNOWN else change.place
+            return change.key if fault.rule == UNKNOWN and len(fault.key) <= len(change.target) else change.place
     return setting.place

@@ -10,6 +10,8 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,6 +22,7 @@ from dpcli.errors import CannotCertify, InputError
 from dpcli.keys.annotations import members_of
 from dpcli.keys.member import Members
 from dpcli.keys.tables import SelectedTable
+from dpcli.lint.run import lint_bytes
 from dpcli.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.read import parse
@@ -28,9 +31,11 @@ from dpcli.sweep.keys import target
 from dpcli.sweep.plan import SweepPlan, plan_sweep
 from dpcli.toml.findings import Findings
 from dpcli.toml.render import InvalidFile
-from dpcli.toml.write import toml_text
+from dpcli.toml.shown import quoted
+from dpcli.toml.write import toml_text, value_text
 from dpcli.train.plan.settings import Train
 from tests.command import ROOT, dpcli
+from tests.exam.subjects import SEED
 from tests.sweep.samples import CUSTOM, GRID, HEAD, PRIVATE, PUBLIC, SAMPLED, SEARCH, TRAIN, TUNE
 
 
@@ -245,6 +250,41 @@ def test_no_run_leaves_a_number_to_be_solved_for(value: str, tmp_path: Path) -> 
 def test_two_settings_that_make_one_file_are_one(first: str, second: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match=r"sweep\.setting\[2\]: expected a setting that no other repeats"):
         planned(tmp_path, f"{PUBLIC}[[sweep.setting]]\n{first}[[sweep.setting]]\n{second}")
+
+
+AXES = {  # values that a run may have, and values that none may
+    "train.learning_rate": ([0.25, 0.5, 1.0], [-1.0, 0, "fast", "calibrate"]),
+    "train.model": (["logistic", "cnn"], ["logistik", 3, "calibrate"]),
+    "train.clipping.norm": ([0.5, 1.0, 2.0], [0.0, "calibrate", [1.0]]),
+    "train.optimizer": (["sgd", "adam"], ["sdg"]),
+    "train.clipping": ([{"norm": 0.5}, {"norm": 2.0}], [{"norm": 1.0, "gamma": 0.1}, {"style": "flat"}, 2.0]),
+    "mechanism.sgd.steps": ([5, 10, 20], [0, 1.5, "calibrate"]),
+    "mechanism.sgd.sampling.batch_size": ([16, 64, 128], [0, 2_000, "calibrate"]),
+    "mechanism.sgd.sampling": ([{"scheme": "poisson", "rate": 0.1}, {"scheme": "none"}], [{"scheme": "poison"}, "calibrate"]),
+}
+
+
+def swept(axes: dict[str, list[Any]]) -> str:
+    return SAMPLED + "[sweep.grid]\n" + "".join(f"{json.dumps(key)} = {value_text(values)}\n" for key, values in axes.items())
+
+
+@pytest.mark.parametrize("run", range(40))
+def test_lint_judges_every_value_of_every_key_of_a_grid(run: int, tmp_path: Path) -> None:
+    """One value that no run may have, anywhere in a grid of others: found at its place, as by the sweep, and nothing is without it."""
+    random = Random(f"{SEED}/grid/{run}")
+    drawn = random.sample(list(AXES), 4)
+    keys = [key for key in drawn if not any(key.startswith(f"{other}.") for other in drawn)]
+    axes = {key: random.sample(AXES[key][0], random.randint(1, len(AXES[key][0]))) for key in keys}
+    assert not lint_bytes(swept(axes).encode(), "t.toml"), (SEED, axes)
+    key = random.choice(keys)
+    at = random.randint(0, len(axes[key]))
+    axes[key].insert(at, random.choice(AXES[key][1]))
+    text = swept(axes)
+    found = lint_bytes(text.encode(), "t.toml")
+    assert f"sweep.grid.{quoted(key)}[{at + 1}]" in {diagnostic.key for diagnostic in found}, (SEED, axes)
+    with pytest.raises(InvalidFile) as raised:
+        planned(tmp_path, text)
+    assert {diagnostic.key for diagnostic in raised.value.diagnostics} >= {diagnostic.key for diagnostic in found}, (SEED, axes)
 
 
 def test_a_key_that_another_one_of_the_setting_lets_in_is_none(tmp_path: Path) -> None:
