@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from dpcli.errors import InputError
-from dpcli.fields import COUNT, POSITIVE, Constraint, Key
+from dpcli.fields import COUNT, POSITIVE, Constraint, Key, Reader
 from dpcli.keys.annotations import members_of
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.read import section
@@ -16,6 +16,18 @@ from dpcli.toml.shown import quoted
 
 CONFIDENCE = Constraint("a number in (0.5, 1)", lambda x: 0.5 < x < 1, (("exclusiveMinimum", 0.5), ("exclusiveMaximum", 1)))
 TRIALS = Constraint("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, (("minimum", 1), ("maximum", 10**8)))
+
+
+def read_by(*kinds: str) -> Reader:
+    """What audits of these kinds alone read; of a file without a kind, any may be asked for."""
+    return Reader(" or ".join(f'kind = "{kind}"' for kind in kinds), lambda audit: audit.kind in (None, *kinds))
+
+
+ONE_RUN = read_by("one-run")
+TWO_RUN = read_by("two-run")
+REPLAY = read_by("replay")
+SCORED = read_by("one-run", "two-run")
+REPEATED = read_by("two-run", "replay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,34 +40,49 @@ class AuditSettings:
     ] = None
     confidence: Annotated[float, Key("1 minus the chance of failing a program whose claim is true", CONFIDENCE)] = 0.95
     scores: Annotated[
-        str | None, Key("file of scores (csv, json), or folder of a finished run; with function, where its trials are kept")
+        str | None,
+        Key("file of scores (csv, json), or folder of a finished run; with function, where its trials are kept", reader=SCORED),
     ] = None
     canaries: Annotated[int | None, Key("how many canaries are inserted, each by the toss of a fair coin", COUNT)] = None
     guesses: Annotated[
-        int | None, Key("about how many canaries is guessed; absent: several numbers are tried, and corrected for", COUNT)
+        int | None,
+        Key("about how many canaries is guessed; absent: several numbers are tried, and corrected for", COUNT, reader=ONE_RUN),
     ] = None
-    one_sided: Annotated[bool, Key("guess about the highest scores only, where low ones say little")] = False
-    threshold: Annotated[float | None, Key("score above which a run is called one with the record, fixed beforehand")] = None
+    one_sided: Annotated[bool, Key("guess about the highest scores only, where low ones say little", reader=ONE_RUN)] = False
+    threshold: Annotated[
+        float | None, Key("score above which a run is called one with the record, fixed beforehand", reader=TWO_RUN)
+    ] = None
     choose: Annotated[
         Literal["split", "bonferroni"],
-        Key("how a threshold is found where none is stated: on a quarter of the scores, or on all of them with a correction"),
+        Key(
+            "how a threshold is found where none is stated: on a quarter of the scores, or on all of them with a correction",
+            reader=TWO_RUN,
+        ),
     ] = "split"
     function: Annotated[
         str | None, Key("module:function to audit: (dataset, rng) -> score, or for replay (dataset, rng) -> steps")
     ] = None
     data: Annotated[
-        str | None, Key("module:function that makes a pair of neighbouring datasets: (rng) -> (with the record, without it)")
+        str | None,
+        Key("module:function that makes a pair of neighbouring datasets: (rng) -> (with the record, without it)", reader=REPEATED),
     ] = None
-    trials: Annotated[int | None, Key("runs on each of the two datasets; for replay, pairs of runs", TRIALS)] = None
-    seed: Annotated[int | None, Key("of the audit's own random numbers; absent: from the operating system", COUNT)] = None
+    trials: Annotated[int | None, Key("runs on each of the two datasets; for replay, pairs of runs", TRIALS, reader=REPEATED)] = (
+        None
+    )
+    seed: Annotated[
+        int | None, Key("of the audit's own random numbers; absent: from the operating system", COUNT, reader=REPEATED)
+    ] = None
     neighbours: Annotated[Adjacency | None, Key("what differs between the audit's worlds; the file's adjacency where absent")] = (
         None
     )
     sensitivity: Annotated[
-        float | None, Key("replay: bound C on one record's contribution to the sum of a step (L2)", POSITIVE)
+        float | None, Key("replay: bound C on one record's contribution to the sum of a step (L2)", POSITIVE, reader=REPLAY)
     ] = None
     noise: Annotated[
-        float | None, Key("replay: standard deviation of a step's noise; noise_multiplier times sensitivity where absent", POSITIVE)
+        float | None,
+        Key(
+            "replay: standard deviation of a step's noise; noise_multiplier times sensitivity where absent", POSITIVE, reader=REPLAY
+        ),
     ] = None
 
     def problems(self) -> Iterator[Problem]:
