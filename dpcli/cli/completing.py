@@ -31,7 +31,7 @@ def file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]
     from dpcli.lint.catalogue import codes
     from dpcli.pipeline.key_places import tables
 
-    keys = (key for place in tables() for key in place.members)
+    keys = (key for place in tables() for key in (*place.members, place.path) if key)
     names = [name for name in (*words(), *codes(), *keys) if name.startswith(typed)]
     if not names:
         return []

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import textwrap
 
 from dpcli.errors import InputError
 from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.topics import TOPICS
+from dpcli.explain.wrapped import filled
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, STYLES, TASKS, load
 
-WIDTH = 100
 SELECTING = (*MECHANISMS, *SAMPLING, *TASKS, *STYLES)  # words that select the keys of a table
 
 
@@ -22,18 +21,17 @@ def explain(name: str) -> str:
         from dpcli.lint.explain import explain as explain_rule
 
         return explain_rule(key.upper())
-    low = key.lower()
+    from dpcli.explain.file_keys import of_key, of_table, of_word, table_paths
+
+    low, paths = key.strip("[]").lower(), table_paths()
     spellings = dict.fromkeys((key, low, low.replace(" ", "_"), low.replace("-", "_"), low.replace("_", "-").replace(" ", "-")))
-    tables = ((ACCOUNTANTS, _accountant), (SELECTING, _selected), (TERMS, _term), (TOPICS, _topic))
-    found = [next((text(word) for word in spellings if word in table), None) for table, text in tables]
+    texts = ((ACCOUNTANTS, _accountant), (SELECTING, of_word), (TERMS, _term), (TOPICS, _topic), (paths, of_table))
+    found = [next((text(word) for word in spellings if word in known), None) for known, text in texts]
     if any(found):
         return "\n\n".join(text for text in found if text)
-    from dpcli.pipeline.key_places import places_of
-
-    lines = next((lines for word in spellings if (lines := places_of(word))), [])
-    if lines:
-        return "\n".join([f"{low}: a key of the file", "", *map(_hanging, lines)])
-    close = difflib.get_close_matches(low, words(), 3)
+    if text := next((text for word in spellings if (text := of_key(word))), ""):
+        return text
+    close = difflib.get_close_matches(low, [*words(), *paths], 3)
     hint = f"did you mean {' or '.join(close)}" if close else f"known: {', '.join(words())}, and rules such as DP101"
     raise InputError(f"nothing to explain under '{key}'; {hint}")
 
@@ -43,16 +41,8 @@ def words() -> list[str]:
     return list(dict.fromkeys(word for table in (ACCOUNTANTS, SELECTING, TERMS, TOPICS) for word in table))
 
 
-def _filled(text: str) -> str:
-    return "\n\n".join(textwrap.fill(" ".join(paragraph.split()), WIDTH) for paragraph in text.strip().split("\n\n"))
-
-
-def _hanging(text: str) -> str:
-    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-
-
 def _term(name: str) -> str:
-    return f"{name}\n\n{_filled(TERMS[name])}"
+    return f"{name}\n\n{filled(TERMS[name])}"
 
 
 def _topic(name: str) -> str:
@@ -67,17 +57,4 @@ def _accountant(name: str) -> str:
     module = __import__(ACCOUNTANTS[name].partition(":")[0], fromlist=["__doc__"])
     facts = [f"source: {found.source}", f"sound upper bound: {'yes' if found.sound else 'NO: never passes a gate'}"]
     facts.append(f"valid where later parameters depend on earlier outputs: {'yes' if found.adaptive else 'no'}")
-    return "\n".join([f"{name}: {found.title}", "", _filled(module.__doc__ or ""), "", *facts])
-
-
-def _selected(name: str) -> str:
-    """A word that selects the keys of a table: those of its own."""
-    from dpcli.keys.described import describe_keys
-    from dpcli.pipeline.key_places import tables
-
-    texts = []
-    for place in tables():
-        if place.word == name:
-            keys = ["keys:", *describe_keys(place.members)] if place.members else ["no keys of its own"]
-            texts.append("\n".join([place.title, "", _filled(place.doc), "", *keys]))
-    return "\n\n".join(texts)
+    return "\n".join([f"{name}: {found.title}", "", filled(module.__doc__ or ""), "", *facts])

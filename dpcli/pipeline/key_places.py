@@ -15,11 +15,15 @@ from dpcli.registry import load
 TOP_LEVEL = "top level"
 
 
-def places_of(key: str) -> list[str]:
-    """`[privacy]: what it means (what it takes)`, a line for each meaning; none where no table has the key."""
+def places_of(key: str, path: str | None = None) -> list[str]:
+    """`[privacy]: what it means (what it takes)`, a line for each meaning; none where no table has the key.
+
+    Args:
+        path: the dotted key of the only tables to look in; all where absent.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for place in tables():
-        if key in place.members:
+        if key in place.members and path in (None, place.path):
             member: Member = place.members[key]
             found.setdefault((member.doc, member.text), []).append(place.title)
     return [f"{', '.join(stand)}: {doc} ({text})" for (doc, text), stand in found.items()]
@@ -33,10 +37,11 @@ def tables(top: Members = TOP) -> Iterator[TablePlace]:
 
 
 def _mechanisms() -> Iterator[TablePlace]:
-    shared = {**members_of(Entry), MECHANISMS.selector: MechanismTable().members(None)[MECHANISMS.selector]}
-    yield TablePlace("[[mechanism]]", Entry.__doc__ or "", shared)
-    yield from inside(shared, "[[mechanism]]")
+    path, title, selector = "mechanism", "[[mechanism]]", MECHANISMS.selector
+    shared = {**members_of(Entry), selector: MechanismTable().members(None)[selector]}
+    yield TablePlace(title, Entry.__doc__ or "", shared, path)
+    yield from inside(shared, path, title)
     for word, target in MECHANISMS.registry.items():
-        own = MECHANISMS.own(word)
-        yield TablePlace(f'{MECHANISMS.selector} = "{word}"', load(target).__doc__ or "", own, word)
-        yield from inside(own, "[[mechanism]]")
+        own, choice = MECHANISMS.own(word), f'{selector} = "{word}"'
+        yield TablePlace(choice, load(target).__doc__ or "", own, path, word, choice)
+        yield from inside(own, path, title)

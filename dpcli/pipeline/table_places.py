@@ -15,42 +15,47 @@ from dpcli.registry import load
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """One table: how the file opens it, what it is, and its keys; of keys that a word selects, which word."""
+    """One table: how the file opens it, what it is, and its keys; of keys that a word selects, which word.
+
+    path: its dotted key from the top of the file, such as train.clipping; "" for the file itself. choice: `task = "custom"`, of a word.
+    """
 
     title: str
     doc: str
     members: Members
+    path: str = ""
     word: str | None = None
+    choice: str = ""
 
 
-def places_in(kind: Kind, name: str, title: str) -> Iterator[TablePlace]:
-    """The tables that a value of this kind is or holds. name: its key. title: how the file opens it."""
+def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
+    """The tables that a value of this kind is or holds. path: its dotted key. title: how the file opens it."""
     match kind:
         case SectionTable():
-            yield from places_in(kind.table, name, title)
+            yield from places_in(kind.table, path, title)
         case KeyTable():
-            yield TablePlace(title, kind.cls.__doc__ or "", kind.members)
-            yield from inside(kind.members, title)
+            yield TablePlace(title, kind.cls.__doc__ or "", kind.members, path)
+            yield from inside(kind.members, path, title)
         case SelectedTable():
-            yield from _selected(kind, name, title)
+            yield from _selected(kind, path, title)
         case Listed():
-            yield from places_in(kind.item, name, f"[{title}]")
+            yield from places_in(kind.item, path, f"[{title}]")
         case Either():
-            yield from places_in(kind.several, name, title)
+            yield from places_in(kind.several, path, title)
 
 
-def inside(members: Members, title: str) -> Iterator[TablePlace]:
-    """The tables that a table's keys hold. title: how the file opens it."""
+def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
+    """The tables that a table's keys hold. path: the table's dotted key. title: how the file opens it."""
     for name, member in members.items():
         many = isinstance(member.kind, Listed)
-        yield from places_in(member.kind, name, f"{title[:-1]}.{name}]" if many else f"{name} = {{ ... }} of {title}")
+        yield from places_in(member.kind, f"{path}.{name}", f"{title[:-1]}.{name}]" if many else f"{name} = {{ ... }} of {title}")
 
 
-def _selected(kind: SelectedTable, name: str, title: str) -> Iterator[TablePlace]:
-    shared, where = kind.shared(), title if title.startswith("[") else name
-    yield TablePlace(title, kind.doc, shared)
-    yield from inside(shared, title)
+def _selected(kind: SelectedTable, path: str, title: str) -> Iterator[TablePlace]:
+    shared, where = kind.shared(), title if title.startswith("[") else path.rpartition(".")[2]
+    yield TablePlace(title, kind.doc, shared, path)
+    yield from inside(shared, path, title)
     for word, target in kind.registry.items():
-        own = kind.apart(word)
-        yield TablePlace(f'{where} {kind.selector} = "{word}"', load(target).__doc__ or "", own, word)
-        yield from inside(own, title)
+        own, choice = kind.apart(word), f'{kind.selector} = "{word}"'
+        yield TablePlace(f"{where} {choice}", load(target).__doc__ or "", own, path, word, choice)
+        yield from inside(own, path, title)

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.errors import InputError
+from dpcli.explain.file_keys import table_paths
 from dpcli.explain.glossary import SYMBOLS, TERMS
+from dpcli.explain.lookup import explain
 from dpcli.explain.topics import WRITTEN, source
 from dpcli.pipeline.key_places import tables
 from dpcli.registry import MECHANISMS, SAMPLING, STYLES, TASKS
@@ -45,6 +48,37 @@ def test_a_file_is_explained_in_the_terms_of_an_attack() -> None:
         "mu = 0.58",
     ):
         assert words in text
+
+
+PLACES = [place for place in tables() if place.path]
+
+
+@pytest.mark.parametrize("path", dict.fromkeys(place.path for place in PLACES))
+def test_every_table_of_a_file_is_explained_by_its_dotted_key(path: str) -> None:
+    """With all of its keys, and each of these by its own dotted key too."""
+    text = " ".join(explain(path).split())
+    assert path in table_paths()
+    for place in (place for place in PLACES if place.path == path):
+        for key, member in place.members.items():
+            own = " ".join(explain(f"{path}.{key}").split())
+            assert f"{path}.{key}" in table_paths() or " ".join(member.doc.split()) in own, key
+            assert (key in text) if place.word else (f" {key} (" in text), key
+        assert not place.word or f"{place.choice}: " in text
+    with pytest.raises(InputError, match=f"did you mean .*{path}"):
+        explain(f"{path}x.")
+
+
+def test_a_key_is_looked_for_in_the_table_that_is_named() -> None:
+    for place in PLACES:
+        for key in place.members:
+            if not any(key in other.members for other in PLACES if other.path == "train"):
+                with pytest.raises(InputError):
+                    explain(f"train.{key}")
+
+
+@pytest.mark.parametrize("path", ["train", "train.clipping"])
+def test_a_table_says_that_keys_of_another_word_are_refused(path: str) -> None:
+    assert "refused, even where it states its default" in " ".join(explain(path).split())
 
 
 def test_machine_form() -> None:

@@ -1,0 +1,47 @@
+"""Tables of the file and their keys: `dpcli explain train.clipping`, and `dpcli explain adaptive` for the keys that one word selects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpcli.explain.wrapped import filled, hanging
+from dpcli.keys.described import describe_keys
+from dpcli.pipeline.key_places import places_of, tables
+from dpcli.pipeline.table_places import TablePlace
+
+
+def table_paths() -> list[str]:
+    """The dotted key of every table of a file."""
+    return list(dict.fromkeys(place.path for place in tables() if place.path))
+
+
+def of_table(path: str) -> str:
+    """The tables with this dotted key: their own keys in full, those that a word selects by name; "" where there are none."""
+    places = [place for place in tables() if place.path == path]
+    plain = [_whole(place) for place in places if not place.word]
+    return "\n\n".join([*plain, *_choices([place for place in places if place.word])])
+
+
+def of_word(word: str) -> str:
+    """What a word that selects the keys of a table means, and those keys."""
+    return "\n\n".join(_whole(place) for place in tables() if place.word == word)
+
+
+def of_key(name: str) -> str:
+    """A key by its name alone, wherever it stands, or with the dotted key of its table; "" where no table has it."""
+    path, _, key = name.rpartition(".")
+    lines = places_of(key, path or None)
+    return "\n".join([f"{name}: a key of the file", "", *map(hanging, lines)]) if lines else ""
+
+
+def _whole(place: TablePlace) -> str:
+    keys = ["keys:", *describe_keys(place.members)] if place.members else ["no keys of its own"]
+    return "\n".join([place.title, "", filled(place.doc), "", *keys])
+
+
+def _choices(places: list[TablePlace]) -> Iterator[str]:
+    if places:
+        yield "\n".join(["further keys:", *(hanging(f"{place.choice}: {', '.join(place.members) or 'none'}") for place in places)])
+        yield filled(
+            "A key that another of these words selects is refused, even where it states its default. dpcli explain WORD has more."
+        )
