@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from dpcli.analysis.account import Account, account
 from dpcli.gate.bases import Base
-from dpcli.gate.terms import changed_horizon, changed_terms, horizon_data
+from dpcli.gate.terms import Changed, changed_horizon, changed_terms, horizon_data
 from dpcli.gate.verdicts import Condition, Target, Verdict
 from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.model import Pipeline
 from dpcli.rounding import up
+from dpcli.toml.findings import Path
 from dpcli.toml.limits import escaped_path
 
 
@@ -37,14 +38,21 @@ def statement_conditions(
     """
     terms = changed_terms(base.terms, base.statement, own, result.pipeline)
     changed = [*terms, *changed_horizon(base.horizon, horizon_data(own.gate.horizon), own_horizon)]
-    weaker = "; ".join([*(one.words for one in changed if one.weaker), *escaped])
-    other = "; ".join(one.words for one in changed if not one.weaker)
-    if weaker and outside.allow_statement_change:
-        yield Condition("statement", "pass", f"{weaker} (allowed)", ("privacy",))
-    elif weaker:
-        yield Condition("statement", "fail", f"{weaker} (--allow-statement-change lets it pass)", ("privacy",))
+    weaker = [one for one in changed if one.weaker]
+    words = "; ".join([*(one.words for one in weaker), *escaped])
+    other = [one for one in changed if not one.weaker]
+    if words:
+        verdict: Verdict = "pass" if outside.allow_statement_change else "fail"
+        note = "(allowed)" if outside.allow_statement_change else "(--allow-statement-change lets it pass)"
+        yield Condition("statement", verdict, f"{words} {note}", _first(weaker))
     if other:
-        yield Condition("terms", "pass", f"{other} (weakens nothing that holds here)", ("privacy",))
+        text = "; ".join(one.words for one in other)
+        yield Condition("terms", "pass", f"{text} (weakens nothing that holds here)", _first(other))
+
+
+def _first(changed: Sequence[Changed]) -> Path:
+    """Where the file states the first key that changed; the policy may be what did, and the file is then judged by its statement."""
+    return changed[0].key if changed else ("privacy",)
 
 
 def increase_condition(result: Account, base: Base, now: float, outside: Caps) -> Condition:

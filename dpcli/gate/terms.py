@@ -12,6 +12,7 @@ from dpcli.keys.annotations import members_of
 from dpcli.keys.member import Member, Members
 from dpcli.pipeline.gate_keys import Gate, Horizon
 from dpcli.pipeline.model import Budget, Pipeline, Privacy
+from dpcli.toml.findings import Path
 from dpcli.toml.shown import shown
 
 APART = ("waiver", "horizon")  # tables of [gate] that are compared as a whole
@@ -19,10 +20,11 @@ APART = ("waiver", "horizon")  # tables of [gate] that are compared as a whole
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One key in words, `budget.warn_at 0.8 -> 1.0`, and whether the change weakens the file."""
+    """One key in words, `budget.warn_at 0.8 -> 1.0`, whether the change weakens the file, and where the file states the key."""
 
     words: str
     weaker: bool
+    key: Path
 
 
 def terms_of(pipeline: Pipeline) -> dict[str, Any]:
@@ -52,7 +54,9 @@ def changed_terms(terms: Mapping[str, Any], statement: Mapping[str, Any], own: P
     """
     now = statement_of(capped)
     differing = {key for key, value in now.items() if statement.get(key) != value}
-    yield from (Changed(f"{key} {word(statement.get(key))} -> {word(now[key])}", True) for key in now if key in differing)
+    yield from (
+        Changed(f"{key} {word(statement.get(key))} -> {word(now[key])}", True, _place(key, own)) for key in now if key in differing
+    )
     replaced = own.budget is None or capped.budget is None or own.budget.epsilon != capped.budget.epsilon
     for name, member in _keys().items():
         old, new = terms.get(name), _plain(_stated(own, name))
@@ -60,7 +64,12 @@ def changed_terms(terms: Mapping[str, Any], statement: Mapping[str, Any], own: P
         if old == new or (key in differing and (name.startswith("privacy.") or key == "delta")):
             continue
         binds = name != "budget.delta" and not (name == "budget.epsilon" and replaced)
-        yield Changed(f"{name} {word(old)} -> {word(new)}", binds and _weaker(member, old, new))
+        yield Changed(f"{name} {word(old)} -> {word(new)}", binds and _weaker(member, old, new), tuple(name.split(".")))
+
+
+def _place(key: str, own: Pipeline) -> Path:
+    """Where a file states a key of its statement: the budget's delta comes before that of [privacy]."""
+    return ("budget", key) if key == "delta" and own.budget is not None and own.budget.delta is not None else ("privacy", key)
 
 
 def _weaker(member: Member, old: Any, new: Any) -> bool:
@@ -79,7 +88,7 @@ def changed_horizon(old: tuple[int, float] | None, new: tuple[int, float] | None
     """Fewer runs or a higher cap than before, or no horizon any more, weaken the file where its own horizon holds."""
     if old != new:
         kept = old is None or (new is not None and new[0] >= old[0] and new[1] <= old[1])
-        yield Changed(f"gate.horizon {_runs(old)} -> {_runs(new)}", binds and not kept)
+        yield Changed(f"gate.horizon {_runs(old)} -> {_runs(new)}", binds and not kept, ("gate", "horizon"))
 
 
 def _runs(horizon: tuple[int, float] | None) -> str:

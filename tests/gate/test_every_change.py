@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.pipeline.model import Budget, Entry, Privacy
 from dpcli.pipeline.read import parse
 from dpcli.registry import load
+from dpcli.toml.positions import locate
 from tests.command import dpcli
 from tests.gate.conftest import git
 from tests.pipeline.test_every_key import toml
@@ -76,12 +78,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def judged(folder: Path, before: Document, after: Document) -> tuple[int, str]:
+def judged(folder: Path, before: Document, after: Document | str) -> tuple[int, str]:
     """What the gate prints of a change, in its table."""
     (folder / "train.toml").write_text(text_of(before))
     git(folder, "add", ".")
     git(folder, "commit", "-qm", "base")
-    (folder / "train.toml").write_text(text_of(after))
+    (folder / "train.toml").write_text(after if isinstance(after, str) else text_of(after))
     result = dpcli("gate", "train.toml", "--base-ref", "main", "-f", "jsonl", "--as-of", "2030-01-01", folder=folder)
     return result.code, result.out + result.err
 
@@ -93,6 +95,27 @@ def test_no_key_is_forgotten() -> None:
     assert set(own) == set(OTHER) - {"gate.waiver", "gate.horizon"} == set(_keys())
     assert set(members_of(Horizon)) == {"epsilon", "every", "years", "runs"}
     assert set(members_of(Waiver)) == {"rule", "reason", "approver", "expires", "mechanism", "epsilon"}
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", [name for name in OTHER if name != "gate.waiver"])
+@pytest.mark.parametrize("how", ["changed", "dropped"])
+def test_a_changed_term_is_placed_where_it_stands(folder: Path, name: str, how: str) -> None:
+    """Each key on a line of its own; of one that is gone, the table that held it."""
+    table, key = name.split(".")
+    tables = {**BASE, table: {**BASE[table], key: OTHER[name]}}
+    if how == "dropped":
+        del tables[table][key]
+    text = "".join(f"\n[{head}]\n{text_of(keys)}" for head, keys in tables.items() if isinstance(keys, dict))
+    text = f"format = 1\nmechanism = {toml(BASE['mechanism'])}\n{text}"
+    code, out = judged(folder, BASE, text)
+    if code == 2:
+        assert how == "dropped" and key in ("adjacency", "max_contributions", "epsilon")  # it is required
+        return
+    conditions = [one for one in json.loads(out.splitlines()[0])["conditions"] if key in one["message"]]
+    places = [(one["line"], one["column"]) for one in conditions if one["name"] in ("statement", "terms")]
+    path = (table, key)
+    assert places == [locate(text, [path])[path]] or (not places and how == "dropped" and key in ("adaptive", "warn_at"))
 
 
 @pytest.mark.sampled(10)
