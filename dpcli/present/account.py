@@ -31,7 +31,7 @@ def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimal
         checks=_checks(account, diagnostics, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
         exit_code=exit_code(account, diagnostics),
-        records=[_row_data(row) for row in account.rows],
+        records=[_record(row, account) for row in account.rows],
         sheet=_sheet(account),
     )
 
@@ -89,6 +89,12 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
 def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
     """The account's own, and 1 where a rule calls the file unsound."""
     return account.exit_code or int(any(d.severity == "error" for d in diagnostics))
+
+
+def _record(row: AccountRow, account: Account) -> dict[str, Any]:
+    """A row on its own: with what it was asked at."""
+    asked = {"delta": account.delta} if account.quantity == "epsilon" else {"epsilon": account.epsilon}
+    return {**asked, **_row_data(row, account.quantity)}
 
 
 def _row_data(row: AccountRow, quantity: str = "epsilon") -> dict[str, Any]:

@@ -27,7 +27,7 @@ def document(difference: Difference, judged: bool = False) -> Document:
         notes=tuple(_notes(difference)),
         total=_total(difference.increase),
         exit_code=code,
-        records=[priced_data(one) for one in difference.priced],
+        records=[{"delta": difference.before.delta, **priced_data(one)} for one in difference.priced],
         sheet=_sheet(difference),
     )
 

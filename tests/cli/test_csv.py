@@ -60,6 +60,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.parametrize("command", [command for command in PAIRS if not command.startswith("budget")])
+def test_each_line_of_jsonl_says_what_its_bound_is_at(command: str, folder: Path) -> None:
+    """A bound on epsilon is one at a delta, and the other way round."""
+    words = command.split()
+    if "jsonl" in own_formats((words[0],)):
+        for line in dpcli(*words, "-f", "jsonl", folder=folder).out.splitlines():
+            keys = set(re.findall(r'"(\w+)":', line))
+            assert "delta" in keys or "epsilon_upper" not in keys, line
+            assert "epsilon" in keys or "delta_upper" not in keys, line
+
+
+def test_a_line_of_jsonl_is_the_row_of_its_accountant(folder: Path) -> None:
+    for at, quantity in (("--delta", "epsilon"), ("--epsilon", "delta")):
+        asked = ("account", "pass.toml", at, "1e-7")
+        lines = [json.loads(line) for line in dpcli(*asked, "-f", "jsonl", folder=folder).out.splitlines()]
+        assert lines == [{at[2:]: 1e-7, **row} for row in json.loads(dpcli(*asked, "-f", "json", folder=folder).out)["accountants"]]
+        assert any(line[f"{quantity}_upper"] is not None for line in lines)
+
+
 def rows_of(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text, newline="")))
 
