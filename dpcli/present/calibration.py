@@ -9,6 +9,7 @@ from dpcli.rounding import up
 STEP = {"noise": "one step less noise", "scale": "one step less noise"}
 FURTHER = {"noise": "less noise", "scale": "less noise"}
 EARLY = "each attempt takes much work here: the search ended before the last digit, on the safe side"
+COUNTED = frozenset({"steps", "batch-size"})
 NAMES = {"batch-size": "batch_size"}
 
 
@@ -30,12 +31,16 @@ def document(calibration: Calibration, decimals: int = 4) -> Document:
             )
         )
     result = {
-        key: calibration.value,
+        key: _number(calibration.value, calibration),
         "epsilon_upper": calibration.upper,
         "accountant": calibration.accountant,
         "next_cheaper": None
         if calibration.cheaper is None
-        else {key: calibration.cheaper, "epsilon_upper": calibration.cheaper_upper, "adjacent": calibration.adjacent},
+        else {
+            key: _number(calibration.cheaper, calibration),
+            "epsilon_upper": calibration.cheaper_upper,
+            "adjacent": calibration.adjacent,
+        },
     }
     values = _values(calibration)
     return Document(
@@ -65,9 +70,14 @@ def document(calibration: Calibration, decimals: int = 4) -> Document:
             *((f"{name}: {key} = {value:.10g}" for name, key, value in values) if len(values) > 1 else ()),
             *(() if calibration.adjacent else (EARLY,)),
         ),
-        total=repr(calibration.value),
+        total=repr(_number(calibration.value, calibration)),
         sheet=_sheet(calibration, values),
     )
+
+
+def _number(value: float, calibration: Calibration) -> float:
+    """As the file states it: what is counted is a whole number."""
+    return int(value) if calibration.parameter in COUNTED else value
 
 
 def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sheet:
@@ -76,7 +86,16 @@ def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sh
     setting = (calibration.target, calibration.delta, privacy.unit or "record", privacy.adjacency.value, calibration.accountant)
     rows: list[tuple[Value, ...]] = [("answer", name, key, value, calibration.upper, *setting) for name, key, value in values]
     if calibration.cheaper is not None:
-        rows.append(("next_cheaper", None, _key(calibration), calibration.cheaper, calibration.cheaper_upper, *setting))
+        rows.append(
+            (
+                "next_cheaper",
+                None,
+                _key(calibration),
+                _number(calibration.cheaper, calibration),
+                calibration.cheaper_upper,
+                *setting,
+            )
+        )
     columns = ("kind", "mechanism", "key", "value", "epsilon_upper", "target_epsilon", "delta", "unit", "adjacency", "accountant")
     return Sheet(columns, tuple(rows))
 
@@ -92,6 +111,6 @@ def _values(calibration: Calibration) -> list[tuple[str, str, float]]:
     """(mechanism, key, value) as it goes into the file."""
     entries = {entry.name: entry for entry in calibration.pipeline.mechanisms}
     return [
-        (name, key, float(getattr(entries[name].spec, key, calibration.value) or calibration.value))
+        (name, key, _number(float(getattr(entries[name].spec, key, calibration.value) or calibration.value), calibration))
         for name, key in calibration.targets
     ]

@@ -7,6 +7,11 @@ import re
 
 import pytest
 
+from dpcli.keys.annotations import members_of
+from dpcli.keys.kinds import WholeNumber
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.sampling.schemes import Poisson
+from dpcli.pipeline.model import Entry
 from tests.command import dpcli
 
 FLAGS = ("--target-epsilon", "3", "--delta", "1e-5", "--sampling-rate", "0.0042667", "--steps", "14063")
@@ -108,3 +113,17 @@ def test_a_gaussian_has_no_scale() -> None:
     result = dpcli("calibrate", "examples/mnist.toml", "--solve", "scale", "--target-epsilon", "2")
     assert result.err == "dpcli: no mechanism has a scale; use --solve noise, steps, epochs, batch-size or rate\n"
     assert result.code == 2
+
+
+@pytest.mark.parametrize("solve", ["steps", "epochs", "batch-size", "rate", "noise"])
+def test_what_is_counted_is_a_whole_number_in_every_form(solve: str) -> None:
+    """As the key takes it: the answer can be written into the file as it stands."""
+    asked = ("calibrate", "examples/mnist.toml", "--solve", solve, "--target-epsilon", "3")
+    found = json.loads(dpcli(*asked, "-f", "json").out)
+    (entry,) = [{key: value for key, value in one.items() if key != "name"} for one in found["mechanisms"]]
+    ((key, value),) = entry.items()
+    whole = isinstance({**members_of(Entry), **members_of(Poisson), **members_of(GaussianSpec)}[key].kind, WholeNumber)
+    numbers = [value, found["result"][key], found["result"]["next_cheaper"][key]]
+    assert [type(number) for number in numbers] == [int if whole else float] * 3
+    assert dpcli(*asked, "-f", "total").out.strip() == repr(value)
+    assert f",{key},{value!r}," in dpcli(*asked, "-f", "csv").out
