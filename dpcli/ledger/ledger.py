@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from dpcli import __version__
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.ledger.chain import LedgerEntry, digest, opened, sealed
 from dpcli.ledger.filters.filter import Cost
+from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
 from dpcli.ledger.names import looks, mixed, strange
 from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Upgrade, checked_key
@@ -97,7 +98,10 @@ class Ledger:
         at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
         if not 0.0 <= at < 1.0:
             raise InputError(f"expected a delta in [0, 1), found {at!r}")
-        return terms.price(pipeline, at), at
+        try:
+            return terms.price(pipeline, at), at
+        except (CannotCertify, NotRepresentable) as refusal:
+            raise type(refusal)(f"{refusal}{other_filters(terms, pipeline, at)}") from None
 
     def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "") -> Receipt:
         """Charge a run that is made at once; returns when the charge is durable, and only then may noise be drawn.
