@@ -17,6 +17,8 @@ def command(directory: str) -> None:
     from dpcli.cli.manual import pages
     from dpcli.cli.options import write
 
+    if not directory:
+        raise InputError("DIRECTORY: expected a folder, found an empty name; . is the current folder")
     found = pages()
     try:
         os.makedirs(directory, exist_ok=True)

@@ -81,3 +81,9 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     found = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
     assert "Traceback" not in found.stderr
     assert "Exception" not in found.stderr
+
+
+def test_an_empty_folder_name_is_said_to_be_one() -> None:
+    result = dpcli("man", "")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "dpcli: DIRECTORY: expected a folder, found an empty name; . is the current folder\n"
