@@ -98,7 +98,11 @@ def calibrate(
             best[value] = (result.upper, "" if result.winner is None else result.winner.accountant.name, result.delta)
         return best[value][0]
 
-    value, cheaper, adjacent = _search(upper, target_epsilon, solve, _limit(pipeline, chosen, solve))
+    try:
+        value, cheaper, adjacent = _search(upper, target_epsilon, solve, _limit(pipeline, chosen, solve))
+    except CannotCertify:
+        _require_delta(pipeline, {used for _, _, used in best.values()})
+        raise
     epsilon, accountant, used = best[value]
     return Calibration(
         solve,
@@ -123,6 +127,16 @@ def _without(accountants: Sequence[str] | None, refused: set[str]) -> Sequence[s
 def _tight(result: Account) -> bool:
     """Whether no sound accountant could say noticeably less."""
     return result.lower is not None and result.upper - result.lower <= TIGHT * result.upper
+
+
+def _require_delta(pipeline: Pipeline, deltas: set[float]) -> None:
+    """Raises CannotCertify where delta = 0 is why nothing was found: it refuses noise of some kinds, however much there is of it."""
+    names = [entry.name for entry in pipeline.mechanisms if entry.spec.needs_delta]
+    if names and deltas == {0.0}:
+        raise CannotCertify(
+            f"delta = 0: no epsilon is finite there for {', '.join(names)}, however much noise there is: state a delta > 0, such as 1e-6 "
+            "(--delta, or privacy.delta)"
+        )
 
 
 def _search(upper: Callable[[float], float], target: float, solve: Parameter, limit: float) -> tuple[float, float | None, bool]:

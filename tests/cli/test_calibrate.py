@@ -12,7 +12,9 @@ from dpcli.keys.kinds import WholeNumber
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.pipeline.model import Entry
+from dpcli.registry import MECHANISMS, load
 from tests.command import dpcli
+from tests.exam.subjects import SEED, drawn
 
 FLAGS = ("--target-epsilon", "3", "--delta", "1e-5", "--sampling-rate", "0.0042667", "--steps", "14063")
 
@@ -127,3 +129,17 @@ def test_what_is_counted_is_a_whole_number_in_every_form(solve: str) -> None:
     assert [type(number) for number in numbers] == [int if whole else float] * 3
     assert dpcli(*asked, "-f", "total").out.strip() == repr(value)
     assert f",{key},{value!r}," in dpcli(*asked, "-f", "csv").out
+
+
+@pytest.mark.parametrize("kind", [kind for kind, target in MECHANISMS.items() if load(target).needs_delta])
+def test_delta_zero_is_named_where_it_is_what_stands_in_the_way(kind: str) -> None:
+    """Of every type that has no finite epsilon there."""
+    for subject in drawn(kind, f"delta {SEED}")[:4]:
+        text = re.sub(r"^delta = .*$", "delta = 0.0", subject.text, flags=re.MULTILINE, count=1)
+        result = dpcli("calibrate", "-", "--solve", "steps", "-m", "it", "--target-epsilon", "1", stdin=text.encode())
+        if result.code == 3 and "no steps between" not in result.err:
+            assert "delta = 0: no epsilon is finite there for " in result.err, subject.said
+            assert "state a delta > 0, such as 1e-6 (--delta, or privacy.delta)" in result.err
+    result = dpcli("calibrate-sigma", "--target-epsilon", "1", "--delta", "0", "--steps", "10")
+    assert result.code == 3
+    assert "delta = 0: no epsilon is finite there for " in result.err
