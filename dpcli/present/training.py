@@ -106,6 +106,8 @@ def outcome(found: Outcome) -> Document:
         "exit_code": 0,
     }
     details: tuple[str, ...] = (f"model, metrics and statement are in {shown(found.folder)}",)
-    if found.earlier:
+    if found.charged:
+        details += (f"charged to the ledger: {found.charged}",)
+    elif found.earlier:
         details += ("an earlier run's files were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up",)
     return Document(said, data, "pass" if found.private else "warn", notes=details, details=details, total=repr(found.epsilon))

@@ -14,8 +14,10 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from safetensors.torch import load_file  # noqa: E402
 
 from dpcli.errors import Denied, InputError, LedgerError  # noqa: E402
+from dpcli.ledger.denial import costs  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
+from dpcli.present.training import outcome  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.run.folder import exclusive  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402
@@ -459,3 +461,15 @@ def test_steps_that_are_counted_twice_stay_within_the_budget_too(file: Path) -> 
         train(plan, report=stop_at(12))
     with pytest.raises(Denied, match=r"--resume: .* budget: expected at most"):
         train(plan, resume=True)
+
+
+def test_what_was_charged_is_printed_and_no_ledger_is_advised(file: Path, tmp_path: Path) -> None:
+    """In the second run too, whose folder holds the files of the first."""
+    books = ledger(tmp_path, 30.0)
+    for run in (1, 2):
+        found = train(plan_of(str(file)), books)
+        (cost,) = {costs(one.cost) for one in books.state().runs.values()}
+        said = outcome(found).details
+        assert f"charged to the ledger: {cost}" in said, run
+        assert not any("--ledger" in words for words in said)
+    assert any("--ledger" in words for words in outcome(train(plan_of(str(file)))).details)

@@ -31,6 +31,7 @@ class Outcome:
     method: str
     noise: str
     earlier: bool
+    charged: str = ""  # to the ledger, in words, with what a resumed run repeats; "" where there was none
 
     @property
     def epsilon(self) -> float:

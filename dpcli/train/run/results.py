@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli.registry import STATEMENT_OF, load
@@ -16,6 +17,7 @@ from dpcli.train.run.outcome import ADAPTER, KEPT, METRICS, MODEL, STATE, STATEM
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.ledger.state import LedgerState
     from dpcli.train.run.checkpoint import Checkpoint
     from dpcli.train.run.ranks import Ranks
     from dpcli.train.step.prepare import Prepared
@@ -30,11 +32,23 @@ def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | 
         prepared.canaries.leave_scores(folder, prepared.problem)
     _leave(outcome, prepared)
     if ledger is not None:
-        ledger.commit(before.run)
+        outcome = replace(outcome, charged=_charged(ledger.commit(before.run).state, before.run))
     os.unlink(os.path.join(folder, STATE))
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, KEPT))
     return outcome
+
+
+def _charged(state: LedgerState, key: str) -> str:
+    """The charges of a run, those of what was repeated among them."""
+    from dpcli.ledger import amounts
+    from dpcli.ledger.denial import costs
+
+    total: amounts.Amounts = {}
+    for run in state.runs.values():
+        if run.key == key or run.key.startswith(f"{key} resumed "):
+            total = amounts.add(total, run.cost)
+    return costs(total)
 
 
 def _outcome(prepared: Prepared, folder: str, before: Checkpoint) -> Outcome:
