@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from dpcli.cli.options import accounting_options, emit, output_options, refuse, working
@@ -33,11 +35,25 @@ def command(
     if epsilon is not None:
         refuse("--epsilon", delta=delta)
     from dpcli.analysis.account import account
-    from dpcli.lint.run import checked_load
+    from dpcli.lint.run import judge
+    from dpcli.pipeline.read import parse
     from dpcli.present.account import document
+    from dpcli.toml.limits import read_bytes
 
-    pipeline, diagnostics = checked_load(file)
+    data = read_bytes(file)
+    pipeline = parse(data, file)
+    diagnostics = judge(pipeline, data)
     sources = click.get_current_context().obj.verbose > 0
     with working():
         result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
-    return emit(document(result, diagnostics, digits, sources), format_, outputs)
+    found = document(result, diagnostics, digits, sources)
+    return emit(replace(found, place=_place(data)) if result.exit_code == 1 else found, format_, outputs)
+
+
+def _place(data: bytes) -> tuple[int, int]:
+    """Line and column of the cap, of the first line where the file has none."""
+    from dpcli.toml.positions import locate
+    from dpcli.toml.syntax import text_of
+
+    cap = ("budget", "epsilon")
+    return locate(text_of(data), [cap])[cap]

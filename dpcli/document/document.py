@@ -97,7 +97,7 @@ class Document:
     marker: a word by which a bot finds its earlier comment. log: lines for a log, beside the findings.
     details: lines under the headline, where text is all there is.
     sheet: for csv; the records, or the machine form, are its rows where there is none.
-    why: what the exit code is for, where no finding, check or headline says so.
+    why: what the exit code is for, where no finding, check or headline says so. place: line and column of it in the file.
     """
 
     headline: str
@@ -117,6 +117,7 @@ class Document:
     log: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     why: str = ""
+    place: tuple[int, int] = (1, 1)
     sheet: Sheet | None = None
 
 

@@ -26,7 +26,7 @@ def judged(document: Document, name: str, path: str = "") -> Document:
         document,
         verdict=document.verdict if document.verdict in ("fail", "unknown") else "fail",
         checks=document.checks if failed else (*document.checks, Check(name, False, why, error=True)),
-        findings=document.findings if found else (*document.findings, _finding(name, path, why)),
+        findings=document.findings if found else (*document.findings, _finding(name, path, why, document.place)),
     )
 
 
@@ -61,5 +61,5 @@ def _at(finding: Finding) -> str:
     return f"{place}: {finding.rule}: {finding.message}"
 
 
-def _finding(name: str, path: str, why: str) -> Finding:
-    return Finding(path or ".", "dpcli/stopped", "error", why, 1, 1, f"{name} did not pass")
+def _finding(name: str, path: str, why: str, place: tuple[int, int] = (1, 1)) -> Finding:
+    return Finding(path or ".", "dpcli/stopped", "error", why, *place, f"{name} did not pass")

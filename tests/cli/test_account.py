@@ -11,6 +11,7 @@ import pytest
 
 from dpcli.registry import ACCOUNTANTS
 from tests.command import ROOT, dpcli
+from tests.gate.samples import OVER
 
 GAUSSIAN = b"""format = 1
 [privacy]
@@ -157,3 +158,14 @@ def test_the_smallest_delta_there_is_has_an_epsilon(tmp_path: Path) -> None:
     result = dpcli("account", str(file), "-f", "total")
     assert result.code == 0
     assert 40.0 < float(result.out) < 1000.0
+
+
+@pytest.mark.parametrize("above", [0, 1, 5])
+def test_a_spent_budget_is_shown_at_its_line(above: int, tmp_path: Path) -> None:
+    """However far down the file states it."""
+    text = "# a line\n" * above + OVER
+    (tmp_path / "over.toml").write_text(text)
+    line = text[: text.index("epsilon = ", text.index("[budget]"))].count("\n") + 1
+    region = json.loads(dpcli("account", "over.toml", "-f", "sarif", folder=tmp_path).out)["runs"][0]["results"][-1]
+    assert region["locations"][0]["physicalLocation"]["region"] == {"startLine": line, "startColumn": 1}
+    assert f"::error file=over.toml,line={line},col=1," in dpcli("account", "over.toml", "-f", "github", folder=tmp_path).out

@@ -42,5 +42,5 @@ def test_a_format_that_drops_something_is_seen(name: str, what: str) -> None:
 
 def test_every_part_of_a_document_is_shown_by_some_format() -> None:
     shown = {part for name in FORMATS for part in shows(name)} - {"failures"}
-    silent = {"verdict", "exit_code", "pictures", "marker", "why"}  # colours, levels, drawings, and what standard error says
+    silent = {"verdict", "exit_code", "pictures", "marker", "why", "place"}  # colours, levels, drawings, what standard error says
     assert shown | silent == {field.name for field in fields(Document)}
