@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -70,9 +70,14 @@ def parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def imports(text: str) -> Iterator[str]:
+@cache
+def imports(text: str) -> tuple[str, ...]:
     """Every name that a file imports, anywhere in it, for types too: "package.module" and "package.module.name"."""
-    for node in ast.walk(parsed(text)):
+    return tuple(imported(ast.walk(parsed(text))))
+
+
+def imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
