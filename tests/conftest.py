@@ -94,14 +94,15 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-# Folders whose tests are about numbers, or plant bugs where numbers are made: there every question is computed each time it is asked.
-COMPUTED = ("accountants", "audit", "benchmarks", "exam", "mechanisms", "numerics", "planted")
+# Folders and files whose tests are about numbers, or plant bugs where numbers are made: there every question is computed each time.
+COMPUTED = {"accountants", "audit", "benchmarks", "exam", "mechanisms", "numerics", "planted"}
+COMPUTED_FILES = {"test_benchmarks.py", "test_meaning.py", "test_rounding.py"}
 
 
 @pytest.fixture(autouse=True)
 def remembered_answers(request: pytest.FixtureRequest) -> Iterator[None]:
     """Elsewhere an accountant's answer is remembered from one test to the next."""
-    if request.path.parent.name in (*COMPUTED, "tests"):
+    if request.path.parent.name in COMPUTED or request.path.name in COMPUTED_FILES:
         yield
         return
     from tests.remembered import remembering

@@ -45,7 +45,7 @@ def test_a_total_variation_is_zero_only_where_nothing_is_lost() -> None:
     assert total_variation(loss('type = "pure-dp"\nepsilon = 1e-320\n')) > 0.0
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("epsilon", [57.8, 283.0, 1e5, 1e6, 4e6, 1e10, 1e100, 1e300])
 @pytest.mark.parametrize("steps", [1, 3])
 def test_a_huge_epsilon_is_what_it_says(epsilon: float, steps: int) -> None:

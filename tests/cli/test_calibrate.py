@@ -58,6 +58,7 @@ def test_the_least_scale_that_fits() -> None:
     assert found["next_cheaper"]["scale"] < found["scale"] < 2.0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -109,6 +109,7 @@ def test_every_subcommand_of_budget_is_among_them() -> None:
     assert {words[0] for words in ALL} <= set(COMMANDS)
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("state", ["there", "one of several", "of a later version", "missing"])
 @pytest.mark.parametrize("words", [pytest.param(words, id=" ".join(words), marks=marks(words)) for words in ALL])
 def test_a_command_closes_every_ledger_that_it_opens(

@@ -46,7 +46,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(place)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_the_exit_code_is_the_same_whoever_reads(command: tuple[str, ...], file: str) -> None:
     arguments = [file if word == "FILE" else word for word in command]

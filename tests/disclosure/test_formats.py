@@ -57,7 +57,7 @@ def flat(text: str) -> str:
     return re.sub(r"[\\\s]+|<!-- -->", "", html.unescape(text))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", RENDER)
 @pytest.mark.parametrize("text", [MINIMAL, toml(FULL)], ids=["minimal", "full"])
 def test_every_item_is_in_every_format(format_: str, text: str) -> None:

@@ -33,7 +33,7 @@ def seen(plant: Plant, accountant: Accountant) -> bool:
 SOUND = [name for name, target in ACCOUNTANTS.items() if load(target).sound]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_no_answer_is_false(kind: str) -> None:
     questions = list(one_of_each(kind, str(SEED)))

@@ -35,7 +35,7 @@ def _searches(accountant: Accountant) -> bool:
     return type(accountant.compose(())).delta is PrivacyProfile.delta
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_every_accountant_answers_or_says_why(kind: str) -> None:
     cases = list(drawn(kind, str(SEED)))
@@ -51,7 +51,7 @@ def test_every_accountant_answers_or_says_why(kind: str) -> None:
                 raise AssertionError(f"{name} {subject.said}") from error
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_a_crowd_that_is_always_sampled_is_answered(kind: str) -> None:
     """So many records that a sample holds one of them for certain: the rate of the whole group is 1, or rounds to it."""

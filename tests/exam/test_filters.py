@@ -31,6 +31,7 @@ def opened(name: str, epsilon: float, delta: float) -> Ledger:
     return Ledger(Remembered(opened_filter(name, epsilon, delta, {})), epsilon, delta)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("opening", OPENINGS, ids=str)
 @pytest.mark.parametrize("name", FILTERS)
 def test_the_laws_hold(name: str, opening: tuple[float, float]) -> None:
@@ -47,6 +48,7 @@ def changes(planted: Ledger, honest: Ledger) -> bool:
     return costs or planted.caps != caps or planted.told(caps) != honest.told(caps)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("plant", FILTER_PLANTS)
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_bug_in_any_filter_is_seen(name: str, plant: str) -> None:

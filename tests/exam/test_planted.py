@@ -42,7 +42,7 @@ def uncounted(subject: Subject) -> bool:
     return False
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_a_bug_in_any_mechanism_is_seen(kind: str, plant: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,7 +180,7 @@ COMPUTED = [kind for kind in TYPES if load(MECHANISMS.registry[kind]).evidence =
 FEW = [("gaussian", kind) for kind in TYPES] + [(kind, "pure-dp") for kind in TYPES] + [("pure-dp", "post-processing")]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("before", "after"), [pair for pair in FEW if pair[0] != pair[1]])
 def test_a_change_of_type_is_told_and_judged_where_it_rests_on_less(folder: Path, before: str, after: str) -> None:
     old, new = with_type(before), with_type(after)

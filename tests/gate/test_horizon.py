@@ -60,7 +60,7 @@ def test_the_delta_is_that_of_all_runs() -> None:
     assert horizon_condition(result, Horizon(50.0, runs=11)).verdict == "unknown"  # 11e-6 of delta in 1e-5
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("cap", [0.5, 1.0, 4.377178, 4.3772, 20.0])
 def test_the_most_runs_fit_and_one_more_does_not(cap: float) -> None:
     result = account(ONE)

@@ -131,6 +131,7 @@ def test_somebody_without_a_role_is_told_which_there_are(opened: Database) -> No
         ledger(opened, "nick")
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("user", ["vera", "sam", "ada"])
 @pytest.mark.parametrize(
     "statement",
@@ -212,6 +213,7 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize(("changes", "message"), LIES.values(), ids=LIES)
 def test_a_lie_is_refused(fixed: tuple[Database, Head], changes: dict[str, Any], message: str) -> None:
     database, head = fixed

@@ -19,7 +19,7 @@ def test_every_rule_has_a_generator() -> None:
     assert tuple(CODES) == codes()
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("code", CODES)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
@@ -32,7 +32,7 @@ def test_a_planted_fault_is_found_and_its_repair_is_not(code: str, data: st.Data
     assert found(bad) - found(good) - reader == {code}, bad
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("code", SECTION_RULES)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())

@@ -287,6 +287,7 @@ def test_no_key_is_missing_where_manual_explain_and_completion_take_them_from() 
         assert {(name, member.doc) for table in spots for name, member in table.members.items()} <= known
 
 
+@pytest.mark.sampled(70)
 @EACH
 def test_a_misspelt_key_is_refused(table: Spot, policy: bool) -> None:
     random = Random(f"{table.path}")
@@ -296,6 +297,7 @@ def test_a_misspelt_key_is_refused(table: Spot, policy: bool) -> None:
         judged(table, (*table.path, wrong), document, {"DP002"}, policy)
 
 
+@pytest.mark.sampled(70)
 @EACH
 def test_a_key_with_a_letter_twice_is_reported_by_lint_with_its_place_and_what_was_meant(table: Spot, policy: bool) -> None:
     """By the command, as an editor or a CI job reads it."""
@@ -329,6 +331,7 @@ def selected(schema: Any, document: Mapping[str, Any]) -> Any:
     return schema
 
 
+@pytest.mark.sampled(70)
 @EACH
 def test_the_schema_has_every_key_with_its_meaning_and_default(table: Spot, policy: bool) -> None:
     """No default where the key must be stated, and none where its absence stands for no value that could be stated."""
@@ -352,6 +355,7 @@ def test_the_defaults_are_those_of_the_dataclasses() -> None:
                 assert (not member.required, member.default) == (stated, field.default if stated else None), (cls, field.name)
 
 
+@pytest.mark.sampled(70)
 @EACH
 def test_a_value_of_a_wrong_kind_is_refused(table: Spot, policy: bool) -> None:
     for name, member in table.members.items():
@@ -360,6 +364,7 @@ def test_a_value_of_a_wrong_kind_is_refused(table: Spot, policy: bool) -> None:
             judged(table, path, placed(table.document, path, of_wrong_kind(member)), {"DP003"}, policy)
 
 
+@pytest.mark.sampled(70)
 @EACH
 def test_a_value_out_of_range_is_refused(table: Spot, policy: bool) -> None:
     for name, member in table.members.items():

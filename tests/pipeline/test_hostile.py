@@ -58,7 +58,7 @@ except InputError as error:
 """
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.skipif(sys.platform != "linux", reason="address space and CPU time are limited by Linux's resource limits")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_refused_in_time(name: str, tmp_path: Path) -> None:

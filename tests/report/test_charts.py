@@ -141,6 +141,7 @@ def test_vega_lite_has_a_layer_for_everything(chart: Chart) -> None:
         assert sorted(row["value"] for row in values) == sorted(bar.value for bar in chart.bars)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("width", [40, 72, 100, 160])
 def test_terminal_keeps_to_its_width(chart: Chart, width: int) -> None:
     text = chart_terminal.render(chart, width=width)

@@ -78,7 +78,7 @@ def require_refused(found: tuple[int, str], books: Ledger) -> None:
     assert not list(Path().glob("runs/*/model.safetensors"))
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", models.MIXING)
 def test_a_model_that_mixes_is_refused_before_any_charge(name: str, books: Ledger) -> None:
     require_refused(run(name), books)
@@ -111,7 +111,7 @@ def test_opacus_stands_behind_the_same_gate(name: str, books: Ledger) -> None:
     require_refused(run(name, engine="opacus"), books)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", models.RIGHT)
 def test_a_model_that_keeps_records_apart_is_trained(name: str, books: Ledger) -> None:
     code, said = run(name)
@@ -120,6 +120,7 @@ def test_a_model_that_keeps_records_apart_is_trained(name: str, books: Ledger) -
     assert charged.status == "committed"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", models.RIGHT_LOSSES)
 def test_a_loss_that_keeps_records_apart_is_trained(name: str, books: Ledger) -> None:
     code, said = run("Net", name)

@@ -36,7 +36,7 @@ def influence(engine: ClippedGradients, batch: Any, size: int) -> float:
     return max(distance(whole.gradients, engine(without(batch, row, size)).gradients) / engine.clip.bound for row in range(size))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
 @pytest.mark.parametrize("configuration", EVERY)
 def test_influence_on_random_data(configuration: Configuration, clip: Clip) -> None:
@@ -62,7 +62,7 @@ ADVERSARIES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 @pytest.mark.parametrize("configuration", DENSE)
 def test_influence_on_adversarial_data(configuration: Configuration, adversary: str) -> None:
@@ -73,7 +73,7 @@ def test_influence_on_adversarial_data(configuration: Configuration, adversary: 
     assert engine.method.name == configuration.method
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 @pytest.mark.parametrize("configuration", DENSE)
 def test_influence_where_the_first_batch_is_adversarial(configuration: Configuration, adversary: str) -> None:
@@ -95,7 +95,7 @@ def test_a_record_that_is_not_finite_adds_zero_and_spoils_nothing(configuration:
     assert distance(sums.gradients, rest.gradients) <= 1e-9
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "configuration", [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "bag", "sequence", "tied")]
 )
@@ -148,6 +148,7 @@ def test_terms_that_cancel_in_single_precision() -> None:
             assert float(sums.norms[0]) >= float(exact) * (1.0 - 1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # torch's own, of RMSNorm under autocast
 @pytest.mark.parametrize("name", ["mlp", "cnn", "sequence", "scaled"])
 def test_one_example_alone_in_low_precision_of_the_model(name: str) -> None:

@@ -32,7 +32,7 @@ CLIPS = [Flat(0.5), Automatic(0.5), PerLayer(0.5), Adaptive(0.5)]
 BY_NAME = [pytest.param(configuration, id=configuration.name) for configuration in SMALL + LARGE]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("configuration", BY_NAME)
 def test_sums_are_those_of_one_example_at_a_time(configuration: Configuration) -> None:
     model, batch = configuration.model(), configuration.draw(5)
@@ -48,7 +48,7 @@ def test_sums_are_those_of_one_example_at_a_time(configuration: Configuration) -
     assert sums.count == 5 and bool(sums.finite.all())
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
 @pytest.mark.parametrize("configuration", [c for c in BY_NAME if c.id in ("mlp", "cnn", "tied", "scaled", "recurrent")])
 def test_every_style_with_every_method(configuration: Configuration, clip: Clip) -> None:
@@ -58,7 +58,7 @@ def test_every_style_with_every_method(configuration: Configuration, clip: Clip)
     assert distance(sums.gradients, expected) <= 1e-9 * clip.bound
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("configuration", BY_NAME)
 def test_micro_batches_add_up(configuration: Configuration) -> None:
     engine = ClippedGradients(configuration.model(), configuration.loss, Flat(0.5))
