@@ -61,6 +61,7 @@ ADAPTIVE = TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adaptive", quanti
 ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "parts",
@@ -83,12 +84,14 @@ def test_what_is_right_passes(parts: tuple[str, ...]) -> None:
     assert failed(*parts) == []
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.long
 def test_adaptive_clipping_passes_too() -> None:
     """Its noise on the gradients is larger than the entry's, which pays for the count."""
     assert failed(SIZE, MAIN, ADAPTIVE) == []
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.long
 def test_a_schedule_is_replayed_entry_by_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = (SIZE, WARM, MAIN, TRAIN, 'mechanism = ["warm", "main"]\n')
@@ -100,12 +103,14 @@ def test_a_schedule_is_replayed_entry_by_entry(monkeypatch: pytest.MonkeyPatch) 
     assert "size of the noise" in failed(*parts)
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.long
 def test_adaptive_clipping_whose_gradients_do_not_pay_for_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "relative", lambda spec, count_noise: spec)
     assert "size of the noise" in failed(SIZE, MAIN, ADAPTIVE.replace("quantile_noise = 10.0", "quantile_noise = 1.2"))
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.long
 def test_a_scaled_encoder_has_less_noise_in_each_step() -> None:
     banded = BANDED.replace("bands = 4", "coefficients = [2.0, 1.0]")
@@ -320,6 +325,7 @@ BUGS = {
 }
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_fails_the_check_that_is_about_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:

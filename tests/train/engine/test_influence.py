@@ -36,6 +36,7 @@ def influence(engine: ClippedGradients, batch: Any, size: int) -> float:
     return max(distance(whole.gradients, engine(without(batch, row, size)).gradients) / engine.clip.bound for row in range(size))
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
 @pytest.mark.parametrize("configuration", EVERY)
@@ -62,6 +63,7 @@ ADVERSARIES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 @pytest.mark.parametrize("configuration", DENSE)
@@ -83,6 +85,7 @@ def test_influence_where_the_first_batch_is_adversarial(configuration: Configura
     assert influence(engine, (ADVERSARIES[adversary](data), targets), 5) <= SLACK
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("configuration", DENSE)
 def test_a_record_that_is_not_finite_adds_zero_and_spoils_nothing(configuration: Configuration) -> None:
@@ -95,6 +98,7 @@ def test_a_record_that_is_not_finite_adds_zero_and_spoils_nothing(configuration:
     assert distance(sums.gradients, rest.gradients) <= 1e-9
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "configuration", [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "bag", "sequence", "tied")]

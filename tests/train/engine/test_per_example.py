@@ -48,6 +48,7 @@ def test_sums_are_those_of_one_example_at_a_time(configuration: Configuration) -
     assert sums.count == 5 and bool(sums.finite.all())
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
 @pytest.mark.parametrize("configuration", [c for c in BY_NAME if c.id in ("mlp", "cnn", "tied", "scaled", "recurrent")])

@@ -1,0 +1,45 @@
+"""What most runs of these tests do over again, done once: the digits are read, and the same program is followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from dpcli.train.isolation.program import Program
+
+Key = tuple[object, ...]
+_of_configurations: dict[Key, Program] = {}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _digits_read_once() -> Iterator[None]:
+    """Nobody writes into what was read: it is copied into another number format first."""
+    from dpcli.train.tasks import arrays
+
+    read = cache(arrays._digits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "_digits", lambda path: read("digits"))
+        yield
+
+
+@pytest.fixture
+def followed_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what comes after the isolation: the one program of a test is followed once, however many engines are made of it, and
+    that of a `configuration` once in all tests that ask for this."""
+    from dpcli.train.engine import per_example
+    from dpcli.train.isolation.gate import isolated
+
+    configuration: Any = getattr(getattr(request.node, "callspec", None), "params", {}).get("configuration")
+    found: dict[Key, Program] = {} if configuration is None else _of_configurations
+
+    def once(model: Any, loss: Any, draw: Any) -> Program:
+        key = (getattr(configuration, "name", None), next(model.parameters()).dtype, model.training)
+        if key not in found:
+            found[key] = isolated(model, loss, draw)
+        return found[key]
+
+    monkeypatch.setattr(per_example, "isolated", once)
