@@ -12,6 +12,7 @@ from dpcli.audit.noise_statistics import chi_square, factor, statistics
 from tests.audit.noises import RIGHT, WRONG, refuted, table
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_noise_fails_the_check_that_is_about_it(name: str) -> None:
     noise, check = WRONG[name]

@@ -60,6 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("shell", START)
 def test_tab_in_a_shell(shell: str, folder: Path) -> None:
     if shutil.which(shell) is None:

@@ -76,6 +76,7 @@ def test_what_is_found_by_searching_leads_back(name: str) -> None:
                 _leads_back(name, subject.steps, delta, subject.said)
 
 
+@pytest.mark.long
 def test_two_pure_mechanisms_lead_back() -> None:
     """At a delta near 1 the lattice of several sizes says little, which is no reason to say nothing at a smaller one."""
     two = resolve(pipeline(entry("exponential", epsilon=1.0), entry("exponential", epsilon=0.1)))

@@ -152,6 +152,7 @@ def test_github_stops_a_move_of_the_only_pipeline_out_of_sight(clone: Path) -> N
     assert "was moved to elsewhere/ranking.toml, which is not judged here" in result.stdout
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("base", ["$(touch ../owned)", "`touch ../owned`", '"; touch ../owned; "', "no-such-branch"])
 def test_a_branch_name_is_never_a_command(clone: Path, base: str) -> None:
     changed(clone, HARMLESS)
@@ -159,6 +160,7 @@ def test_a_branch_name_is_never_a_command(clone: Path, base: str) -> None:
     assert not (clone.parent / "owned").exists()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("text", "code"), [(HARMLESS, 0), (OVER, 1), ("x", 2)])
 def test_gitlab(clone: Path, text: str, code: int) -> None:
     changed(clone, text)

@@ -135,6 +135,7 @@ steps = 5_000
 COUNT = '\n[[mechanism]]\nname = "{}"\ntype = "{}"\n{} = 1.0\nsensitivity = 1.0\n'
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("type_", "noise"), [("laplace", "scale"), ("gaussian", "sigma")])
 @pytest.mark.parametrize("new", [False, True])
 def test_disjoint_parts_are_told_although_each_alone_is_dearer(tmp_path: Path, type_: str, noise: str, new: bool) -> None:

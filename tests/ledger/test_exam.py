@@ -125,6 +125,7 @@ def write(url: str, name: str, count: int, start: Any, results: Any) -> None:
         results.put((granted, denied))
 
 
+@pytest.mark.sampled(1)
 def test_writers_reach_the_cap_exactly(place: Place, ledger: Ledger) -> None:
     start, results = spawn.Barrier(WRITERS), spawn.Queue()
     writers = [spawn.Process(target=write, args=(place.url, f"w{i}", 6, start, results)) for i in range(WRITERS)]
@@ -147,6 +148,7 @@ def same_key(url: str, start: Any, results: Any) -> None:
     results.put(charge(ledger, "the run", "0.6").repeated)
 
 
+@pytest.mark.sampled(1)
 def test_one_key_is_charged_once_by_writers_at_once(place: Place, ledger: Ledger) -> None:
     start, results = spawn.Barrier(WRITERS), spawn.Queue()
     writers = [spawn.Process(target=same_key, args=(place.url, start, results)) for _ in range(WRITERS)]

@@ -64,6 +64,7 @@ def test_two_bins_by_quadrature(mu: float, epsilon: float) -> None:
             assert exact * (1 - 1e-6) <= math.exp(pair.log_delta(epsilon)) <= exact * (1 + TOLERANCE)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("bins", [3, 5, 8])
 @pytest.mark.parametrize("e0", [0.2, 1.0, 2.5])
 def test_two_point_steps_by_enumeration(bins: int, e0: float) -> None:
@@ -142,7 +143,7 @@ def test_simulation(mu: float, bins: int, epsilon: float) -> None:
         assert abs(math.exp(pair.log_delta(epsilon)) - mean) <= 4.5 * error + TOLERANCE * mean
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("inner", [Gaussian(1.0), Laplace(0.7), Pure(2.0)])
 @pytest.mark.parametrize("bins", [2, 50, 5000])
 def test_the_pair_is_a_pair(inner: Mechanism, bins: int) -> None:

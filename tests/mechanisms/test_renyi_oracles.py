@@ -153,7 +153,7 @@ SAMPLED = [
 SIDES = {"remove": MixtureRemoveLoss, "add": MixtureAddLoss}
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("mu", "rate", "z", "records"), SAMPLED)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_sampled_gaussian(direction: str, mu: float, rate: float, z: float, records: int) -> None:
@@ -162,6 +162,7 @@ def test_sampled_gaussian(direction: str, mu: float, rate: float, z: float, reco
     assert exact <= loss.cgf(np.array([z]))[0] <= exact * (1 + mp.mpf("1e-11"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("mu", "rate", "z"),
     [(1.0 / 1.1, 256 / 60000, 4.5), (1.0, 0.01, 0.25), (0.25, 0.5, 15.0), (2.0, 1e-4, 2.0), (0.02, 0.3, 1.5), (1.0, 0.999, 3.0)],
@@ -172,6 +173,7 @@ def test_sampled_gaussian_replaced(mu: float, rate: float, z: float) -> None:
     assert exact <= found <= exact * (1 + mp.mpf("1e-11"))
 
 
+@pytest.mark.long
 @given(st.floats(-2.0, 0.5), st.floats(-4.0, -0.01), st.floats(-14.0, 1.0))
 @settings(max_examples=10)
 def test_sampled_gaussian_replaced_anywhere(log10_mu: float, log10_rate: float, log10_z: float) -> None:

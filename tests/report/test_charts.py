@@ -84,6 +84,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+@pytest.mark.sampled(2)
 def test_svg_is_a_self_contained_document_with_a_title(chart: Chart) -> None:
     text = chart_svg.render(chart)
     root = ElementTree.fromstring(text)
@@ -103,6 +104,7 @@ def test_svg_escapes_what_it_is_given() -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.sampled(2)
 def test_no_word_covers_another(chart: Chart) -> None:
     found = scene(chart)
     covered = boxes(found.words)
@@ -152,6 +154,7 @@ def test_terminal_keeps_to_its_width(chart: Chart, width: int) -> None:
     assert not any(line.endswith(" ") for line in lines)
 
 
+@pytest.mark.sampled(2)
 def test_terminal_falls_back_to_ascii(chart: Chart) -> None:
     assert chart_terminal.render(chart, encoding="ascii").isascii()
     assert not chart_terminal.render(chart, encoding="utf-8").isascii()

@@ -208,6 +208,7 @@ def test_one_sweep_at_a_time_in_a_folder(tmp_path: Path, pool: type[InOneProcess
     swept(plan)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_kills_the_children_and_keeps_what_ended(tmp_path: Path) -> None:
     text = PUBLIC.replace("[1.0, 8.0]", "[8.0]").replace("repeats = 2", "repeats = 200")

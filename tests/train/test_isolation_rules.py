@@ -153,6 +153,7 @@ MIXING: dict[str, Step] = {
 }
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", MIXING)
 def test_what_mixes_does_not_pass_the_rules(name: str) -> None:
     torch.manual_seed(4)
@@ -193,6 +194,7 @@ class Sized(nn.Module):
         return x.square().sum(1)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("where", ["forward", "hook", "checkpoint"])
 @pytest.mark.parametrize("seed", range(12))
 def test_no_branch_on_any_size(where: str, seed: int) -> None:

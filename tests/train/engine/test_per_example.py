@@ -149,6 +149,7 @@ def test_copies_of_one_example_hide_nothing() -> None:
     assert engine.describe() == "book-keeping"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("positions", "first"), [(7, 3), (7, 7), (3, 7), (3, 3)])
 def test_as_many_examples_as_positions(positions: int, first: int) -> None:
     """A first dimension of seven is seven positions or seven examples; only the probe's two batch sizes tell."""
