@@ -196,6 +196,7 @@ def of_a_model(name: str, code: str = MODELS) -> list[str]:
         sys.modules.pop("models", None)
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["dropout", "Positions", "Attention"])
 def test_a_model_that_draws_for_each_record_passes(name: str) -> None:
