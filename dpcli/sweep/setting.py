@@ -67,7 +67,7 @@ def judge_values(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) ->
     if not findings.items:
         _judge(settings, tables, findings)
         if sweep.setting:
-            _cover(sweep, settings, findings)
+            _cover(sweep, settings, tables, findings)
 
 
 def _each_value(axes: list[tuple[KeyChange, ...]]) -> list[Setting]:

@@ -14,8 +14,8 @@ from dpcli.errors import InputError
 from dpcli.fields import Constraint
 from dpcli.keys.annotations import members_of
 from dpcli.registry import TASKS, load
-from dpcli.train.plan.sources import FUNCTION
 from dpcli.train.plan.settings_classification import ARRAYS, MODELS, SOURCE, Classification
+from dpcli.train.plan.sources import FUNCTION
 
 
 def ruled() -> Iterator[tuple[str, str, Constraint, str]]:
