@@ -195,6 +195,7 @@ def test_delta_of_epsilon_of_delta(subject: Pipeline, name: str) -> None:
     row = account(subject, [name]).rows[0]
     if row.bound is not None:
         back = account(subject, [name], epsilon=row.upper).rows[0]
+        assume(back.bound is not None)  # what is beyond its method at this epsilon is refused, as 0 may be
         # Exactly solved, or found by a search over splits, or by a contour, that need not end at the same place twice. Beside a pure
         # epsilon the last digits of epsilon are digits of delta.
         tolerance = 1e-9 if name in ADAPTIVE | BY_ORDER else 1e-3
