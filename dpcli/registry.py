@@ -28,6 +28,11 @@ MECHANISMS: dict[str, str] = {
     "banded-toeplitz": "dpcli.mechanisms.noise.correlated:ToeplitzSpec",
     "buffered-toeplitz": "dpcli.mechanisms.noise.correlated:BufferedToeplitzSpec",
     "repeat-and-select": "dpcli.mechanisms.choice.repeat_and_select:RepeatAndSelectSpec",
+    "gnmax": "dpcli.mechanisms.prediction.votes:GnMaxSpec",
+    "confident-gnmax": "dpcli.mechanisms.prediction.votes:ConfidentGnMaxSpec",
+    "lnmax": "dpcli.mechanisms.prediction.votes:LnMaxSpec",
+    "pmixed": "dpcli.mechanisms.prediction.ensemble:EnsembleMixtureSpec",
+    "private-decoding": "dpcli.mechanisms.prediction.private_decoding:PrivateDecodingSpec",
     "post-processing": "dpcli.mechanisms.stated.post_processing:PostProcessingSpec",
 }
 

@@ -62,9 +62,9 @@ class Spec:
         return self
 
     @property
-    def sampled_inside(self) -> bool:
-        """Whether it has many steps that each see their own records, so that sampling of the whole is not what is meant."""
-        return False
+    def unsampled(self) -> str:
+        """Why sampling of the whole is not what is meant ("whose keys ..."); empty where it may be sampled."""
+        return ""
 
     @property
     def whole_runs(self) -> bool:

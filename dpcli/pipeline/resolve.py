@@ -112,11 +112,8 @@ def _bound(
         return (_whole(spec, part, dataset_size), 1) if entry.spec.whole_runs else (spec, part.steps)
 
     bound = entry.spec.bind(lookup)
-    if bound.sampled_inside and not isinstance(entry.sampling, Unsampled | None):
-        raise InputError(
-            f"expected no sampling with {entry.type}, whose keys say how often a record takes part: amplification of correlated noise "
-            "is not implemented"
-        )
+    if bound.unsampled and not isinstance(entry.sampling, Unsampled | None):
+        raise InputError(f"expected no sampling with {entry.type}, {bound.unsampled}")
     return bound
 
 

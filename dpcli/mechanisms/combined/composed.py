@@ -168,8 +168,8 @@ class BoundGroup(Spec):
         return all(spec.contribution_form for spec, _ in self.members)
 
     @property
-    def sampled_inside(self) -> bool:
-        return any(spec.sampled_inside for spec, _ in self.members)
+    def unsampled(self) -> str:
+        return next((spec.unsampled for spec, _ in self.members if spec.unsampled), "")
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         return Composed(tuple((spec.resolve(neighbours), count) for spec, count in self.members))

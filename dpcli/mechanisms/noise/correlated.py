@@ -50,8 +50,8 @@ class CorrelatedSpec(Spec):
         return True
 
     @property
-    def sampled_inside(self) -> bool:
-        return True
+    def unsampled(self) -> str:
+        return "whose keys say how often a record takes part: amplification of correlated noise is not implemented"
 
     def encoded_norm(self) -> float:
         """L2 sensitivity of the encoded stream for one record that comes or goes, in units of C; an upper bound."""

@@ -1,0 +1,121 @@
+"""Votes of teachers on disjoint shards (PATE): the noisy winner is released, or that there is none.
+
+Every unit of privacy has all of its records in one shard, so that one change retrains one teacher, which may move its vote from one label
+to another: in any adjacency the counts move by sqrt 2 (L2), by 1 up and 1 down (L1), and the largest by 1. A group of k units changes at
+most k teachers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Key
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.noise.additive import with_noise
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.spec import Spec
+
+MOVED = math.sqrt(2.0)  # rounded up, as it happens: L2 sensitivity of the counts to one vote
+
+
+class VoteSpec(Spec):
+    """What the types have in common: a teacher's shard is chosen once, so that no step draws a sample."""
+
+    __slots__ = ()
+
+    evidence: ClassVar[int] = 2
+
+    @property
+    def unsampled(self) -> str:
+        return "whose teachers are trained once, on shards that do not change"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GnMaxSpec(VoteSpec):
+    """The label with the most votes of the teachers after Gaussian noise on each count; the noisy counts are not released.
+
+    Teachers are trained without noise on disjoint shards of the private data, all records of a unit of privacy in one shard. sigma is the
+    standard deviation, in votes, of the noise on each count; a step is one query.
+
+    Neighbours: all three adjacencies alike; a change retrains one teacher, whose vote may go from any label to any other. max_contributions
+    changes nothing; k units that change together may lie in as many shards.
+
+    Bounds: upper, those of the noisy counts, a Gaussian of sensitivity sqrt 2. They hold whatever the votes are; `dpcli pate account` has
+    bounds that depend on them.
+
+    Source: Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018, arXiv:1802.08908, Proposition 8.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0}
+    needs_delta: ClassVar[bool] = True
+
+    sigma: Annotated[float, Key("noise standard deviation on each count, in votes", POSITIVE)]
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return with_noise(Gaussian, neighbours.group * MOVED / self.sigma).unclaimed()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfidentGnMaxSpec(VoteSpec):
+    """Queries to teachers that are answered where the votes agree: if the largest count with noise of `threshold_sigma` reaches
+    `threshold`, the label with the most votes after noise of `sigma`; else nothing but that there is no answer.
+
+    Teachers are trained without noise on disjoint shards of the private data, all records of a unit of privacy in one shard. A step is a
+    whole session of at most `queries` queries, of which at most `answers` are answered: afterwards no more is asked. Comparing the largest
+    difference of a count and the teachers' share that a public model predicts (interactive) costs the same.
+
+    Neighbours: all three adjacencies alike, as for gnmax.
+
+    Bounds: upper, those of `queries` noisy largest counts of sensitivity 1 and of `answers` noisy counts of sensitivity sqrt 2: Gaussians
+    whose order may depend on what was answered, and whose number may not.
+
+    Source: Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018, arXiv:1802.08908, Algorithms 1 and 2; the order: Smith & Thakurta
+    2022, arXiv:2210.17520 (fully adaptive composition of Gaussians).
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"queries": 5, "threshold": 200.0, "threshold_sigma": 150.0, "sigma": 40.0}
+    needs_delta: ClassVar[bool] = True
+
+    queries: Annotated[int, Key("most queries that are put to the teachers, answered or not", COUNT)]
+    threshold: Annotated[float, Key("votes that the largest noisy count needs for an answer", NON_NEGATIVE)]
+    threshold_sigma: Annotated[float, Key("noise standard deviation on the largest count, in votes", POSITIVE)]
+    sigma: Annotated[float, Key("noise standard deviation on each count of a query that is answered, in votes", POSITIVE)]
+    answers: Annotated[int | None, Key("most queries that are answered; all of them where absent", COUNT)] = None
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        if self.answers is not None and self.answers > self.queries:
+            yield "answers", f"at most as many answers as queries, {self.queries}", str(self.answers)
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        asked = self.queries / self.threshold_sigma**2
+        answered = 2.0 * (self.answers or self.queries) / self.sigma**2
+        return with_noise(Gaussian, neighbours.group * math.sqrt(asked + answered) * (1.0 + 1e-15)).unclaimed()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LnMaxSpec(VoteSpec):
+    """The label with the most votes of the teachers after Laplace noise on each count; the noisy counts are not released.
+
+    Teachers are trained without noise on disjoint shards of the private data, all records of a unit of privacy in one shard. scale is that
+    of the noise on each count, in votes; a step is one query.
+
+    Neighbours: all three adjacencies alike, as for gnmax.
+
+    Bounds: upper, those of the noisy counts: two Laplace releases of sensitivity 1 each, one for the vote that goes and one for the vote
+    that comes, which is sharper than pure 2 / scale alone. Finite at delta = 0.
+
+    Source: Papernot, Abadi, Erlingsson, Goodfellow, Talwar 2017, arXiv:1610.05755, section 3.1 (2 / scale for each query).
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"scale": 40.0}
+
+    scale: Annotated[float, Key("scale of the noise on each count, in votes", POSITIVE)]
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return Composed(((with_noise(Laplace, neighbours.group / self.scale).unclaimed(), 2),))
