@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-SALT = b"dpcli shard 1"
+KEY = b"dpcli shard 1"
 
 
 def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
-    """The shard of a unit, 0 to shards - 1: a hash of its name alone, which spreads units evenly. salt: public, another one spreads anew."""
-    kind = b"i" if isinstance(unit, int) else b"t"
-    name = hashlib.blake2b(kind + str(unit).encode("utf-8", "surrogatepass"), key=SALT, person=salt.encode()[:16]).digest()
+    """The shard of a unit, 0 to shards - 1: a hash of its name, which spreads units evenly. salt: public; another one spreads anew."""
+    kind = "number" if isinstance(unit, int) else "text"
+    name = hashlib.blake2b(f"{len(salt)} {salt} {kind} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
     return int.from_bytes(name[:16], "big") % shards
 
 
