@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import stats
 
-from tests.brute import choices, noise
+from tests.brute import choices, noise, predictions
 from tests.brute.matrices import blt, longest, toeplitz, tree
 from tests.brute.schemes import Array, Draws, Records, Release
 
@@ -186,6 +187,11 @@ def tuned(trials: str) -> Callable[[Situation], Iterator[Release]]:
     return releases
 
 
+def voted(law: stats.rv_continuous, situation: Situation) -> Iterator[Release]:
+    """Noisy votes; a unit's records are one teacher's."""
+    return predictions.voting(predictions.won(law), situation.contributions, situation.group)
+
+
 def nothing(situation: Situation) -> Iterator[Release]:
     yield lambda records: np.ones(1)
 
@@ -281,6 +287,34 @@ REFERENCES: tuple[Reference, ...] = (
     *(
         Reference("repeat-and-select", {"mechanism": "trial", "trials": TRIALS[name]}, tuned(name), members={"trial": LAPLACE})
         for name in TRIALS
+    ),
+    *(
+        Reference("gnmax", {"sigma": level}, lambda s, level=level: voted(stats.norm(scale=level), s))  # type: ignore[misc]
+        for level in (1.0, 3.0)
+    ),
+    Reference("lnmax", {"scale": 2.0}, lambda s: voted(stats.laplace(scale=2.0), s)),
+    *(
+        Reference(
+            "confident-gnmax",
+            {"queries": 2, "threshold": 3.0, "threshold_sigma": 2.0, "sigma": 2.0, **({"answers": answers} if answers else {})},
+            lambda s, answers=answers: predictions.sessions(2, answers or 2, 3.0, 2.0, 2.0, s.contributions, s.group),  # type: ignore[misc]
+        )
+        for answers in (None, 1)
+    ),
+    *(
+        Reference(
+            "pmixed",
+            {"shards": shards, "model_rate": rate, "radius": radius, "change": change},
+            lambda s, n=shards, q=rate, r=radius, c=change: predictions.ensembles(  # type: ignore[misc]
+                n, q, r, c == "remove-shard", s.contributions, s.group
+            ),
+        )
+        for (shards, rate, radius), change in itertools.product(((3, 0.5, 0.6), (2, 1.0, 0.4)), ("replace-shard", "remove-shard"))
+    ),
+    Reference(
+        "private-decoding",
+        {"clip": 2.0, "references": 3, "temperature": 0.8},
+        lambda s: predictions.decoding(2.0, 3, 0.8),
     ),
     Reference("post-processing", {}, nothing),
 )

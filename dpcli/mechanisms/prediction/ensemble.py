@@ -172,7 +172,7 @@ class EnsembleMixtureSpec(Spec):
     its logarithms are within `radius` of those of a public model; the public model alone where the subset is empty.
 
     The models are fine-tuned without noise on `shards` disjoint shards of the private data, all records of a unit of privacy in one
-    shard; each is in the subset with probability `rate`, independently and afresh for each token. A step is one token. The radius is
+    shard; each is in the subset with probability `model_rate`, independently and afresh for each token. A step is one token. The radius is
     public and the same whatever the subset. Nothing else reads the models: no greedy choice, no top-k or top-p after the average.
 
     Neighbours: all three adjacencies alike. change says what one change does: it retrains the model of one shard (replace-shard, which
@@ -185,7 +185,7 @@ class EnsembleMixtureSpec(Spec):
     (its Theorem 5.1 needs more than it assumes); the pair: convexity, as derived in this module.
     """
 
-    example: ClassVar[Mapping[str, Any]] = {"shards": 4, "rate": 0.5, "radius": 0.1}
+    example: ClassVar[Mapping[str, Any]] = {"shards": 4, "model_rate": 0.5, "radius": 0.1}
     evidence: ClassVar[int] = 2
 
     shards: Annotated[int, Key("disjoint shards of the private data, and models fine-tuned on them", SHARDS)]
@@ -193,7 +193,7 @@ class EnsembleMixtureSpec(Spec):
         float,
         Key("most by which a model's log-probability of any token may differ from the public model's, after projection", POSITIVE),
     ]
-    rate: Annotated[float, Key("probability with which each model takes part in a token", RATE)] = 1.0
+    model_rate: Annotated[float, Key("probability with which each model takes part in a token", RATE)] = 1.0
     change: Annotated[
         Literal["replace-shard", "remove-shard"],
         Key("what one change of the data does: it retrains one shard's model, or a whole shard comes or goes", claim=True),
@@ -201,7 +201,7 @@ class EnsembleMixtureSpec(Spec):
 
     @property
     def unsampled(self) -> str:
-        return "whose rate says how its models are sampled"
+        return "whose model_rate says how its models are sampled"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return grouped(EnsembleMixture(self.shards, self.rate, self.radius, self.change == "replace-shard"), neighbours.group)
+        return grouped(EnsembleMixture(self.shards, self.model_rate, self.radius, self.change == "replace-shard"), neighbours.group)

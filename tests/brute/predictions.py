@@ -1,0 +1,111 @@
+"""Private prediction: noisy votes of teachers, one token of an ensemble of models, one token of clipped logits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy import stats
+
+from tests.brute.schemes import Array, Records, Release
+
+POINTS = 1 << 11
+OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))  # votes of the teachers that no change meets
+MOVES = {"x": 1.0, "y": -1.0, "z": 0.0, "o": 1.0}  # of a logit, by one record
+Won = Callable[[Array], Array]  # votes -> the probability of each label
+
+
+def teachers(records: Records, contributions: int, group: int) -> list[bool]:
+    """Whether each of the units that may change has its record in the data: one teacher for each unit, whatever records it has."""
+    return ["x" in records[k * contributions : (k + 1) * contributions] for k in range(group)]
+
+
+def counts(records: Records, contributions: int, group: int, others: tuple[int, ...], after: int) -> Array:
+    """Votes: a teacher that has seen the record votes for label 0, else for label `after`."""
+    found = np.array(others, dtype=float)
+    for seen in teachers(records, contributions, group):
+        found[0 if seen else after] += 1.0
+    return found
+
+
+def won(law: stats.rv_continuous) -> Won:
+    """The probability of each label to have the most votes after noise of this law, by cells of the winner's noise."""
+    grid = law.ppf((np.arange(POINTS) + 0.5) / POINTS)
+
+    def probabilities(votes: Array) -> Array:
+        wins = [np.prod(law.cdf(grid[None, :] + votes[i] - np.delete(votes, i)[:, None]), axis=0).mean() for i in range(len(votes))]
+        return np.asarray(np.array(wins) / np.sum(wins))
+
+    return probabilities
+
+
+def voting(won: Won, contributions: int, group: int) -> Iterator[Release]:
+    """One query, for several votes of the other teachers."""
+    for others, after in itertools.product(OTHERS, (1, 2)):
+        yield lambda records, others=others, after=after: won(counts(records, contributions, group, others, after))  # type: ignore[misc]
+
+
+def sessions(
+    queries: int, answers: int, threshold: float, asked: float, answered: float, contributions: int, group: int
+) -> Iterator[Release]:
+    """What a session says: for each query a label or none, until `answers` were answered."""
+    chosen = won(stats.norm(scale=answered))
+    for others, after in itertools.product(OTHERS, (1, 2)):
+
+        def release(records: Records, others: tuple[int, ...] = others, after: int = after) -> Array:
+            votes = counts(records, contributions, group, others, after)
+            agrees = stats.norm.sf(threshold - votes.max(), scale=asked)
+            labels = (1.0 - agrees, *(agrees * chosen(votes)))
+            return np.array(list(_sessions(labels, queries, answers)))
+
+        yield release
+
+
+def _sessions(outcomes: tuple[float, ...], queries: int, answers: int) -> Iterator[float]:
+    if queries == 0 or answers == 0:
+        yield 1.0
+        return
+    for label, probability in enumerate(outcomes):
+        for rest in _sessions(outcomes, queries - 1, answers - (label > 0)):
+            yield probability * rest
+
+
+def ensembles(shards: int, rate: float, radius: float, removed: bool, contributions: int, group: int) -> Iterator[Release]:
+    """One token of the average over a random subset: models at the corners of what the radius allows, and some inside."""
+    rare = 1.0 / (math.exp(radius) + 1.0)
+    public = np.array([rare, rare, 1.0 - 2.0 * rare])
+    up, other = (public * np.exp(radius * np.array(sign)) for sign in ((1, -1, -1), (-1, 1, -1)))
+    models = (up, other, public, 0.5 * (up + public))
+    for before, after, rest in itertools.product(models, repeat=3):
+        if removed and after is not public:
+            continue
+
+        def release(records: Records, before: Array = before, after: Array = after, rest: Array = rest) -> Array:
+            there = [before if seen else None if removed else after for seen in teachers(records, contributions, group)]
+            found = [model for model in there if model is not None] + [rest] * (shards - group)
+            return _token(found, public, rate)
+
+        yield release
+
+
+def _token(models: list[Array], public: Array, rate: float) -> Array:
+    total = np.zeros(len(public))
+    for chosen in itertools.product((False, True), repeat=len(models)):
+        sample = [model for model, taken in zip(models, chosen, strict=True) if taken]
+        weight = rate ** len(sample) * (1.0 - rate) ** (len(models) - len(sample))
+        total += weight * (np.mean(sample, axis=0) if sample else public)
+    return total
+
+
+def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
+    """One token of softmax: every record moves each logit by `clip` over the size of the batch, up or down."""
+    for base, move in itertools.product(((0.0, 0.0, 0.0), (2.0, 0.0, 0.0)), itertools.product((-1.0, 1.0), repeat=3)):
+
+        def release(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:
+            logits = np.array(base) + math.fsum(MOVES[r] for r in records) * clip / batch * np.array(move)
+            weights = np.exp((logits - logits.max()) / temperature)
+            return np.asarray(weights / weights.sum())
+
+        yield release
