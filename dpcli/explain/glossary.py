@@ -3,6 +3,43 @@
 from __future__ import annotations
 
 TERMS: dict[str, str] = {
+    "private-prediction": (
+        "Answers of models that saw private data are released, each with noise, and never the models: PATE for labels, PMixED "
+        "for the next word. The cost grows with every answer, so that their number is fixed beforehand (see `dpcli explain "
+        "private-prediction`)."
+    ),
+    "pate": (
+        "Private aggregation of teacher ensembles: models trained without noise on disjoint shards vote on public, unlabelled "
+        "queries; the noisy winner alone is released, and a student learns from it (Papernot et al., arXiv:1610.05755, "
+        "arXiv:1802.08908). One unit moves one vote."
+    ),
+    "pmixed": (
+        "Private next-token prediction: models fine-tuned on disjoint shards are each brought near to a public one, a random "
+        "few of them are averaged, and a token is drawn (Flemings, Razaviyayn and Annavaram, arXiv:2403.15638). Its published "
+        "bound assumes more than it proves; dpcli's mode \"sound\" bounds every token's probability instead."
+    ),
+    "shard": (
+        "One of several disjoint parts of the private data, with a model of its own. All records of a unit are in one shard, "
+        "chosen by that unit alone, so that one change of the data retrains one model."
+    ),
+    "data-dependent": (
+        "A bound computed from the private data themselves, such as that of PATE where the teachers agree. It is often far "
+        "smaller, and it is itself private: publish it only after smooth sensitivity or not at all. dpcli never gates or "
+        "charges by it."
+    ),
+    "smooth-sensitivity": (
+        "A bound on how much a value may change between neighbours near the data at hand, which changes slowly itself, so that "
+        "noise in proportion to it is private (Nissim, Raskhodnikova and Smith 2007)."
+    ),
+    "query-budget": (
+        "How many answers a fitted system may give. Their privacy is paid for beforehand; each is counted durably before it is "
+        "drawn, and the next one after the last is refused."
+    ),
+    "exposure": (
+        "How likely a model finds a planted secret among all that it might have been: log2 of their number minus log2 of its "
+        "rank (Carlini et al., arXiv:1802.08232). A word that is like any other has 1.4 bits on average; the most there is "
+        "means that the secret comes first."
+    ),
     "plrv": (
         "Privacy-loss random variable: ln(P(output) / Q(output)), where the output is drawn from P, the "
         "mechanism on one of two neighbouring "
