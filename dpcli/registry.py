@@ -89,6 +89,13 @@ STYLES: dict[str, str] = {
     "adaptive": "dpcli.train.plan.clipping:AdaptiveClipping",
 }
 
+# Types of mechanisms that aggregate votes of teachers: what each does with the votes of a query.
+AGGREGATORS: dict[str, str] = {
+    "gnmax": "dpcli.predict.pate.aggregators:GnMax",
+    "confident-gnmax": "dpcli.predict.pate.aggregators:ConfidentGnMax",
+    "lnmax": "dpcli.predict.pate.aggregators:LnMax",
+}
+
 # The other format of `lint` and `schema`.
 POLICY_KEYS = "dpcli.gate.policy_read:KEYS"
 POLICY_READER = "dpcli.gate.policy_read:read_policy_bytes"

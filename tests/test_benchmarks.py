@@ -77,3 +77,10 @@ def test_mixtures_are_measured_and_compared(tmp_path: Path, capsys: pytest.Captu
     mixtures.main([*words[:2], "--against", words[-1]])
     assert len((tmp_path / "first.csv").read_text().splitlines()) == 2
     assert "time: median" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_one_query_after_the_other_costs_what_all_at_once_do() -> None:
+    from tests.benchmarks import pate
+
+    counts = pate.drawn()[:50]
+    assert pate.one_by_one(counts) == pytest.approx(pate.vectorised(counts), rel=1e-9)

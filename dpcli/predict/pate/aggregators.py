@@ -1,0 +1,120 @@
+"""What each type of mechanism does with the votes of one query, and what that costs given the votes.
+
+An aggregator reads the keys of its [[mechanism]] entry: whatever the noise is, it stands there and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.pate.gaussian_bound import total_rdp_gaussian
+from dpcli.predict.pate.laplace_bound import total_rdp_laplace
+from dpcli.predict.pate.vote_costs import Releases, VoteCosts, releases
+from dpcli.predict.pate.winner import log_answered, log_q_gaussian, log_q_laplace
+from dpcli.registry import AGGREGATORS, load
+
+if TYPE_CHECKING:
+    from dpcli.pipeline.model import Entry
+    from dpcli.predict.pate.winner import Counts
+
+
+class Aggregator(ABC):
+    """The cost of the votes, given them. abstains: whether a query may stay without an answer."""
+
+    __slots__ = ()
+
+    abstains: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def of(cls, spec: Any) -> Aggregator:
+        """By the keys of an entry."""
+
+    @abstractmethod
+    def answers(self, counts: Counts, counted: Array) -> Releases:
+        """What answers to these queries cost: counts (n, m), and how often each is counted (n,)."""
+
+    def thresholds(self, largest: Array) -> tuple[Releases, ...]:
+        """What deciding whether to answer costs, for each query: largest (n,) is what is compared with the threshold."""
+        return ()
+
+    def chance(self, largest: Array) -> Array:
+        """The probability that each query is answered, (n,)."""
+        return np.ones(len(largest))
+
+    def realised(self, counts: Counts, largest: Array, answered: Array) -> VoteCosts:
+        """The cost of a session in which the queries with `answered` (n,) were answered; as they happened."""
+        return VoteCosts((*self.thresholds(largest), self.answers(counts, answered)), len(counts), float(answered.sum()))
+
+    def expected(self, counts: Counts, largest: Array) -> VoteCosts:
+        """The mean cost of a session over its noise: for planning."""
+        return self.realised(counts, largest, self.chance(largest))
+
+
+@dataclass(frozen=True, slots=True)
+class GnMax(Aggregator):
+    """Gaussian noise on each count."""
+
+    sigma: float
+
+    @classmethod
+    def of(cls, spec: Any) -> GnMax:
+        return cls(spec.sigma)
+
+    def answers(self, counts: Counts, counted: Array) -> Releases:
+        return releases(log_q_gaussian(counts, self.sigma), counted, partial(_gaussian, self.sigma))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidentGnMax(GnMax):
+    """The same, for queries whose largest count with noise reaches a threshold."""
+
+    abstains: ClassVar[bool] = True
+
+    threshold: float
+    threshold_sigma: float
+
+    @classmethod
+    def of(cls, spec: Any) -> ConfidentGnMax:
+        return cls(spec.sigma, spec.threshold, spec.threshold_sigma)
+
+    def thresholds(self, largest: Array) -> tuple[Releases, ...]:
+        log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))
+        # The largest count moves by 1 where the counts move by sqrt 2, for which the bound is stated.
+        return (releases(log_q, np.ones(len(log_q)), partial(_gaussian, math.sqrt(2.0) * self.threshold_sigma)),)
+
+    def chance(self, largest: Array) -> Array:
+        return np.asarray(np.exp(log_answered(largest, self.threshold, self.threshold_sigma)[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class LnMax(Aggregator):
+    """Laplace noise on each count."""
+
+    scale: float
+
+    @classmethod
+    def of(cls, spec: Any) -> LnMax:
+        return cls(spec.scale)
+
+    def answers(self, counts: Counts, counted: Array) -> Releases:
+        return releases(log_q_laplace(counts, self.scale), counted, partial(_laplace, 2.0 / self.scale))
+
+
+def _gaussian(sigma: float, log_q: Array, weights: Array, orders: Array) -> Array:
+    return total_rdp_gaussian(log_q, weights, sigma, orders)
+
+
+def _laplace(epsilon: float, log_q: Array, weights: Array, orders: Array) -> Array:
+    return total_rdp_laplace(log_q, weights, epsilon, orders)
+
+
+def aggregator_of(entry: Entry) -> Aggregator:
+    """By the type of an entry, which must be one of votes."""
+    cls: type[Aggregator] = load(AGGREGATORS[entry.type])
+    return cls.of(entry.spec)
