@@ -36,8 +36,16 @@ def rdp_gaussian(log_q: Array, sigma: float, orders: Array) -> Array:
         sigma: standard deviation of the noise, for a release of sensitivity sqrt 2; `sqrt 2 sigma` of one of sensitivity 1.
         orders: (k,) real numbers > 1.
     """
-    ones = np.ones(1)
-    return np.stack([total_rdp_gaussian(np.array([one]), ones, sigma, orders) for one in log_q.tolist()])
+    _require(log_q, sigma, orders)
+    place = np.argsort(log_q)
+    terms, log_1q = _terms(log_q[place], sigma), log1mexp_array(log_q[place])
+    found = np.empty((len(log_q), len(orders)))
+    for k, order in enumerate(orders.tolist()):
+        dependent = divergence(log_q[place], log_1q, terms.log_a, terms.log_b, order - 1.0)
+        allowed = terms.highest >= order
+        found[place, k] = np.where(allowed, np.minimum(dependent, order / sigma**2), order / sigma**2)
+    least = np.where(log_q > -np.inf, math.ulp(0.0), 0.0)[:, None]  # what underflows is still not nothing
+    return np.asarray(np.maximum(found * (1.0 + ROUNDING), least))
 
 
 def total_rdp_gaussian(log_q: Array, weights: Array, sigma: float, orders: Array) -> Array:
@@ -57,7 +65,7 @@ def total_rdp_gaussian(log_q: Array, weights: Array, sigma: float, orders: Array
         dependent = divergence(log_q[:allowed], log_1q[:allowed], terms.log_a[:allowed], terms.log_b[:allowed], order - 1.0)
         independent = order / sigma**2
         found[k] = float(np.minimum(dependent, independent) @ weights[:allowed]) + independent * float(beyond[allowed])
-    least = math.ulp(0.0) if np.any(log_q > -np.inf) else 0.0  # what underflows is still not nothing
+    least = math.ulp(0.0) if np.any(log_q > -np.inf) else 0.0
     return np.asarray(np.maximum(found * (1.0 + ROUNDING + 1e-16 * math.sqrt(len(log_q))), least))
 
 
