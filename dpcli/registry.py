@@ -66,6 +66,7 @@ SECTIONS: dict[str, str] = {
     "train": "dpcli.train.plan.settings:Train",
     "audit": "dpcli.audit.settings:AuditSettings",
     "sweep": "dpcli.sweep.settings:Sweep",
+    "pate": "dpcli.predict.pate.settings:Pate",
 }
 
 # What a section says of the rest of the file: (its value, the file's tables, findings to add to).

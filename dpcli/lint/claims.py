@@ -11,8 +11,7 @@ from dpcli.pipeline.model import Entry, Pipeline
 ANALYTIC = ("analytic", "exact", "balle")
 APPROXIMATIONS = ("gdp", "gaussian_dp", "clt", "gdp_clt", "central_limit_theorem")
 ACCOUNTANT = frozenset({"accountant", "accounting", "analysis"})
-PATE = frozenset({*ACCOUNTANT, "epsilon", "bound"})
-SANITISED = frozenset({"sanitise", "sanitised", "sanitize", "sanitized", "smooth_sensitivity"})
+SANITISED = frozenset({"sanitise"})
 
 
 def _classical(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -53,9 +52,8 @@ def _data_dependent(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "an epsilon that depends on the votes is private itself: sanitise it by smooth sensitivity, or use the independent one"
     )
-    kept = {name for _, name, value in settings(pipeline, "pate") if name == "publish" and value is False}
-    if not kept and not any(name in SANITISED and on(value) for _, name, value in settings(pipeline, "pate")):
-        yield from chosen(pipeline, PATE, one_of("data_dependent"), message, "pate")
+    if not any(name in SANITISED and on(value) for _, name, value in settings(pipeline, "pate")):
+        yield from chosen(pipeline, ACCOUNTANT, one_of("data_dependent"), message, "pate")
     for path, entry in entries(pipeline):
         text = _words(entry)
         if (
@@ -120,9 +118,8 @@ DATA_DEPENDENT = RuleInfo(
     severity="error",
     waivable=False,
     title="a data-dependent epsilon published as it is",
-    what="A stated guarantee's name or description says data-dependent and not sanitised; or [pate], which nothing reads yet, has "
-    'accounting (or analysis, accountant, epsilon, bound) = "data-dependent" and neither sanitise nor smooth_sensitivity nor '
-    "publish = false.",
+    what="A stated guarantee's name or description says data-dependent and not sanitised; or [pate] has accounting = "
+    '"data-dependent" and no sanitise.',
     why="How large the data-dependent epsilon is tells how far the teachers agree, which is private; published, it is a "
     "release that no one has paid for. It is also no number that a ledger may add up.",
     fix="State the data-independent epsilon, or sanitise the number with parameters that were fixed beforehand.",

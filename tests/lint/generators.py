@@ -235,8 +235,8 @@ def dp111(draw: Draw) -> tuple[Document, Document]:
             draw(words("data-independent", "sanitised, data-dependent")),
         )
         return joined(draw, document, {**entry, "description": bad}), joined(draw, document, {**entry, "description": good})
-    key, dependent = draw(st.sampled_from(["accounting", "analysis", "epsilon", "bound"])), draw(words("data_dependent"))
-    repairs = [{key: "data-independent"}, {key: dependent, "smooth_sensitivity": {"beta": 0.1}}, {key: dependent, "publish": False}]
+    key, dependent = draw(st.sampled_from(["accounting", "analysis", "accountant"])), draw(words("data_dependent"))
+    repairs = [{key: "data-independent"}, {key: dependent, "sanitise": {"order": 8.0, "beta": 0.01, "sigma": 20.0}}]
     bad, good = {cased(draw, key): dependent}, draw(st.sampled_from(repairs))
     return joined(draw, document, trained(draw), pate=bad), joined(draw, document, trained(draw), pate=good)
 
