@@ -103,6 +103,7 @@ POLICY_READER = "dpcli.gate.policy_read:read_policy_bytes"
 
 # What a lower room asks a higher one for, by name.
 STATEMENT_OF = "dpcli.present.run_statement:statement"  # a run that has ended
+PATE_STATEMENT_OF = "dpcli.present.pate_statement:statement"  # a session of votes that has ended
 REPLAYED = "dpcli.train.replay.program:replays"  # a file with [train]
 
 FILTERS: dict[str, str] = {

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("dpcli.cli.init:command", "Write a pipeline file to start from."),
     "lint": ("dpcli.cli.lint:command", "Check files against the catalogue of known failures."),
     "man": ("dpcli.cli.man:command", "Write the manual pages."),
+    "pate": ("dpcli.cli.pate.group:command", "Labels by the noisy votes of teachers, and a student (PATE)."),
     "plot": ("dpcli.cli.plot:command", "Draw epsilon, delta or an attacker's errors, in a terminal or to a file."),
     "report": ("dpcli.cli.report:command", "The disclosure statement: every item a reader must be told."),
     "schema": ("dpcli.cli.schema:command", "The JSON Schema of the pipeline or policy file, for editors."),

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.gaussian_bound import total_rdp_gaussian
 from dpcli.predict.pate.laplace_bound import total_rdp_laplace
+from dpcli.predict.pate.noise import laplace_noise, normal_noise
 from dpcli.predict.pate.vote_costs import Releases, VoteCosts, releases
 from dpcli.predict.pate.winner import log_answered, log_q_gaussian, log_q_laplace
 from dpcli.registry import AGGREGATORS, load
@@ -21,6 +22,7 @@ from dpcli.registry import AGGREGATORS, load
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Entry
     from dpcli.predict.pate.winner import Counts
+    from dpcli.train.noise.randomness import Stream
 
 
 class Aggregator(ABC):
@@ -35,6 +37,21 @@ class Aggregator(ABC):
     def of(cls, spec: Any) -> Aggregator:
         """By the keys of an entry."""
 
+    @classmethod
+    def most_queries(cls, entry: Entry) -> int:
+        """How many queries the entry pays for at most: each of its steps is one."""
+        return entry.steps
+
+    @classmethod
+    def most_answers(cls, entry: Entry) -> int:
+        """How many answers it pays for at most."""
+        return entry.steps
+
+    @classmethod
+    def limited(cls, entry: Entry, answers: int) -> Entry:
+        """The entry with at most so many answers."""
+        return replace(entry, steps=answers)
+
     @abstractmethod
     def answers(self, counts: Counts, counted: Array) -> Releases:
         """What answers to these queries cost: counts (n, m), and how often each is counted (n,)."""
@@ -42,6 +59,14 @@ class Aggregator(ABC):
     def thresholds(self, largest: Array) -> tuple[Releases, ...]:
         """What deciding whether to answer costs, for each query: largest (n,) is what is compared with the threshold."""
         return ()
+
+    @abstractmethod
+    def winners(self, counts: Counts, stream: Stream) -> list[int]:
+        """The label of each of these queries, (n, m): the one with the most votes after noise."""
+
+    def reached(self, largest: Array, stream: Stream) -> list[bool]:
+        """Whether each query is answered: `largest` (n,) as in `thresholds`."""
+        return [True] * len(largest)
 
     def chance(self, largest: Array) -> Array:
         """The probability that each query is answered, (n,)."""
@@ -66,6 +91,10 @@ class GnMax(Aggregator):
     def of(cls, spec: Any) -> GnMax:
         return cls(spec.sigma)
 
+    def winners(self, counts: Counts, stream: Stream) -> list[int]:
+        noisy = counts + self.sigma * normal_noise(stream, counts.size).reshape(counts.shape)
+        return [int(label) for label in noisy.argmax(axis=1)]
+
     def answers(self, counts: Counts, counted: Array) -> Releases:
         return releases(log_q_gaussian(counts, self.sigma), counted, partial(_gaussian, self.sigma))
 
@@ -83,10 +112,26 @@ class ConfidentGnMax(GnMax):
     def of(cls, spec: Any) -> ConfidentGnMax:
         return cls(spec.sigma, spec.threshold, spec.threshold_sigma)
 
+    @classmethod
+    def most_queries(cls, entry: Entry) -> int:
+        return int(entry.spec.queries)  # type: ignore[attr-defined]
+
+    @classmethod
+    def most_answers(cls, entry: Entry) -> int:
+        return int(entry.spec.answers or entry.spec.queries)  # type: ignore[attr-defined]
+
+    @classmethod
+    def limited(cls, entry: Entry, answers: int) -> Entry:
+        return replace(entry, spec=replace(entry.spec, answers=answers))  # type: ignore[type-var]
+
     def thresholds(self, largest: Array) -> tuple[Releases, ...]:
         log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))
         # The largest count moves by 1 where the counts move by sqrt 2, for which the bound is stated.
         return (releases(log_q, np.ones(len(log_q)), partial(_gaussian, math.sqrt(2.0) * self.threshold_sigma)),)
+
+    def reached(self, largest: Array, stream: Stream) -> list[bool]:
+        noisy = largest + self.threshold_sigma * normal_noise(stream, len(largest))
+        return [bool(enough) for enough in noisy >= self.threshold]
 
     def chance(self, largest: Array) -> Array:
         return np.asarray(np.exp(log_answered(largest, self.threshold, self.threshold_sigma)[0]))
@@ -102,6 +147,10 @@ class LnMax(Aggregator):
     def of(cls, spec: Any) -> LnMax:
         return cls(spec.scale)
 
+    def winners(self, counts: Counts, stream: Stream) -> list[int]:
+        noisy = counts + self.scale * laplace_noise(stream, counts.size).reshape(counts.shape)
+        return [int(label) for label in noisy.argmax(axis=1)]
+
     def answers(self, counts: Counts, counted: Array) -> Releases:
         return releases(log_q_laplace(counts, self.scale), counted, partial(_laplace, 2.0 / self.scale))
 
@@ -114,7 +163,7 @@ def _laplace(epsilon: float, log_q: Array, weights: Array, orders: Array) -> Arr
     return total_rdp_laplace(log_q, weights, epsilon, orders)
 
 
-def aggregator_of(entry: Entry) -> Aggregator:
+def aggregator_class(entry: Entry) -> type[Aggregator]:
     """By the type of an entry, which must be one of votes."""
-    cls: type[Aggregator] = load(AGGREGATORS[entry.type])
-    return cls.of(entry.spec)
+    found: type[Aggregator] = load(AGGREGATORS[entry.type])
+    return found

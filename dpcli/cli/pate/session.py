@@ -1,0 +1,68 @@
+"""Teachers and sessions of votes on a terminal: a line that says how far they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import click
+
+from dpcli.cli.budget.options import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dpcli.predict.pate.plan import VotingPlan
+    from dpcli.predict.pate.session import SessionOutcome
+    from dpcli.predict.pate.teachers import Teachers
+
+EVERY = 0.5  # seconds between two lines
+
+
+def held_with_progress(plan: VotingPlan, ledger: str | None, dataset: str | None, seed: int | None) -> SessionOutcome:
+    """Hold it, with progress on standard error where that is a terminal."""
+    from dpcli.predict.pate.session import hold
+    from dpcli.predict.pate.student import predictor
+
+    line = _line()
+
+    def report(put: int, queries: int, answered: int) -> None:
+        line(f"{put:,} of {queries:,} queries, {answered:,} answered", put == queries)
+
+    with opened(ledger, dataset) if ledger is not None else nullcontext() as found:
+        try:
+            return hold(plan, found, seed, report, lambda: predictor(plan))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("what was charged stays charged, and the same command goes on with the next query") from None
+
+
+def fitted_with_progress(plan: VotingPlan, jobs: int | None) -> Teachers:
+    """Fit the teachers, with progress on standard error where that is a terminal."""
+    from dpcli.predict.pate.teachers import fit
+
+    line = _line()
+
+    def report(done: int, teachers: int) -> None:
+        line(f"{done:,} of {teachers:,} teachers", done == teachers)
+
+    try:
+        return fit(plan, jobs or os.cpu_count() or 1, report)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("teachers that were fitted are kept, and the same command goes on with the others") from None
+
+
+def _line() -> Callable[[str, bool], None]:
+    """What says how far it is, twice a second at most, and at the end."""
+    last = time.monotonic()
+    quiet = not sys.stderr.isatty() or click.get_current_context().obj.quiet
+
+    def say(text: str, end: bool) -> None:
+        nonlocal last
+        if not quiet and (end or time.monotonic() - last >= EVERY):
+            last = time.monotonic()
+            click.echo(f"\r{text}  ", nl=end, err=True)
+
+    return say

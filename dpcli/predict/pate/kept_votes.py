@@ -1,0 +1,50 @@
+"""The votes of fitted teachers, as they are kept in the folder of a session: private, for its owner's eyes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from typing import TYPE_CHECKING
+
+from dpcli.errors import InputError
+from dpcli.numerics.arrays import np
+from dpcli.predict.pate.vote_file import table_of, votes_of
+from dpcli.predict.pate.votes import VoteCounts, vote_counts
+
+if TYPE_CHECKING:
+    from dpcli.predict.pate.plan import VotingPlan
+
+VOTES, MADE = "votes.npy", "votes.json"
+OWN = 0o600
+
+
+def votes_kept(plan: VotingPlan) -> VoteCounts | None:
+    """Those of the file that [pate] names, or those that teachers have left; None where these are still to be fitted.
+
+    Raises InputError where they are no votes, or those of other teachers.
+    """
+    if plan.pate.votes is not None:
+        return votes_of(plan.pate, plan.path)
+    place = os.path.join(plan.folder, VOTES)
+    try:
+        with open(os.path.join(plan.folder, MADE), encoding="utf-8") as file:
+            made = json.load(file)
+        by = made["teaching"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"{plan.folder}: expected votes that dpcli pate fit has left, found a damaged {MADE}") from None
+    if by != plan.teaching():
+        raise InputError(f"{plan.folder}: expected votes of the teachers of this file, found those of others: fit these anew")
+    return vote_counts(table_of(place), plan.pate.teachers, plan.pate.labels, place)
+
+
+def keep_votes(plan: VotingPlan, votes: VoteCounts) -> None:
+    """Leave them, and whose they are, which comes last: votes without it are none."""
+    from dpcli.train.run.folder import replaced
+
+    content = io.BytesIO()
+    np.save(content, votes.counts)
+    replaced(os.path.join(plan.folder, VOTES), content.getvalue(), OWN)
+    replaced(os.path.join(plan.folder, MADE), json.dumps({"teaching": plan.teaching()}).encode())

@@ -1,0 +1,119 @@
+"""What teachers and the student are: classifiers of scikit-learn, or what a user's own function returns.
+
+A learner is given inputs (n, width) and labels (n,), and its result says probabilities, or labels alone, of inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dpcli.errors import InputError
+from dpcli.extras import require
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.pate.settings import LEARNERS
+from dpcli.predict.places import on_private, own_function
+
+if TYPE_CHECKING:
+    from dpcli.predict.pate.data import Records
+
+ROUNDS = 200  # passes of an mlp, as scikit-learn counts them
+
+
+class Learnt(Protocol):
+    """A classifier that has learnt."""
+
+    def probabilities(self, inputs: Array) -> Array:
+        """(n, classes); of a learner that says labels alone, 1 for the label."""
+        ...
+
+
+class Constant:
+    """What has seen one label, or none: it says that label, or the first."""
+
+    def __init__(self, label: int, classes: int) -> None:
+        self.label, self.classes = label, classes
+
+    def probabilities(self, inputs: Array) -> Array:
+        return one_hot(np.full(len(inputs), self.label), self.classes)
+
+
+class Fitted:
+    """A model with predict(inputs), of labels, and predict_proba and classes_ where it has them."""
+
+    def __init__(self, model: Any, classes: int, target: str) -> None:
+        self.model, self.classes, self.target = model, classes, target
+
+    def probabilities(self, inputs: Array) -> Array:
+        known = getattr(self.model, "classes_", None)
+        if known is not None and hasattr(self.model, "predict_proba"):
+            found = np.zeros((len(inputs), self.classes))
+            found[:, np.asarray(known, dtype=int)] = self.model.predict_proba(inputs)
+            return found
+        return one_hot(self._labels(inputs), self.classes)
+
+    def _labels(self, inputs: Array) -> Any:
+        """(n,) whole numbers from 0 to classes - 1. Raises InputError for anything else."""
+        found = on_private(self.target, self.model.predict, inputs)
+        if hasattr(found, "detach"):  # a tensor
+            found = found.detach().cpu().numpy()
+        labels = np.asarray(found)
+        whole = labels.dtype.kind in "iuf" and labels.shape == (len(inputs),) and np.isfinite(labels).all()
+        if not whole or not ((labels == np.floor(labels)) & (labels >= 0) & (labels < self.classes)).all():
+            raise InputError(
+                f"{self.target}: predict: expected a label from 0 to {self.classes - 1} for each input, found something else"
+            )
+        return labels.astype(int)
+
+
+def one_hot(labels: Any, classes: int) -> Array:
+    """(n, classes) with 1 at each label."""
+    return np.asarray(np.eye(classes)[labels])
+
+
+def require_learner(name: str) -> None:
+    """Raise Unavailable where what a learner needs is not installed."""
+    if name in LEARNERS:
+        require("sklearn")
+
+
+def learnt(name: str, records: Records, classes: int, hidden: int, path: str) -> Learnt:
+    """What learns from these records. Of a single label, or of none, nothing is to be learnt."""
+    seen = np.unique(records.labels)
+    if len(seen) < 2:
+        return Constant(int(seen[0]) if len(seen) else 0, classes)
+    if name in LEARNERS:
+        model = SKLEARN[name](hidden, len(records))
+        with _quiet():
+            return Fitted(model.fit(records.inputs, records.labels), classes, name)
+    model = on_private(name, own_function(name, path), records.inputs, records.labels)
+    if not callable(getattr(model, "predict", None)):
+        raise InputError(f"{name}: expected a model with predict(inputs), found {type(model).__name__}")
+    return Fitted(model, classes, name)
+
+
+def _quiet() -> Any:
+    """A teacher that has not converged votes all the same."""
+    import warnings
+
+    return warnings.catch_warnings(action="ignore")
+
+
+def _logistic(hidden: int, count: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=ROUNDS))
+
+
+def _mlp(hidden: int, count: int) -> Any:
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    network = MLPClassifier((hidden,), max_iter=ROUNDS, batch_size=min(64, count), random_state=0)
+    return make_pipeline(StandardScaler(), network)
+
+
+SKLEARN: dict[str, Callable[[int, int], Any]] = {"logistic": _logistic, "mlp": _mlp}

@@ -1,0 +1,157 @@
+"""What a session of votes will do, settled before any vote is seen: how many queries, how many answers, and what they cost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpcli.errors import CannotCertify, Denied, InputError
+from dpcli.pipeline.canonical import tables_of
+from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.predict.pate.aggregators import Aggregator, aggregator_class
+from dpcli.predict.pate.settings import Pate, read_pate
+from dpcli.registry import AGGREGATORS
+from dpcli.rounding import up
+from dpcli.toml.limits import read_bytes
+
+if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
+    from dpcli.toml.diagnostics import Diagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class VotingPlan:
+    """One session, as it is accounted and as it is held.
+
+    pipeline: with as many answers as the budget allows. entry: the one that answers, in it. queries, answers: at most so many of each.
+    stated: the answers that the file asks for. account: of the pipeline, whatever the votes are.
+    """
+
+    path: str
+    pipeline: Pipeline
+    pate: Pate
+    entry: Entry
+    queries: int
+    answers: int
+    stated: int
+    account: Account
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def aggregator(self) -> Aggregator:
+        return aggregator_class(self.entry).of(self.entry.spec)
+
+    @property
+    def folder(self) -> str:
+        """Where everything is left."""
+        name = self.pate.output or os.path.join("runs", self.pipeline.name or os.path.splitext(os.path.basename(self.path))[0])
+        return name if os.path.isabs(name) else os.path.join(os.getcwd(), name)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that a session which goes on must not have changed."""
+        told = {key: value for key, value in asdict(self.pate).items() if key not in UNBOUND}
+        content = {"pipeline": tables_of(self.pipeline), "pate": told}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def teaching(self) -> str:
+        """SHA-256 of what decides which votes there are."""
+        told = {key: value for key, value in asdict(self.pate).items() if key in TEACHING}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+UNBOUND = frozenset(
+    {"output", "test", "accounting", "sanitise"}
+)  # keys that may change after the first label: no label depends on them
+TEACHING = frozenset(
+    {
+        *("teachers", "classes", "data", "units", "shards", "salt", "label", "shift", "model", "hidden"),
+        *("queries", "held_out", "pool"),
+    }
+)
+
+
+def plan_of(path: str) -> VotingPlan:
+    """The plan of a file, its noise solved for where it says "calibrate".
+
+    Raises:
+        InputError: the file cannot be read, or asks for what cannot be honoured. Denied: its budget allows not one answer.
+        CannotCertify: nobody can say what it costs.
+    """
+    from dpcli.analysis.account import account
+    from dpcli.analysis.calibrate_file import solved
+    from dpcli.lint.run import judge
+
+    data = read_bytes(path)
+    pate = read_pate(data, path)
+    pipeline = solved(data, path)
+    diagnostics = judge(pipeline, data)
+    _refuse_unsanitised(diagnostics, path)
+    entry = _entry(pipeline, pate, path)
+    stated = aggregator_class(entry).most_answers(entry)
+    found = account(pipeline)
+    if found.winner is None:
+        raise CannotCertify(f"{path}: no finite epsilon can be certified for these votes")
+    answers = _affordable(pipeline, entry, found)
+    if answers < stated:
+        entry = aggregator_class(entry).limited(entry, answers)
+        pipeline = _with(pipeline, entry)
+        found = account(pipeline)
+    return VotingPlan(path, pipeline, pate, entry, aggregator_class(entry).most_queries(entry), answers, stated, found, diagnostics)
+
+
+def _refuse_unsanitised(diagnostics: tuple[Diagnostic, ...], path: str) -> None:
+    """What the rule about epsilons that depend on the votes finds in [pate] is no warning here."""
+    for found in diagnostics:
+        if found.rule == "DP111" and found.key.startswith("pate."):
+            raise InputError(f"{path}: {found.key}: {found.message}")
+
+
+def _entry(pipeline: Pipeline, pate: Pate, path: str) -> Entry:
+    """The entry that answers. Raises InputError where it is unclear which, or what it asks for is not done."""
+    by_name = {entry.name: entry for entry in pipeline.mechanisms if entry.type in AGGREGATORS}
+    name = pate.mechanism or (next(iter(by_name)) if len(by_name) == 1 else None)
+    if name not in by_name:
+        found = f"{pate.mechanism or 'none'} of {', '.join(by_name) or 'none'}"
+        raise InputError(f"{path}: pate.mechanism: expected the name of an entry of type {', '.join(AGGREGATORS)}, found {found}")
+    entry = by_name[name]
+    place = f'{path}: mechanism["{name}"]'
+    if entry.partition is not None:
+        raise InputError(f"{place}: expected no partition, found one: every teacher votes on every query")
+    abstains = aggregator_class(entry).abstains
+    if abstains and entry.steps != 1:
+        raise InputError(f"{place}: steps: expected 1, as a step is a session of `queries` queries, found {entry.steps}")
+    if pate.check == "student" and not abstains:
+        raise InputError(f"{path}: pate.check: expected student with a threshold alone, as of confident-gnmax, found {entry.type}")
+    return entry
+
+
+def _with(pipeline: Pipeline, entry: Entry) -> Pipeline:
+    entries = tuple(entry if one.name == entry.name else one for one in pipeline.mechanisms)
+    return replace(pipeline, mechanisms=entries)
+
+
+def _affordable(pipeline: Pipeline, entry: Entry, found: Account) -> int:
+    """The most answers, up to those that the file asks for, with which the whole file is within its budget.
+
+    They are fixed before a vote is seen, so that stopping there tells nothing. Raises Denied where there is not one.
+    """
+    from dpcli.analysis.account import account
+
+    most, budget = aggregator_class(entry).most_answers(entry), found.budget
+    if budget is None or budget.verdict in ("pass", "warn"):
+        return most
+    fits, fails = 0, most
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        verdict = account(_with(pipeline, aggregator_class(entry).limited(entry, middle))).budget
+        assert verdict is not None
+        fits, fails = (middle, fails) if verdict.verdict in ("pass", "warn") else (fits, middle)
+    if not fits:
+        raise Denied(
+            f"{pipeline.path}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)} "
+            "for what the file asks for, and more for a single answer: fewer queries or more noise would fit"
+        )
+    return fits

@@ -1,0 +1,173 @@
+"""Teachers: each learns from its shard alone, votes on every query, and leaves nothing but its votes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from typing import TYPE_CHECKING
+
+from dpcli.errors import InputError
+from dpcli.numerics.arrays import np
+from dpcli.predict.pate.data import Records, query_inputs, shards
+from dpcli.predict.pate.kept_votes import OWN, keep_votes
+from dpcli.predict.pate.learners import learnt, require_learner
+from dpcli.predict.pate.votes import counted
+from dpcli.train.run.folder import exclusive, replaced
+
+if TYPE_CHECKING:
+    from dpcli.numerics.arrays import Array
+    from dpcli.predict.pate.plan import VotingPlan
+    from dpcli.predict.pate.votes import VoteCounts
+
+FOLDER = "teachers"
+BATCH = 8  # teachers of one piece of work
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+Report = Callable[[int, int], None]  # teachers fitted, of how many
+
+
+@dataclass(frozen=True, slots=True)
+class Teachers:
+    """What has been fitted: their votes, how many of them had been fitted before, and how many had nothing to learn.
+
+    empty: shards without a record, whose teachers say the first label; single: shards of one label, which their teachers say. Both private.
+    """
+
+    votes: VoteCounts
+    earlier: int
+    empty: int
+    single: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """The shards of some teachers, and what they are asked."""
+
+    numbers: tuple[int, ...]
+    records: tuple[Records, ...]
+    queries: Array
+    model: str
+    classes: int
+    hidden: int
+    path: str
+
+
+def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, all_of_them: None) -> Teachers:
+    """Fit every teacher that has not been, in so many processes, and keep their votes.
+
+    Raises InputError where the file names votes in place of data, or these cannot be read.
+    """
+    pate = plan.pate
+    if pate.data is None:
+        raise InputError(f"{plan.path}: pate.data: expected private data, on which teachers are trained, found a file of votes")
+    require_learner(pate.model)
+    with exclusive(plan.folder):
+        queries = query_inputs(pate, plan.path)
+        owned = shards(pate, plan.pipeline.privacy.adjacency, plan.path)
+        if any(len(one) and one.inputs.shape[1] != queries.shape[1] for one in owned):
+            raise InputError(f"{plan.path}: pate.queries: expected inputs of the shape of the private ones, found another")
+        folder = _folder(plan, owned, queries)
+        said = {number: labels for number in range(pate.teachers) if (labels := _said(folder, number, len(queries))) is not None}
+        earlier = len(said)
+        for number, labels in _taught(plan, owned, queries, [n for n in range(pate.teachers) if n not in said], jobs):
+            _keep(folder, number, labels)
+            said[number] = labels
+            report(len(said), pate.teachers)
+        votes = counted(np.stack([said[number] for number in range(pate.teachers)], axis=1), pate.teachers, pate.labels, folder)
+        keep_votes(plan, votes)
+    kinds = [len(np.unique(one.labels)) for one in owned]
+    return Teachers(votes, earlier, kinds.count(0), kinds.count(1))
+
+
+def _folder(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
+    """That of teachers of these data: those of others are not gone on with."""
+    digest = hashlib.sha256(plan.teaching().encode())
+    for part in (queries, *(part for one in owned for part in (one.inputs, one.labels))):
+        digest.update(str(part.shape).encode() + np.ascontiguousarray(part).tobytes())
+    folder = os.path.join(plan.folder, FOLDER)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    made = os.path.join(folder, "made.json")
+    try:
+        with open(made, encoding="utf-8") as file:
+            same = json.load(file).get("of") == digest.hexdigest()
+    except (OSError, ValueError, AttributeError):
+        same = False
+    if not same:
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        replaced(made, json.dumps({"of": digest.hexdigest()}).encode(), OWN)
+    return folder
+
+
+def _place(folder: str, number: int) -> str:
+    return os.path.join(folder, f"{number:07}.votes")
+
+
+def _said(folder: str, number: int, queries: int) -> Array | None:
+    """What an earlier call has found this teacher to say, None where it has not, or not all of it."""
+    try:
+        with open(_place(folder, number), "rb") as file:
+            found = np.frombuffer(file.read(), dtype="<i4")
+    except OSError:
+        return None
+    return found.astype(float) if len(found) == queries else None
+
+
+def _keep(folder: str, number: int, labels: Array) -> None:
+    replaced(_place(folder, number), np.asarray(labels).astype("<i4").tobytes(), OWN)
+
+
+def _taught(plan: VotingPlan, owned: list[Records], queries: Array, numbers: list[int], jobs: int) -> Iterator[tuple[int, Array]]:
+    """What each of these teachers says, as they become ready."""
+    pate = plan.pate
+    path = os.path.abspath(plan.path)
+    lessons = [
+        Lesson(tuple(part), tuple(owned[number] for number in part), queries, pate.model, pate.labels, pate.hidden, path)
+        for part in (numbers[k : k + BATCH] for k in range(0, len(numbers), BATCH))
+    ]
+    if jobs == 1 or len(lessons) < 2:
+        for lesson in lessons:
+            yield from taught(lesson)
+        return
+    with ProcessPoolExecutor(min(jobs, len(lessons)), get_context("spawn"), _alone) as pool:
+        waiting = [pool.submit(taught, lesson) for lesson in lessons]
+        try:
+            for done in as_completed(waiting):
+                yield from done.result()
+        except BrokenExecutor:
+            raise InputError(
+                "a process of teachers was killed, or out of memory: those that were fitted are kept, and the same command goes on"
+            ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _alone() -> None:
+    """One thread for each process: there are as many of these as cores. An interruption is for the parent, at whose end all end."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    np.zeros(1)  # loaded now: an array that arrives cannot be unpickled by what is still to be loaded
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)
+
+
+def taught(lesson: Lesson) -> list[tuple[int, Array]]:
+    """The votes of some teachers, each with its number."""
+    found = []
+    for number, records in zip(lesson.numbers, lesson.records, strict=True):
+        teacher = learnt(lesson.model, records, lesson.classes, lesson.hidden, lesson.path)
+        found.append((number, np.asarray(teacher.probabilities(lesson.queries).argmax(axis=1), dtype=float)))
+    return found

@@ -1,0 +1,88 @@
+"""Votes for each label of each query: a type of their own, which no file of labels can be taken for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.errors import InputError
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.pate.winner import Counts
+
+MOST = 10**8  # numbers in a file
+LABELS = 'found labels: say vote_rows = "labels" where each row holds the label that every teacher gave'
+
+
+@dataclass(frozen=True, slots=True)
+class VoteCounts:
+    """counts: (n, m) integers >= 0 of which each row adds up to `teachers`; n >= 1 queries, m >= 2 labels. Private."""
+
+    counts: Counts
+    teachers: int
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def largest(self) -> Array:
+        """The largest count of each query, (n,)."""
+        return np.asarray(self.counts.max(axis=1), dtype=float)
+
+
+def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
+    """An array of counts, judged.
+
+    Raises InputError for anything else; the message names a row and quotes no value of it.
+    """
+    found = _table(values, place)
+    _refuse_labels(found, teachers, classes, place)
+    if found.shape[1] != classes:
+        raise InputError(f"{place}: expected {classes} columns, one for each label, found {found.shape[1]}")
+    _each(found, np.isfinite(found), "finite counts", "one that is not a number", place)
+    _each(found, found >= 0, "counts >= 0", "a negative one", place)
+    _each(found, found == np.floor(found), "whole counts", "a fraction", place)
+    sums = found.sum(axis=1, dtype=float)
+    _each(sums, sums == teachers, f"counts that add up to {teachers} teachers", "another sum", place)
+    return VoteCounts(found.astype(np.int64), teachers)
+
+
+def counted(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
+    """Labels, (n, teachers) from 0 to classes - 1, as counts. Raises InputError as `vote_counts` does."""
+    found = _table(values, place)
+    if found.shape[1] != teachers:
+        raise InputError(f"{place}: expected {teachers} columns, the label that each teacher gave, found {found.shape[1]}")
+    _each(found, np.isfinite(found) & (found == np.floor(found)), "whole numbers as labels", "something else", place)
+    _each(found, (found >= 0) & (found < classes), f"labels from 0 to {classes - 1}", "another", place)
+    rows = np.arange(len(found))[:, None] * classes
+    counts = np.bincount(np.ravel(rows + found.astype(np.int64)), minlength=len(found) * classes)
+    return VoteCounts(counts.reshape(len(found), classes), teachers)
+
+
+def _table(values: Any, place: str) -> Any:
+    found = np.asarray(values)
+    if found.dtype.kind not in "iuf":
+        raise InputError(f"{place}: expected a table of numbers, found one of {found.dtype.type.__name__}")
+    if found.ndim == 1:
+        raise InputError(f"{place}: expected a row of counts for each query, found one number for each: {LABELS}")
+    if found.ndim != 2:
+        raise InputError(f"{place}: expected rows of counts, found an array of {found.ndim} dimensions")
+    if not found.size:
+        raise InputError(f"{place}: expected votes, found none")
+    if found.size > MOST:
+        raise InputError(f"{place}: expected at most {MOST:,} numbers, found {found.size:,}")
+    return found
+
+
+def _refuse_labels(found: Any, teachers: int, classes: int, place: str) -> None:
+    """Whole numbers below the number of labels, as many in a row as there are teachers, or one: priced as counts they cost nothing."""
+    if found.shape[1] == 1:
+        raise InputError(f"{place}: expected {classes} columns, one for each label, found one: {LABELS}")
+    labels = np.isfinite(found).all() and (found >= 0).all() and (found < classes).all() and (found == np.floor(found)).all()
+    if found.shape[1] == teachers and labels and (found.sum(axis=1, dtype=float) != teachers).any():
+        raise InputError(f"{place}: expected {classes} columns, one for each label, {LABELS}")
+
+
+def _each(found: Any, holds: Any, expected: str, wrong: str, place: str) -> None:
+    if not holds.all():
+        bad = ~holds if holds.ndim == 1 else ~holds.all(axis=1)
+        raise InputError(f"{place}: expected {expected}, found {wrong} in row {int(np.argmax(bad)) + 1}")

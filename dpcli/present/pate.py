@@ -1,0 +1,166 @@
+"""Sessions of votes as documents: what they cost, and what came of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from dpcli.document.document import Document, Table
+from dpcli.predict.pate.session import LABELS, STATEMENT
+from dpcli.predict.pate.student import STUDENT
+from dpcli.predict.pate.transcript import TRANSCRIPT
+from dpcli.present import account as account_report
+from dpcli.present.pate_statement import counts
+from dpcli.present.training import shown
+from dpcli.rounding import up
+
+if TYPE_CHECKING:
+    from dpcli.predict.pate.account import VoteAccount, VoteEpsilon
+    from dpcli.predict.pate.plan import VotingPlan
+    from dpcli.predict.pate.session import SessionOutcome
+    from dpcli.predict.pate.student import StudentOutcome
+    from dpcli.predict.pate.teachers import Teachers
+
+SCHEMA = "dpcli/pate/v1"
+UNSANITISED = "unsanitised, do not publish"
+WHY = "an epsilon that depends on the votes tells how far the teachers agree, which is private: it stands in no statement, ledger or gate"
+
+
+def accounted(found: VoteAccount) -> Document:
+    """Everything that `dpcli pate account` says."""
+    plan = found.plan
+    whole = account_report.document(plan.account, plan.diagnostics)
+    private = {name: one for name, one in (("expected", found.expected), ("realised", found.realised)) if one is not None}
+    data = {
+        **setting(plan),
+        **{key: whole.data[key] for key in ("statement", "budget", "diagnostics")},
+        "votes": None if found.votes is None else {"queries": len(found.votes)},
+        "unsanitised_do_not_publish": {name: _numbers(one) for name, one in private.items()} or None,
+        "exit_code": whole.exit_code,
+    }
+    return replace(
+        whole,
+        data=data,
+        tables=((_given_votes(private, plan),) if private else ()) + whole.tables,
+        notes=(*whole.notes, *_limits(plan), *((WHY,) if private else ("no votes yet: what they would cost is not known",))),
+        records=(),
+        sheet=None,
+    )
+
+
+def _numbers(found: VoteEpsilon) -> dict[str, Any]:
+    names = {"epsilon": "epsilon", "order": "order", "classic": "epsilon_classic", "asked": "queries", "answered": "answered"}
+    return {names[name]: value for name, value in asdict(found).items()}
+
+
+def setting(plan: VotingPlan) -> dict[str, Any]:
+    """What every document of a session says of it."""
+    account = plan.account
+    return {
+        "schema": SCHEMA,
+        "pipeline": {"name": plan.pipeline.name, "path": plan.path, "sha256": plan.pipeline.sha256},
+        "mechanism": {"name": plan.entry.name, "type": plan.entry.type},
+        "teachers": plan.pate.teachers,
+        "classes": plan.pate.labels,
+        "queries": plan.queries,
+        "answers": plan.answers,
+        "result": {
+            "epsilon_upper": account.upper,
+            "delta": account.delta,
+            "accountant": account.winner.accountant.name if account.winner else None,
+        },
+    }
+
+
+def _limits(plan: VotingPlan) -> tuple[str, ...]:
+    if plan.answers == plan.stated:
+        return ()
+    return (f"the budget allows {plan.answers:,} answers, not the {plan.stated:,} of the file: the session stops there",)
+
+
+ROWS = {
+    "expected": "expected over the noise (planning, no guarantee)",
+    "realised": "of the session held: every threshold, answered queries",
+}
+
+
+def _given_votes(private: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
+    rows = tuple(
+        (ROWS[name], f"{one.asked:,}", f"{one.answered:,.1f}", up(one.epsilon), up(one.classic), f"{one.order:.4g}")
+        for name, one in private.items()
+    )
+    return Table(
+        f"epsilon given these votes at delta = {plan.account.delta!r} ({UNSANITISED})",
+        ("cost", "queries", "answered", "epsilon", "classic", "order"),
+        rows,
+        frozenset({1, 2, 3, 4, 5}),
+        flagged=frozenset(range(len(rows))),
+    )
+
+
+def labelled(found: SessionOutcome) -> Document:
+    """What a session came to."""
+    plan, held = found.plan, found.transcript
+    private = "" if held.private else "NOT PRIVATE (seeded noise): "
+    said = (
+        f"{private}{len(held.labels):,} of {len(held):,} queries answered; epsilon <= {up(plan.account.upper)} at delta = "
+        f"{plan.account.delta!r}, whatever the votes are"
+    )
+    folder = shown(plan.folder)
+    details = [f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}", *_limits(plan)]
+    if found.earlier:
+        details.append("this session had been held before: its labels are those of then, and nothing was drawn or charged")
+    if held.lost:
+        details.append(
+            f"{len(held.lost):,} queries were charged and lost in a crash: they are not put again, as that would be a second release"
+        )
+    if held.reinforced:
+        details.append(f"{len(held.reinforced):,} further queries have the student's own label, which is free")
+    data = {**setting(plan), "private": held.private, "run": held.run, "folder": plan.folder, **counts(held), "exit_code": 0}
+    return Document(
+        said, data, "pass" if held.private else "warn", notes=tuple(details), details=tuple(details), total=repr(plan.account.upper)
+    )
+
+
+def fitted(plan: VotingPlan, found: Teachers) -> Document:
+    """What `dpcli pate fit` came to."""
+    said = f"{plan.pate.teachers:,} teachers voted on {len(found.votes):,} queries; nothing is released yet, and nothing charged"
+    details = [f"their votes are in {shown(plan.folder)}: private, not to be published; dpcli pate label makes labels of them"]
+    if found.earlier:
+        details.append(f"{found.earlier:,} of them had been fitted before")
+    if found.empty or found.single:
+        details.append(
+            f"{found.empty:,} shards have no record and {found.single:,} a single label: their teachers always say the same (private)"
+        )
+    data = {
+        **setting(plan),
+        "folder": plan.folder,
+        "pool": len(found.votes),
+        "fitted_before": found.earlier,
+        "private_do_not_publish": {"empty_shards": found.empty, "single_label_shards": found.single},
+        "exit_code": 0,
+    }
+    return Document(said, data, "", notes=tuple(details), details=tuple(details))
+
+
+def taught(found: StudentOutcome) -> Document:
+    """What `dpcli pate student` came to."""
+    plan = found.plan
+    learnt = f"{found.labelled:,} labels of teachers" + (f" and {found.pseudo:,} of its own" if found.pseudo else "")
+    private = "" if found.transcript.private else "NOT PRIVATE (seeded noise): "
+    measured = (
+        ""
+        if found.accuracy is None
+        else f": accuracy {found.accuracy:.4f} on {found.tested:,} records declared public (not checked)"
+    )
+    details = (f"{STUDENT} is in {shown(plan.folder)}; it costs nothing beyond the labels: epsilon <= {up(plan.account.upper)}",)
+    data = {
+        **setting(plan),
+        "private": found.transcript.private,
+        "labelled": found.labelled,
+        "pseudo_labelled": found.pseudo,
+        "metrics": {} if found.accuracy is None else {"accuracy": found.accuracy},
+        "folder": plan.folder,
+        "exit_code": 0,
+    }
+    return Document(f"{private}the student learnt from {learnt}{measured}", data, "", notes=details, details=details)

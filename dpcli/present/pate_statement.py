@@ -1,0 +1,64 @@
+"""What a session leaves for those who use its labels: the guarantee, which holds whatever the votes are, and what was done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dpcli import __version__
+from dpcli.document.document import jsonable
+from dpcli.pipeline.model import Disclosure
+from dpcli.rounding import up
+
+if TYPE_CHECKING:
+    from dpcli.predict.pate.plan import VotingPlan
+    from dpcli.predict.pate.transcript import Transcript
+
+
+def statement(plan: VotingPlan, held: Transcript) -> tuple[str, dict[str, Any]]:
+    """Markdown, and the machine form. No number in either depends on the votes but through the labels that are released."""
+    from dpcli.disclosure.facts import gather
+    from dpcli.disclosure.statement import disclosure
+    from dpcli.formats import markdown as format_markdown
+    from dpcli.present import disclosure as disclosure_report
+    from dpcli.present.pate import setting
+
+    facts = gather(replace(plan.pipeline, path=plan.path, disclosure=_stated(plan, held)), None, ())
+    heading = "" if held.private else "**NOT PRIVATE: the noise was drawn from a seed that somebody knows.**\n\n"
+    text = f"{heading}{_done(plan, held)}\n\n" + format_markdown.render(disclosure_report.document(disclosure(facts)))
+    machine = {**setting(plan), "private": held.private, "run": held.run, **counts(held)}
+    return text, jsonable(machine)
+
+
+def counts(held: Transcript) -> dict[str, Any]:
+    """What came of the queries, for the machine form."""
+    return {"asked": len(held), "answered": len(held.labels), "charged_answers": len(held.answered), "lost": len(held.lost)}
+
+
+def _done(plan: VotingPlan, held: Transcript) -> str:
+    account = plan.account
+    lines = [
+        f"{len(held):,} queries were put to {plan.pate.teachers:,} teachers on disjoint shards ({plan.entry.type}), and "
+        f"{len(held.labels):,} answered: epsilon <= {up(account.upper)} at delta = {account.delta!r}, which pays for up to "
+        f"{plan.queries:,} queries and {plan.answers:,} answers and holds whatever the votes were."
+    ]
+    if held.lost:
+        lines.append(f"{len(held.lost):,} queries were charged and lost in a crash; none was put again.")
+    if held.reinforced:
+        lines.append(f"{len(held.reinforced):,} labels are the student's own predictions, which read no private data.")
+    return " ".join(lines)
+
+
+def _stated(plan: VotingPlan, held: Transcript) -> Disclosure:
+    """The file's own answers, and beside them the session's."""
+    known = {
+        "implementation": f"dpcli {__version__}",
+        "randomness": "the noise is drawn from the operating system (OpenSSL); no seed exists and nothing is saved"
+        if held.private
+        else "NOT PRIVATE: a seed that somebody knows",
+        "floating_point": "labels alone are released, never a noisy count: rounding changes one with probability below 1e-12 for each",
+        "clipping": "none: all records of a unit are in one teacher's shard, so that a unit moves one vote",
+        "privacy_model": "central",
+    }
+    own = plan.pipeline.disclosure
+    return replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})  # type: ignore[arg-type]

@@ -1,0 +1,184 @@
+"""Files of votes: what is none is refused by name, in every format, without a word of what stands in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcli.errors import InputError
+from dpcli.predict.pate.settings import Pate
+from dpcli.predict.pate.vote_file import votes_of
+from dpcli.predict.pate.votes import counted, vote_counts
+from tests.command import dpcli
+from tests.predict.samples import CLASSES, TEACHERS, counts, saved, written
+
+FORMATS = ["npy", "csv", pytest.param("parquet", marks=pytest.mark.needs("pyarrow"))]
+Table = Any
+
+
+def stored(table: Table, path: Path) -> None:
+    match path.suffix:
+        case ".npy":
+            np.save(path, table)
+        case ".csv":
+            np.savetxt(path, np.asarray(table), delimiter=",", fmt="%s")
+        case ".parquet":
+            import pyarrow
+            import pyarrow.parquet
+
+            columns = {f"c{k}": column for k, column in enumerate(np.asarray(table).T)}
+            pyarrow.parquet.write_table(pyarrow.table(columns), path)
+
+
+def read(table: Table, path: Path, rows: str = "counts") -> Any:
+    stored(table, path)
+    return votes_of(Pate(teachers=TEACHERS, classes=CLASSES, votes=path.name, vote_rows=rows), str(path.parent / "a.toml"))  # type: ignore[arg-type]
+
+
+def changed(value: float, row: int = 17, column: int = 3) -> Table:
+    found = counts().astype(float)
+    found[row, column] = value
+    return found
+
+
+def labels(queries: int = 60) -> Table:
+    """What each teacher says, (queries, teachers)."""
+    return np.stack([np.repeat(np.arange(CLASSES), row) for row in counts(queries)])
+
+
+WRONG: dict[str, tuple[Callable[[], Table], str]] = {
+    "nan": (lambda: changed(np.nan), "expected finite counts, found one that is not a number in row 18"),
+    "infinite": (lambda: changed(np.inf), "expected finite counts, found one that is not a number in row 18"),
+    "negative": (lambda: changed(-1.0), "expected counts >= 0, found a negative one in row 18"),
+    "fraction": (lambda: changed(0.5), "expected whole counts, found a fraction in row 18"),
+    "another sum": (lambda: changed(77.0), "expected counts that add up to 250 teachers, found another sum in row 18"),
+    "too large a count": (lambda: changed(1e300), "expected counts that add up to 250 teachers, found another sum in row 18"),
+    "one teacher less": (lambda: counts() - (np.arange(CLASSES) == 0) * (np.arange(60) == 0)[:, None], "found another sum in row 1"),
+    "shares": (lambda: counts() / TEACHERS, "expected whole counts, found a fraction in row 1"),
+    "labels of all teachers": (labels, 'found labels: say vote_rows = "labels"'),
+    "one column of labels": (lambda: np.arange(60.0)[:, None] % CLASSES, 'found one: found labels: say vote_rows = "labels"'),
+    "one class": (lambda: np.full((60, 1), TEACHERS), "expected 10 columns, one for each label, found one"),
+    "a column too many": (lambda: np.hstack([np.zeros((60, 1)), counts()]), "expected 10 columns, one for each label, found 11"),
+    "transposed": (lambda: counts().T, "expected 10 columns, one for each label, found 60"),
+}
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("name", WRONG)
+def test_what_are_no_counts_is_refused_by_name(name: str, ending: str, tmp_path: Path) -> None:
+    make, message = WRONG[name]
+    with pytest.raises(InputError) as refused:
+        read(make(), tmp_path / f"votes.{ending}")
+    assert message in str(refused.value)
+    assert not any(secret in str(refused.value) for secret in ("0.5", "77", "1e+300", "-1", "nan"))
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("kind", [np.int64, np.float64, np.float32, np.uint8])
+def test_counts_are_what_stands_there(ending: str, kind: Any, tmp_path: Path) -> None:
+    assert np.array_equal(read(counts().astype(kind), tmp_path / f"votes.{ending}").counts, counts())
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_labels_that_are_said_to_be_some_are_counted(ending: str, tmp_path: Path) -> None:
+    assert np.array_equal(read(labels(), tmp_path / f"votes.{ending}", "labels").counts, counts())
+
+
+LABELLED = {
+    "counts": (counts, "expected 250 columns, the label that each teacher gave, found 10"),
+    "beyond the last": (lambda: labels() + 1, "expected labels from 0 to 9, found another in row 2"),
+    "negative": (lambda: labels() - 1, "expected labels from 0 to 9, found another in row 1"),
+    "fractions": (lambda: labels() / 2.0, "expected whole numbers as labels, found something else in row 1"),
+    "nan": (
+        lambda: np.where(np.arange(TEACHERS) == 7, np.nan, labels()),
+        "expected whole numbers as labels, found something else in row 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_what_are_no_labels_is_refused_by_name(name: str) -> None:
+    make, message = LABELLED[name]
+    with pytest.raises(InputError, match=message):
+        counted(make(), TEACHERS, CLASSES, "votes.npy")
+
+
+ODD: dict[str, bytes | Callable[[Path], None]] = {
+    "empty.npy": b"",
+    "empty.csv": b"",
+    "empty.parquet": b"",
+    "no-rows.csv": b"a,b,c\n",
+    "text.csv": b"a,b\nsecret,words\n",
+    "ragged.csv": b"1,2\n3,4,5\n",
+    "another-encoding.csv": "1,2\n\xe9,4\n".encode("latin-1"),
+    "nul.csv": b"1,2\n\0,3\n",
+    "not-one.npy": b"\x93NUMPY\x01\x00v\x00 nothing",
+    "not-one.parquet": b"PAR1 secret",
+    "folder.npy": lambda path: path.mkdir(),
+    "folder.csv": lambda path: path.mkdir(),
+    "pipe.npy": lambda path: os.mkfifo(path),
+    "pipe.csv": lambda path: os.mkfifo(path),
+    "device.csv": lambda path: path.symlink_to("/dev/zero"),
+    "missing.npy": lambda path: None,
+    "objects.npy": lambda path: np.save(path, np.array([[1, "secret"]], dtype=object), allow_pickle=True),
+    "texts.npy": lambda path: np.save(path, np.array([["1", "secret"]])),
+    "truth.npy": lambda path: np.save(path, np.ones((60, CLASSES), dtype=bool)),
+    "complex.npy": lambda path: np.save(path, np.ones((60, CLASSES), dtype=complex)),
+    "one-number.npy": lambda path: np.save(path, np.array(3.0)),
+    "a-line.npy": lambda path: np.save(path, np.arange(60)),
+    "a-cube.npy": lambda path: np.save(path, np.ones((2, 3, 4))),
+    "nothing.npy": lambda path: np.save(path, np.ones((0, CLASSES))),
+    "too-large.npy": lambda path: claimed(path, (10**7, CLASSES + 1)),
+    "more-than-it-holds.npy": lambda path: claimed(path, (10**12, CLASSES), False),
+    "gigabytes.csv": lambda path: sparse(path, 2**31),
+}
+
+
+def claimed(path: Path, shape: tuple[int, ...], held: bool = True) -> None:
+    """A file whose header says that it has this shape, and whose holes are as long."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "|i1", "fortran_order": False, "shape": shape})
+        if held:
+            file.truncate(file.tell() + int(np.prod(shape)))
+
+
+def sparse(path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_no_table_is_refused(name: str, tmp_path: Path) -> None:
+    made = ODD[name]
+    (tmp_path / name).write_bytes(made) if isinstance(made, bytes) else made(tmp_path / name)
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow", reason="reads .parquet files") if made else None
+    path = written(tmp_path, keys=f'votes = "{name}"')
+    result = dpcli("pate", "account", str(path), folder=tmp_path)
+    assert (result.code, result.out) == (2, "")
+    assert "expected" in result.err and "secret" not in result.err and "internal" not in result.err
+
+
+def test_raw_labels_are_not_priced_as_counts(tmp_path: Path) -> None:
+    """Taken for counts, they would look as if all teachers agreed."""
+    saved(tmp_path, labels())
+    path = written(tmp_path)
+    refused = dpcli("pate", "account", str(path), folder=tmp_path)
+    assert refused.code == 2 and 'vote_rows = "labels"' in refused.err
+    stated = written(tmp_path, keys='votes = "votes.npy"\nvote_rows = "labels"')
+    with_labels = dpcli("pate", "account", str(stated), "-f", "json", folder=tmp_path)
+    saved(tmp_path)
+    with_counts = dpcli("pate", "account", str(written(tmp_path)), "-f", "json", folder=tmp_path)
+    assert with_labels.out.partition('"unsanitised')[2] == with_counts.out.partition('"unsanitised')[2] != ""
+
+
+def test_a_square_of_labels_is_refused_too() -> None:
+    """As many teachers as labels: what tells them apart is the sum of a row."""
+    rows = np.random.default_rng(0).integers(0, 10, (50, 10))
+    with pytest.raises(InputError, match="found labels"):
+        vote_counts(rows, 10, 10, "votes.npy")
