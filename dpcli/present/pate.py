@@ -15,6 +15,7 @@ from dpcli.present.training import shown
 from dpcli.rounding import up
 
 if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
     from dpcli.predict.pate.account import VoteAccount, VoteEpsilon
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.pate.session import SessionOutcome
@@ -35,6 +36,7 @@ def accounted(found: VoteAccount) -> Document:
         **setting(plan),
         **{key: whole.data[key] for key in ("statement", "budget", "diagnostics")},
         "votes": None if found.votes is None else {"queries": len(found.votes)},
+        "held": None if found.as_planned is None or found.realised is None else _held(found.as_planned, found.realised),
         "unsanitised_do_not_publish": {name: _numbers(one) for name, one in private.items()} or None,
         "exit_code": whole.exit_code,
     }
@@ -42,9 +44,30 @@ def accounted(found: VoteAccount) -> Document:
         whole,
         data=data,
         tables=((_given_votes(private, plan),) if private else ()) + whole.tables,
-        notes=(*whole.notes, *_limits(plan), *((WHY,) if private else ("no votes yet: what they would cost is not known",))),
+        notes=(
+            *whole.notes,
+            *_limits(plan),
+            *_so_far(found),
+            *((WHY,) if private else ("no votes yet: what they would cost is not known",)),
+        ),
         records=(),
         sheet=None,
+    )
+
+
+def _held(account: Account, realised: VoteEpsilon) -> dict[str, Any]:
+    numbers = {"asked": realised.asked, "answered": int(realised.answered)}
+    rows = {row.accountant.name: row.bound.upper for row in account.rows if row.bound is not None and row.accountant.sound}
+    return {**numbers, "epsilon_had_it_been_planned_so": account.upper, "by_accountant": rows}
+
+
+def _so_far(found: VoteAccount) -> tuple[str, ...]:
+    """What was charged of what was planned: whoever stops where he does because of what he saw is charged for the plan."""
+    if found.as_planned is None or found.realised is None:
+        return ()
+    return (
+        f"charged so far: {found.realised.asked:,} queries and {int(found.realised.answered):,} answers; a session planned to end there "
+        f"would cost epsilon <= {up(found.as_planned.upper)}, this one what it was planned for",
     )
 
 

@@ -34,7 +34,7 @@ classes = {classes}
 """
 CONFIDENT = 'type = "confident-gnmax"\nqueries = 60\nthreshold = 200.0\nthreshold_sigma = 150.0\nsigma = 40.0'
 GNMAX = 'type = "gnmax"\nsteps = 40\nsigma = 40.0'
-LNMAX = 'type = "lnmax"\nsteps = 40\nscale = 100.0'
+LNMAX = 'type = "lnmax"\nsteps = 40\nscale = 20.0'
 TEACHERS, CLASSES = 250, 10
 
 

@@ -58,7 +58,10 @@ WRONG: dict[str, tuple[Callable[[], Table], str]] = {
     "fraction": (lambda: changed(0.5), "expected whole counts, found a fraction in row 18"),
     "another sum": (lambda: changed(77.0), "expected counts that add up to 250 teachers, found another sum in row 18"),
     "too large a count": (lambda: changed(1e300), "expected counts that add up to 250 teachers, found another sum in row 18"),
-    "one teacher less": (lambda: counts() - (np.arange(CLASSES) == 0) * (np.arange(60) == 0)[:, None], "found another sum in row 1"),
+    "one teacher less": (
+        lambda: counts() - (np.arange(CLASSES) == 0) * (np.arange(60) == 0)[:, None],
+        "found another sum in row 1",
+    ),
     "shares": (lambda: counts() / TEACHERS, "expected whole counts, found a fraction in row 1"),
     "labels of all teachers": (labels, 'found labels: say vote_rows = "labels"'),
     "one column of labels": (lambda: np.arange(60.0)[:, None] % CLASSES, 'found one: found labels: say vote_rows = "labels"'),

@@ -11,6 +11,7 @@ from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.predict.pate.vote_costs import VoteCosts
 
 if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript
     from dpcli.predict.pate.votes import VoteCounts
@@ -32,12 +33,16 @@ class VoteEpsilon:
 
 @dataclass(frozen=True, slots=True)
 class VoteAccount:
-    """plan.account is the guarantee. expected: over the noise of a session that has not been held; realised: of one that has."""
+    """plan.account is the guarantee. expected: over the noise of a session that has not been held; realised: of one that has.
+
+    as_planned: the account of a session that had been planned to end where this one did, whatever the votes are; None where none was held.
+    """
 
     plan: VotingPlan
     votes: VoteCounts | None
     expected: VoteEpsilon | None
     realised: VoteEpsilon | None
+    as_planned: Account | None = None
 
 
 def vote_account(plan: VotingPlan) -> VoteAccount:
@@ -50,8 +55,18 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
         return VoteAccount(plan, None, None, None)
     asked = min(len(votes), plan.queries)
     kept = read_transcript(plan)
-    realised = None if kept is None or not len(kept) else _epsilon(realised_costs(plan, votes, kept), plan)
-    return VoteAccount(plan, votes, _epsilon(plan.aggregator.expected(votes.counts[:asked], votes.largest[:asked]), plan), realised)
+    expected = _epsilon(plan.aggregator.expected(votes.counts[:asked], votes.largest[:asked]), plan)
+    if kept is None or not len(kept):
+        return VoteAccount(plan, votes, expected, None)
+    return VoteAccount(plan, votes, expected, _epsilon(realised_costs(plan, votes, kept), plan), _as_planned(plan, kept))
+
+
+def _as_planned(plan: VotingPlan, kept: Transcript) -> Account | None:
+    """None where nothing was answered, which no entry can state."""
+    from dpcli.analysis.account import account
+
+    answers = len(kept.answered)
+    return account(plan.with_limits(len(kept), answers)) if answers else None
 
 
 def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> VoteCosts:

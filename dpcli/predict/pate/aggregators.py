@@ -48,8 +48,8 @@ class Aggregator(ABC):
         return entry.steps
 
     @classmethod
-    def limited(cls, entry: Entry, answers: int) -> Entry:
-        """The entry with at most so many answers."""
+    def limited(cls, entry: Entry, answers: int, queries: int | None = None) -> Entry:
+        """The entry with at most so many answers, and so many queries where that is stated too."""
         return replace(entry, steps=answers)
 
     @abstractmethod
@@ -121,8 +121,9 @@ class ConfidentGnMax(GnMax):
         return int(entry.spec.answers or entry.spec.queries)  # type: ignore[attr-defined]
 
     @classmethod
-    def limited(cls, entry: Entry, answers: int) -> Entry:
-        return replace(entry, spec=replace(entry.spec, answers=answers))  # type: ignore[type-var]
+    def limited(cls, entry: Entry, answers: int, queries: int | None = None) -> Entry:
+        queries = cls.most_queries(entry) if queries is None else queries
+        return replace(entry, spec=replace(entry.spec, answers=answers, queries=queries))  # type: ignore[type-var]
 
     def thresholds(self, largest: Array) -> tuple[Releases, ...]:
         log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))

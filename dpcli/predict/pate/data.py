@@ -100,8 +100,8 @@ def set_aside(pate: Pate, count: int) -> Any:
     return np.arange(count) % every == 0
 
 
-def _held_out(pate: Pate, path: str) -> tuple[Records, int]:
-    """The records that are set aside, and how many of them are queries."""
+def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
+    """Of the records that are set aside, those that are queries, evenly spread over them, and all others."""
     assert pate.data is not None
     place = f"{path}: pate.data"
     found = read_records(pate.data, (), pate.label, True, path)
@@ -110,7 +110,9 @@ def _held_out(pate: Pate, path: str) -> tuple[Records, int]:
     pool = len(held) // 2 if pate.pool is None else pate.pool
     if not 1 <= pool <= len(held):
         raise InputError(f"{path}: pate.pool: expected from 1 to {len(held)} queries of the records set aside, found {pool}")
-    return held, pool
+    asked = np.zeros(len(held), dtype=bool)
+    asked[np.arange(pool) * len(held) // pool] = True
+    return held.at(asked), held.at(~asked)
 
 
 def query_inputs(pate: Pate, path: str) -> Array:
@@ -118,8 +120,7 @@ def query_inputs(pate: Pate, path: str) -> Array:
     if pate.queries is None:
         raise InputError(f"{path}: pate.queries: expected the inputs that were asked about, found none")
     if pate.queries == HELD_OUT:
-        held, pool = _held_out(pate, path)
-        return held.inputs[:pool]
+        return _held_out(pate, path)[0].inputs
     return inputs_of(read_records(pate.queries, (), pate.label, False, path), pate.shift, f"{path}: pate.queries")
 
 
@@ -128,8 +129,8 @@ def test_records(pate: Pate, path: str) -> Records | None:
     if pate.test is None:
         return None
     if pate.test == HELD_OUT:
-        held, pool = _held_out(pate, path)
-        return held.at(slice(pool, None)) if pool < len(held) else None
+        left = _held_out(pate, path)[1]
+        return left if len(left) else None
     place = f"{path}: pate.test"
     found = read_records(pate.test, (), pate.label, True, path)
     inputs = inputs_of(found, pate.shift, place)

@@ -116,4 +116,11 @@ def _mlp(hidden: int, count: int) -> Any:
     return make_pipeline(StandardScaler(), network)
 
 
-SKLEARN: dict[str, Callable[[int, int], Any]] = {"logistic": _logistic, "mlp": _mlp}
+def _svm(hidden: int, count: int) -> Any:
+    """With Gaussian kernels, which are as wide as the inputs vary; it says labels alone."""
+    from sklearn.svm import SVC
+
+    return SVC(C=10.0)
+
+
+SKLEARN: dict[str, Callable[[int, int], Any]] = {"logistic": _logistic, "mlp": _mlp, "svm": _svm}

@@ -50,6 +50,10 @@ class VotingPlan:
         name = self.pate.output or os.path.join("runs", self.pipeline.name or os.path.splitext(os.path.basename(self.path))[0])
         return name if os.path.isabs(name) else os.path.join(os.getcwd(), name)
 
+    def with_limits(self, queries: int, answers: int) -> Pipeline:
+        """The pipeline with so many queries and answers."""
+        return _with(self.pipeline, aggregator_class(self.entry).limited(self.entry, answers, queries))
+
     def fingerprint(self) -> str:
         """SHA-256 of everything that a session which goes on must not have changed."""
         told = {key: value for key, value in asdict(self.pate).items() if key not in UNBOUND}

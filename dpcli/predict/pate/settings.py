@@ -19,7 +19,7 @@ CALLED = r"[^:\s]+:[^:\s]+"
 BUILT_IN, HELD_OUT = "digits", "held-out"
 ARRAY_FILES, VOTE_FILES = (".npz", ".csv", ".parquet"), (".npy", ".csv", ".parquet")
 COLUMNS = frozenset({".csv", ".parquet"})
-LEARNERS = ("logistic", "mlp")
+LEARNERS = ("logistic", "mlp", "svm")
 
 
 def ending(source: str) -> str:
@@ -44,7 +44,7 @@ VOTES = Constraint(
     "a .npy, .csv or .parquet file", lambda text: ending(text) in VOTE_FILES, (("pattern", r"\.(npy|csv|parquet)$"),)
 )
 LEARNER = Constraint(
-    "logistic, mlp, or module:function",
+    "logistic, mlp, svm, or module:function",
     lambda text: text in LEARNERS or _function(text),
     (("pattern", f"^({'|'.join(LEARNERS)})$|^{CALLED}$"),),
 )
@@ -121,7 +121,7 @@ class Pate:
     model: Annotated[
         str,
         Key(
-            "of a teacher: logistic, mlp, or module:function, given inputs and labels, whose result has predict(inputs)",
+            "of a teacher: logistic, mlp, svm, or module:function, given inputs and labels, whose result has predict(inputs)",
             LEARNER,
             reader=FROM_DATA,
         ),
@@ -157,7 +157,7 @@ class Pate:
             reader=BY_STUDENT,
         ),
     ] = 0.9
-    student: Annotated[str, Key("logistic, mlp, or module:function, as model", LEARNER)] = "logistic"
+    student: Annotated[str, Key("logistic, mlp, svm, or module:function, as model", LEARNER)] = "logistic"
     pseudo_labels: Annotated[bool, Key("teach the student its own predictions on queries without an answer too: free")] = True
     accounting: Annotated[
         Literal["data-independent", "data-dependent"],

@@ -1,0 +1,304 @@
+"""A session: charged before it is answered, ended where it was planned to, never answered twice, and never beyond what is paid."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcli.errors import InputError
+from dpcli.predict.pate import session as session_module
+from dpcli.predict.pate.plan import VotingPlan, plan_of
+from dpcli.predict.pate.session import hold
+from dpcli.predict.pate.transcript import Transcript, path_of, read_transcript
+from tests.command import ROOT, dpcli
+from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, counts, saved, written
+
+ENTRIES = {"gnmax": GNMAX, "confident-gnmax": CONFIDENT, "lnmax": LNMAX}
+each_entry = pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+
+
+@pytest.fixture(autouse=True)
+def brief_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a test is about something else: a whole statement takes a second."""
+    if "statement" not in request.node.name and "marked" not in request.node.name:
+        monkeypatch.setattr(session_module, "load", lambda target: lambda plan, content: ("", {}))
+
+
+def planned(folder: Path, entry: str = CONFIDENT, keys: str = 'votes = "votes.npy"', table: Any = None) -> VotingPlan:
+    saved(folder, table)
+    output = f'\noutput = "{folder}/run"'
+    return plan_of(str(written(folder, entry, keys + output)))
+
+
+def held(plan: VotingPlan, seed: int | None = None) -> Transcript:
+    return hold(plan, None, seed, lambda put, queries, answered: None, lambda: pytest.fail("no student is asked")).transcript
+
+
+def lines(plan: VotingPlan) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path_of(plan)).read_text().splitlines()]
+
+
+@each_entry
+def test_a_session_labels_what_it_was_planned_to_and_leaves_a_statement(entry: str, tmp_path: Path) -> None:
+    plan = planned(tmp_path, entry)
+    found = held(plan)
+    assert found.asked == list(range(plan.queries)) and found.closed and not found.lost
+    assert set(found.labels) == found.answered <= set(found.asked)
+    winners = counts()[sorted(found.labels)].argmax(axis=1)
+    assert np.mean([found.labels[query] == winner for query, winner in zip(sorted(found.labels), winners, strict=True)]) > 0.7
+    statement = json.loads((tmp_path / "run" / "statement.json").read_text())
+    assert statement["result"]["epsilon_upper"] == plan.account.upper and statement["answered"] == len(found.labels)
+    assert len((tmp_path / "run" / "labels.csv").read_text().splitlines()) == 1 + len(found.labels)
+
+
+@each_entry
+def test_every_charge_is_durable_before_its_noise(entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in the file when noise is drawn, seen from the stream of random numbers."""
+    plan = planned(tmp_path, entry)
+    seen: list[tuple[int, int]] = []
+
+    class Watching:
+        private = True
+
+        def words(self, count: int) -> Any:
+            kept = read_transcript(plan)
+            assert kept is not None
+            seen.append((len(kept.asked), len(kept.answered)))
+            return np.frombuffer(os.urandom(8 * count), np.uint64)
+
+    monkeypatch.setattr(session_module, "_stream", lambda seed, begun: Watching())
+    found = held(plan)
+    asked, answered = seen[-1]
+    assert (asked, answered) == (len(found.asked), len(found.answered))
+    # In the file's order every outcome comes after the charges that it rests on.
+    charged: set[int] = set()
+    put = 0
+    for line in lines(plan)[1:]:
+        if line["what"] == "ask":
+            put = line["queries"][1]
+        elif line["what"] == "answer":
+            assert max(line["of"]) < put and not charged & set(line["of"])
+            charged |= set(line["of"])
+        elif line["what"] == "outcome":
+            assert {int(query) for query in line["labels"]} <= charged and line["queries"][1] == put
+
+
+@each_entry
+def test_a_session_that_ended_is_not_held_again(entry: str, tmp_path: Path) -> None:
+    plan = planned(tmp_path, entry)
+    first, before = held(plan), Path(path_of(plan)).read_bytes()
+    assert held(plan).labels == first.labels
+    assert Path(path_of(plan)).read_bytes() == before
+
+
+@pytest.mark.parametrize("answers", [1, 7, 20])
+def test_it_stops_at_the_last_answer(answers: int, tmp_path: Path) -> None:
+    found = held(planned(tmp_path, f"{CONFIDENT}\nanswers = {answers}"))
+    assert len(found.answered) == len(found.labels) == answers
+    assert len(found.asked) < 60 or answers == 20
+
+
+@each_entry
+def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
+    """As many answers as fit, fixed beforehand; one more would not."""
+    from dpcli.analysis.account import account
+    from dpcli.predict.pate.aggregators import aggregator_class
+    from dpcli.predict.pate.plan import _with
+
+    whole = planned(tmp_path, entry)
+    path = tmp_path / "votes.toml"
+    path.write_text(path.read_text().replace("epsilon = 8.0", f"epsilon = {0.7 * whole.account.upper}"))
+    plan = plan_of(str(path))
+    assert 0 < plan.answers < plan.stated and plan.account.budget is not None and plan.account.budget.verdict in ("pass", "warn")
+    more = aggregator_class(plan.entry).limited(plan.entry, plan.answers + 1)
+    found = account(_with(plan.pipeline, more)).budget
+    assert found is not None and found.verdict == "fail"
+    assert len(held(plan).answered) <= plan.answers
+    path.write_text(path.read_text().replace(f"epsilon = {0.7 * whole.account.upper}", "epsilon = 0.001"))
+    result = dpcli("pate", "label", str(path), folder=tmp_path)
+    assert result.code == 1 and "expected at most epsilon 0.001" in result.err
+
+
+def test_a_transcript_of_another_file_is_refused(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    held(plan)
+    path = tmp_path / "votes.toml"
+    path.write_text(path.read_text().replace("sigma = 40.0", "sigma = 41.0"))
+    with pytest.raises(InputError, match="expected the session of this file"):
+        held(plan_of(str(path)))
+
+
+DAMAGE = {
+    "not json": b"hello\n",
+    "another schema": b'{"schema": "x/v1"}\n',
+    "a list": b"[1]\n",
+    "empty": b"",
+    "binary": b"\xff\xfe\n",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_transcript_is_refused(name: str, tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    (tmp_path / "run").mkdir()
+    Path(path_of(plan)).write_bytes(DAMAGE[name])
+    with pytest.raises(InputError, match="expected a transcript"):
+        held(plan)
+    assert Path(path_of(plan)).read_bytes() == DAMAGE[name]
+
+
+def test_a_cut_transcript_goes_on_from_wherever_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each line, and at its ends: no query is put twice, what was charged stays charged, what was answered stays answered."""
+    monkeypatch.setattr(session_module, "_leave", lambda plan, content: None)
+    plan = planned(tmp_path, GNMAX.replace("40\n", "4\n", 1))
+    held(plan)
+    whole = Path(path_of(plan)).read_bytes()
+    ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
+    for cut in sorted({cut for end in ends[1:] for cut in (end - 20, end - 2, end - 1, end)}):
+        Path(path_of(plan)).write_bytes(whole[:cut])
+        before = read_transcript(plan)
+        assert before is not None
+        asked, labels, charged = list(before.asked), dict(before.labels), set(before.answered)
+        found = held(plan)
+        assert found.asked == list(range(4)) and found.closed
+        assert found.asked[: len(asked)] == asked and charged <= found.answered
+        assert labels.items() <= found.labels.items()
+        assert all(query not in found.labels for query in asked if query not in labels)  # charged and lost
+        assert len([line for line in lines(plan) if line.get("what") == "ask"]) == 4
+
+
+def test_an_interrupted_write_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(tmp_path)
+    monkeypatch.setattr(os, "write", lambda file, text: len(text) - 1)
+    with pytest.raises(OSError, match="No space left"):
+        held(plan)
+
+
+def test_seeded_noise_is_marked_and_repeats(tmp_path: Path) -> None:
+    first = held(planned(tmp_path), 7)
+    (tmp_path / "run" / "transcript.jsonl").unlink()
+    assert held(planned(tmp_path), 7).labels == first.labels and not first.private
+    assert "NOT PRIVATE" in (tmp_path / "run" / "statement.md").read_text()
+    with pytest.raises(InputError, match="--insecure-seed"):
+        held(planned(tmp_path))
+    result = dpcli(
+        "pate", "label", str(tmp_path / "votes.toml"), "--insecure-seed", "7", "--ledger", opened(tmp_path), folder=tmp_path
+    )
+    assert result.code == 2 and "expected no --ledger" in result.err
+
+
+def opened(folder: Path, epsilon: float = 20.0) -> str:
+    place = str(folder / "spent.db")
+    arguments = ["--epsilon", str(epsilon), "--delta", "1e-6", "--unit", "example", "--adjacency", "add-remove", "--filter", "rdp"]
+    assert dpcli("budget", "init", place, "--dataset", "people", *arguments).code == 0
+    return place
+
+
+def entries(place: str) -> list[str]:
+    log = json.loads(dpcli("budget", "export", place, "-f", "json").out)
+    return [entry["content"]["kind"] if "content" in entry else entry["kind"] for entry in log["entries"]]
+
+
+def test_the_ledger_is_charged_once_and_before(tmp_path: Path) -> None:
+    place, path = opened(tmp_path), str(planned(tmp_path).path)
+    for _ in range(2):
+        assert dpcli("pate", "label", path, "--ledger", place, folder=tmp_path).code == 0
+    assert entries(place)[1:] == ["reserve", "start", "commit"]
+    refused = dpcli("pate", "label", path, folder=tmp_path)
+    assert refused.code == 2 and "expected the --ledger that was charged" in refused.err
+
+
+def test_what_the_ledger_denies_is_not_begun(tmp_path: Path) -> None:
+    place, plan = opened(tmp_path, 0.01), planned(tmp_path)
+    assert dpcli("pate", "label", plan.path, "--ledger", place, folder=tmp_path).code == 1
+    assert not Path(path_of(plan)).exists()
+
+
+def test_kill_at_any_moment_gives_no_answer_that_was_not_charged(tmp_path: Path) -> None:
+    """Killed again and again until it has ended: what stands there at each moment is checked."""
+    killed_until_it_ends(tmp_path, 2)
+
+
+@pytest.mark.long
+def test_kill_at_thirty_moments(tmp_path: Path) -> None:
+    for turn in range(5):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        killed_until_it_ends(folder, 8)
+
+
+SLOW = """
+import sys, time
+from dpcli.predict.pate import transcript
+add = transcript.TranscriptFile.add
+def slowly(self, line):
+    time.sleep(0.004)
+    add(self, line)
+    time.sleep(0.004)
+transcript.TranscriptFile.add = slowly
+from dpcli.cli.main import run
+run(sys.argv[1:])
+"""
+
+
+def killed_until_it_ends(folder: Path, kills: int) -> None:
+    plan, random = planned(folder), np.random.default_rng()
+    seen: dict[int, int] = {}
+    charged: set[int] = set()
+    for turn in range(kills + 1):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SLOW, "pate", "label", plan.path], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        if turn < kills:
+            begun = len(Path(path_of(plan)).read_bytes()) if Path(path_of(plan)).exists() else 0
+            deadline = time.monotonic() + 60.0
+            while process.poll() is None and time.monotonic() < deadline:
+                if Path(path_of(plan)).exists() and len(Path(path_of(plan)).read_bytes()) > begun:
+                    break
+                time.sleep(0.002)
+            time.sleep(float(random.uniform(0.0, 0.06)))
+            process.send_signal(signal.SIGKILL)
+        process.wait(60)
+        found = read_transcript(plan)
+        assert found is not None
+        assert set(found.labels) <= found.answered <= set(found.asked)
+        assert len(set(found.asked)) == len(found.asked) <= plan.queries
+        assert seen.items() <= found.labels.items() and charged <= set(found.asked)
+        assert all(query in seen for query in found.labels if query in charged), "a lost query was answered after all"
+        seen, charged = dict(found.labels), {*charged, *found.asked}
+    assert found.closed and found.asked == list(range(plan.queries))
+
+
+def test_the_file_is_for_one_process_at_a_time(tmp_path: Path) -> None:
+    from dpcli.train.run.folder import exclusive
+
+    plan = planned(tmp_path)
+    with exclusive(plan.folder), pytest.raises(InputError, match="no other process"):
+        held(plan)
+
+
+def test_the_distribution_of_what_is_answered() -> None:
+    """Shares of winners and of answers against the probabilities that they are accounted by; a chance of 1e-6 to fail."""
+    from scipy.special import ndtr
+
+    from dpcli.predict.pate.aggregators import ConfidentGnMax, LnMax
+    from dpcli.train.noise.randomness import SystemStream
+
+    many, stream = 40_000, SystemStream()
+    votes = np.tile(np.array([[120, 80, 50]]), (many, 1))
+    confident = ConfidentGnMax(40.0, 150.0, 60.0)
+    share = np.mean(confident.reached(votes.max(axis=1).astype(float), stream))
+    assert abs(share - ndtr((120 - 150.0) / 60.0)) < 5.0 * 0.5 / many**0.5
+    two = np.tile(np.array([[60, 40]]), (many, 1))
+    assert abs(np.mean(np.array(confident.winners(two, stream)) == 1) - ndtr(-20.0 / (40.0 * 2**0.5))) < 5.0 * 0.5 / many**0.5
+    gap = 20.0 / 15.0
+    assert abs(np.mean(np.array(LnMax(15.0).winners(two, stream)) == 1) - (2.0 + gap) / 4.0 * np.exp(-gap)) < 5.0 * 0.5 / many**0.5
