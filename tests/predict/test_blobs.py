@@ -40,8 +40,8 @@ queries = "queries.npz"
 test = "test.npz"
 """
 
-# Of each centre from the origin, in standard deviations of a blob: some are told apart by any teacher, some by few. The non-private accuracy
-# is .967, and about 379 of 640 queries are answered; published was .968 and 349, on other blobs.
+# Of each centre from the origin, in standard deviations of a blob: some are told apart by any teacher, some by few. The non-private
+# accuracy is .967, and about 379 of 640 queries are answered.
 SPREADS = np.linspace(0.7, 1.8, 10)
 
 
@@ -64,7 +64,9 @@ def test_blobs(tmp_path: Path) -> None:
     private, held = found["unsanitised_do_not_publish"], found["held"]
     assert held["asked"] == 640
     assert abs(held["answered"] - 379) <= 63  # five standard deviations of a sum of 640 coins
-    assert private["realised"]["epsilon"] < 1.05
+    assert (
+        private["expected"]["epsilon"] < 1.05 and private["realised"]["epsilon"] < 1.25
+    )  # the second varies with what was answered
     assert held["by_accountant"]["rdp"] == pytest.approx(3.06, abs=0.4)
     assert held["by_accountant"]["analytic"] == pytest.approx(2.82, abs=0.4)
     assert held["by_accountant"]["analytic"] < found["result"]["epsilon_upper"]  # the plan's: 400 answers
