@@ -10,7 +10,7 @@ from dpcli.predict.pate.session import LABELS, STATEMENT
 from dpcli.predict.pate.student import STUDENT
 from dpcli.predict.pate.transcript import TRANSCRIPT
 from dpcli.present import account as account_report
-from dpcli.present.pate_statement import counts
+from dpcli.present.pate_setting import counts, sanitised_data, setting
 from dpcli.present.training import shown
 from dpcli.rounding import up
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dpcli.predict.pate.student import StudentOutcome
     from dpcli.predict.pate.teachers import Teachers
 
-SCHEMA = "dpcli/pate/v1"
 UNSANITISED = "unsanitised, do not publish"
 WHY = "an epsilon that depends on the votes tells how far the teachers agree, which is private: it stands in no statement, ledger or gate"
 
@@ -36,6 +35,7 @@ def accounted(found: VoteAccount) -> Document:
         **setting(plan),
         **{key: whole.data[key] for key in ("statement", "budget", "diagnostics")},
         "votes": None if found.votes is None else {"queries": len(found.votes)},
+        "sanitised": sanitised_data(plan, found.sanitised),
         "held": None if found.as_planned is None or found.realised is None else _held(found.as_planned, found.realised),
         "unsanitised_do_not_publish": {name: _numbers(one) for name, one in private.items()} or None,
         "exit_code": whole.exit_code,
@@ -48,6 +48,7 @@ def accounted(found: VoteAccount) -> Document:
             *whole.notes,
             *_limits(plan),
             *_so_far(found),
+            *_noised(found),
             *((WHY,) if private else ("no votes yet: what they would cost is not known",)),
         ),
         records=(),
@@ -71,28 +72,19 @@ def _so_far(found: VoteAccount) -> tuple[str, ...]:
     )
 
 
+def _noised(found: VoteAccount) -> tuple[str, ...]:
+    delta = found.plan.account.delta
+    if found.sanitised is None or not delta:
+        return ()
+    return (
+        f"sanitised, may be published: epsilon <= {up(found.sanitised.epsilon(delta))} for these labels and this number, except with "
+        f"probability {found.sanitised.failure:g} over its noise; released once, and kept",
+    )
+
+
 def _numbers(found: VoteEpsilon) -> dict[str, Any]:
     names = {"epsilon": "epsilon", "order": "order", "classic": "epsilon_classic", "asked": "queries", "answered": "answered"}
     return {names[name]: value for name, value in asdict(found).items()}
-
-
-def setting(plan: VotingPlan) -> dict[str, Any]:
-    """What every document of a session says of it."""
-    account = plan.account
-    return {
-        "schema": SCHEMA,
-        "pipeline": {"name": plan.pipeline.name, "path": plan.path, "sha256": plan.pipeline.sha256},
-        "mechanism": {"name": plan.entry.name, "type": plan.entry.type},
-        "teachers": plan.pate.teachers,
-        "classes": plan.pate.labels,
-        "queries": plan.queries,
-        "answers": plan.answers,
-        "result": {
-            "epsilon_upper": account.upper,
-            "delta": account.delta,
-            "accountant": account.winner.accountant.name if account.winner else None,
-        },
-    }
 
 
 def _limits(plan: VotingPlan) -> tuple[str, ...]:

@@ -8,31 +8,29 @@ from typing import TYPE_CHECKING, Any
 from dpcli import __version__
 from dpcli.document.document import jsonable
 from dpcli.pipeline.model import Disclosure
+from dpcli.present.pate_setting import counts, sanitised_data, setting
 from dpcli.rounding import up
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
+    from dpcli.predict.pate.sanitised import Sanitised
     from dpcli.predict.pate.transcript import Transcript
 
 
-def statement(plan: VotingPlan, held: Transcript) -> tuple[str, dict[str, Any]]:
+def statement(plan: VotingPlan, held: Transcript, noised: Sanitised | None) -> tuple[str, dict[str, Any]]:
     """Markdown, and the machine form. No number in either depends on the votes but through the labels that are released."""
     from dpcli.disclosure.facts import gather
     from dpcli.disclosure.statement import disclosure
     from dpcli.formats import markdown as format_markdown
     from dpcli.present import disclosure as disclosure_report
-    from dpcli.present.pate import setting
 
     facts = gather(replace(plan.pipeline, path=plan.path, disclosure=_stated(plan, held)), None, ())
     heading = "" if held.private else "**NOT PRIVATE: the noise was drawn from a seed that somebody knows.**\n\n"
-    text = f"{heading}{_done(plan, held)}\n\n" + format_markdown.render(disclosure_report.document(disclosure(facts)))
-    machine = {**setting(plan), "private": held.private, "run": held.run, **counts(held)}
+    text = f"{heading}{_done(plan, held)}{_noised(plan, noised)}\n\n" + format_markdown.render(
+        disclosure_report.document(disclosure(facts))
+    )
+    machine = {**setting(plan), "private": held.private, "run": held.run, **counts(held), "sanitised": sanitised_data(plan, noised)}
     return text, jsonable(machine)
-
-
-def counts(held: Transcript) -> dict[str, Any]:
-    """What came of the queries, for the machine form."""
-    return {"asked": len(held), "answered": len(held.labels), "charged_answers": len(held.answered), "lost": len(held.lost)}
 
 
 def _done(plan: VotingPlan, held: Transcript) -> str:
@@ -47,6 +45,16 @@ def _done(plan: VotingPlan, held: Transcript) -> str:
     if held.reinforced:
         lines.append(f"{len(held.reinforced):,} labels are the student's own predictions, which read no private data.")
     return " ".join(lines)
+
+
+def _noised(plan: VotingPlan, noised: Sanitised | None) -> str:
+    delta = plan.account.delta
+    if noised is None or not delta:
+        return ""
+    return (
+        " Given the votes, as told with noise in proportion to their smooth sensitivity, labels and this number together cost "
+        f"epsilon <= {up(noised.epsilon(delta))} at delta = {delta!r}, except with probability {noised.failure:g} over that noise."
+    )
 
 
 def _stated(plan: VotingPlan, held: Transcript) -> Disclosure:

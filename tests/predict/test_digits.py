@@ -9,7 +9,7 @@ import pytest
 
 from tests.command import ROOT, dpcli
 
-pytestmark = pytest.mark.needs("sklearn")
+pytestmark = [pytest.mark.needs("sklearn"), pytest.mark.long]
 
 
 def test_the_example_from_teachers_to_student(tmp_path: Path) -> None:

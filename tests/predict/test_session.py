@@ -30,7 +30,7 @@ each_entry = pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
 def brief_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a test is about something else: a whole statement takes a second."""
     if "statement" not in request.node.name and "marked" not in request.node.name:
-        monkeypatch.setattr(session_module, "load", lambda target: lambda plan, content: ("", {}))
+        monkeypatch.setattr(session_module, "load", lambda target: lambda plan, content, noised: ("", {}))
 
 
 def planned(folder: Path, entry: str = CONFIDENT, keys: str = 'votes = "votes.npy"', table: Any = None) -> VotingPlan:
@@ -158,7 +158,7 @@ def test_a_damaged_transcript_is_refused(name: str, tmp_path: Path) -> None:
 
 def test_a_cut_transcript_goes_on_from_wherever_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In each line, and at its ends: no query is put twice, what was charged stays charged, what was answered stays answered."""
-    monkeypatch.setattr(session_module, "_leave", lambda plan, content: None)
+    monkeypatch.setattr(session_module, "_leave", lambda plan, content, votes: None)
     plan = planned(tmp_path, GNMAX.replace("40\n", "4\n", 1))
     held(plan)
     whole = Path(path_of(plan)).read_bytes()

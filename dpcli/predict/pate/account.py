@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.errors import InputError
-from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, classic
+from dpcli.predict.pate.held_costs import realised_costs
+from dpcli.predict.pate.sanitised import Sanitised, sanitised
 from dpcli.predict.pate.vote_costs import VoteCosts
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class VoteAccount:
     """plan.account is the guarantee. expected: over the noise of a session that has not been held; realised: of one that has.
 
     as_planned: the account of a session that had been planned to end where this one did, whatever the votes are; None where none was held.
+    sanitised: what is released of `realised`, where the file says how.
     """
 
     plan: VotingPlan
@@ -43,6 +44,7 @@ class VoteAccount:
     expected: VoteEpsilon | None
     realised: VoteEpsilon | None
     as_planned: Account | None = None
+    sanitised: Sanitised | None = None
 
 
 def vote_account(plan: VotingPlan) -> VoteAccount:
@@ -58,7 +60,9 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
     expected = _epsilon(plan.aggregator.expected(votes.counts[:asked], votes.largest[:asked]), plan)
     if kept is None or not len(kept):
         return VoteAccount(plan, votes, expected, None)
-    return VoteAccount(plan, votes, expected, _epsilon(realised_costs(plan, votes, kept), plan), _as_planned(plan, kept))
+    realised = _epsilon(realised_costs(plan, votes, kept), plan)
+    noised = sanitised(plan, votes, kept) if kept.closed else None
+    return VoteAccount(plan, votes, expected, realised, _as_planned(plan, kept), noised)
 
 
 def _as_planned(plan: VotingPlan, kept: Transcript) -> Account | None:
@@ -67,22 +71,6 @@ def _as_planned(plan: VotingPlan, kept: Transcript) -> Account | None:
 
     answers = len(kept.answered)
     return account(plan.with_limits(len(kept), answers)) if answers else None
-
-
-def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> VoteCosts:
-    """Of every query that was charged, the lost ones too: those whose answer was charged count as answered."""
-    asked = np.array(kept.asked)
-    if asked.max(initial=-1) >= len(votes):
-        raise InputError(f"{plan.path}: expected votes for every query that was asked, found {len(votes)} rows")
-    return plan.aggregator.realised(votes.counts[asked], compared(votes, kept)[asked], np.array(kept.charged, dtype=float))
-
-
-def compared(votes: VoteCounts, kept: Transcript) -> Array:
-    """What the threshold was compared with, (n,): the largest count, or the largest difference to what the student predicted."""
-    found = votes.largest.copy()
-    for query, prediction in kept.predictions.items():
-        found[query] = float((votes.counts[query] - votes.teachers * np.array(prediction)).max())
-    return found
 
 
 def _epsilon(costs: VoteCosts, plan: VotingPlan) -> VoteEpsilon | None:

@@ -11,10 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dpcli.errors import CannotCertify
 from dpcli.numerics.arrays import Array, np
+from dpcli.predict.pate.conditions import conditions
 from dpcli.predict.pate.gaussian_bound import total_rdp_gaussian
 from dpcli.predict.pate.laplace_bound import total_rdp_laplace
 from dpcli.predict.pate.noise import laplace_noise, normal_noise
+from dpcli.predict.pate.sensitivity import AnswerSensitivity, threshold_by_distance
 from dpcli.predict.pate.vote_costs import Releases, VoteCosts, releases
 from dpcli.predict.pate.winner import log_answered, log_q_gaussian, log_q_laplace
 from dpcli.registry import AGGREGATORS, load
@@ -68,6 +71,13 @@ class Aggregator(ABC):
         """Whether each query is answered: `largest` (n,) as in `thresholds`."""
         return [True] * len(largest)
 
+    def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
+        """How much one vote on each query changes the cost of a session at most, at each distance from the votes, (teachers,).
+
+        counts: of the queries that were answered. largest: of all that were asked. Raises CannotCertify where it is not known.
+        """
+        raise CannotCertify("expected an entry whose smooth sensitivity is known, gnmax or confident-gnmax, found another")
+
     def chance(self, largest: Array) -> Array:
         """The probability that each query is answered, (n,)."""
         return np.ones(len(largest))
@@ -94,6 +104,18 @@ class GnMax(Aggregator):
     def winners(self, counts: Counts, stream: Stream) -> list[int]:
         noisy = counts + self.sigma * normal_noise(stream, counts.size).reshape(counts.shape)
         return [int(label) for label in noisy.argmax(axis=1)]
+
+    def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
+        of = AnswerSensitivity(self.sigma, counts.shape[1], order)
+        failing = [name for name, holds in zip(("C5", "C6"), conditions(of, teachers), strict=True) if not holds]
+        if failing:
+            raise CannotCertify(
+                f"expected an order at which conditions C5 and C6 hold, found {order:g}, where {' and '.join(failing)} fails: what is "
+                "proved of the sensitivity needs them"
+            )
+        rows, often = np.unique(np.sort(counts, axis=1), axis=0, return_counts=True)
+        # One teacher votes on every query: the sensitivities of all of them add up.
+        return np.asarray(often @ of.by_distance(rows, teachers) if len(rows) else np.zeros(teachers), dtype=float)
 
     def answers(self, counts: Counts, counted: Array) -> Releases:
         return releases(log_q_gaussian(counts, self.sigma), counted, partial(_gaussian, self.sigma))
@@ -129,6 +151,11 @@ class ConfidentGnMax(GnMax):
         log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))
         # The largest count moves by 1 where the counts move by sqrt 2, for which the bound is stated.
         return (releases(log_q, np.ones(len(log_q)), partial(_gaussian, math.sqrt(2.0) * self.threshold_sigma)),)
+
+    def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
+        values, often = np.unique(np.rint(largest), return_counts=True)
+        each = threshold_by_distance(values, self.threshold, self.threshold_sigma, order, teachers)
+        return np.asarray(GnMax.sensitivity(self, counts, largest, teachers, order) + often @ each, dtype=float)
 
     def reached(self, largest: Array, stream: Stream) -> list[bool]:
         noisy = largest + self.threshold_sigma * normal_noise(stream, len(largest))

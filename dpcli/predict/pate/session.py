@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.kept_votes import votes_kept
+from dpcli.predict.pate.sanitised import sanitised
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, begin, read_transcript, resume
 from dpcli.registry import PATE_STATEMENT_OF, load
 from dpcli.train.run.folder import exclusive, replaced
@@ -57,7 +58,7 @@ def hold(
         kept = read_transcript(plan)
         if kept is not None and kept.closed:
             _require_same(plan, kept, ledger, insecure_seed)
-            _leave(plan, kept)
+            _leave(plan, kept, None if plan.pate.sanitise is None else votes_kept(plan))
             if ledger is not None:
                 ledger.commit(kept.run)  # which is said once, however often it is asked
             return SessionOutcome(plan, kept, _queries(plan, None), True)
@@ -72,7 +73,7 @@ def hold(
             file.add({"what": "end"})
         finally:
             file.close()
-        _leave(plan, file.content)
+        _leave(plan, file.content, votes)
         if ledger is not None:
             ledger.commit(file.content.run)
         return SessionOutcome(plan, file.content, queries, False)
@@ -150,12 +151,13 @@ def _reinforced(plan: VotingPlan, predictions: Array | None, first: int, labels:
     return {query: label for query, label in sure.items() if query not in labels}
 
 
-def _leave(plan: VotingPlan, content: Transcript) -> None:
+def _leave(plan: VotingPlan, content: Transcript, votes: VoteCounts | None) -> None:
     """The labels and the statement."""
     rows = [(query, label, "teachers") for query, label in content.labels.items()]
     rows += [(query, label, "student") for query, label in content.reinforced.items()]
     text = "query,label,by\n" + "".join(f"{query},{label},{by}\n" for query, label, by in sorted(rows))
     replaced(os.path.join(plan.folder, LABELS), text.encode())
-    markdown, machine = load(PATE_STATEMENT_OF)(plan, content)
+    published = plan.pate.accounting == "data-dependent" and votes is not None
+    markdown, machine = load(PATE_STATEMENT_OF)(plan, content, sanitised(plan, votes, content) if published and votes else None)
     replaced(os.path.join(plan.folder, STATEMENT), markdown.encode())
     replaced(os.path.join(plan.folder, MACHINE), (json.dumps(machine, indent=2) + "\n").encode())

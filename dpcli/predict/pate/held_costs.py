@@ -1,0 +1,30 @@
+"""What a session that was held costs, given its votes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpcli.errors import InputError
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.pate.vote_costs import VoteCosts
+
+if TYPE_CHECKING:
+    from dpcli.predict.pate.plan import VotingPlan
+    from dpcli.predict.pate.transcript import Transcript
+    from dpcli.predict.pate.votes import VoteCounts
+
+
+def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> VoteCosts:
+    """Of every query that was charged, the lost ones too: those whose answer was charged count as answered."""
+    asked = np.array(kept.asked)
+    if asked.max(initial=-1) >= len(votes):
+        raise InputError(f"{plan.path}: expected votes for every query that was asked, found {len(votes)} rows")
+    return plan.aggregator.realised(votes.counts[asked], compared(votes, kept)[asked], np.array(kept.charged, dtype=float))
+
+
+def compared(votes: VoteCounts, kept: Transcript) -> Array:
+    """What the threshold was compared with, (n,): the largest count, or the largest difference to what the student predicted."""
+    found = votes.largest.copy()
+    for query, prediction in kept.predictions.items():
+        found[query] = float((votes.counts[query] - votes.teachers * np.array(prediction)).max())
+    return found

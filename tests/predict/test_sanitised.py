@@ -1,0 +1,95 @@
+"""An epsilon that depends on the votes leaves with noise that is paid for, once, or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command import Result, dpcli
+from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
+
+PAYS = '\n\n[[mechanism]]\nname = "told"\ntype = "rdp"\norders = [20.0]\nvalues = [1.0]'
+SANITISE = 'sanitise = { mechanism = "told", order = 20.0, beta = 0.015, sigma = 6.0 }'
+
+
+def file(folder: Path, entry: str = CONFIDENT + PAYS, *keys: str) -> Path:
+    saved(folder)
+    return written(folder, entry, "\n".join(('votes = "votes.npy"', f'output = "{folder}/run"', *keys)))
+
+
+def account(path: Path, *arguments: str) -> Result:
+    return dpcli("pate", "account", str(path), *arguments, folder=path.parent)
+
+
+def told(path: Path) -> Any:
+    return json.loads(account(path, "-f", "json").out)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("entry", [CONFIDENT, GNMAX], ids=["confident-gnmax", "gnmax"])
+def test_it_is_released_once_and_kept(entry: str, tmp_path: Path) -> None:
+    path = file(tmp_path, entry + PAYS, SANITISE)
+    assert told(path)["sanitised"] is None  # no session has been held
+    assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
+    first = told(path)
+    assert first["sanitised"]["epsilon_upper"] > first["sanitised"]["release_rdp"] > 0.3
+    assert told(path)["sanitised"] == first["sanitised"]
+    assert "sanitised, may be published" in account(path).out
+    path.write_text(path.read_text().replace("sigma = 6.0", "sigma = 7.0"))
+    refused = account(path)
+    assert refused.code == 2 and "a second one would cost again" in refused.err
+
+
+def test_only_the_sanitised_number_is_in_a_statement(tmp_path: Path) -> None:
+    path = file(tmp_path, CONFIDENT + PAYS, SANITISE, 'accounting = "data-dependent"')
+    assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
+    statement = json.loads((tmp_path / "run" / "statement.json").read_text())
+    found = told(path)
+    assert statement["sanitised"] == found["sanitised"] and "unsanitised_do_not_publish" not in statement
+    for private in found["unsanitised_do_not_publish"].values():
+        for text in ("statement.md", "statement.json", "labels.csv", "transcript.jsonl"):
+            assert f"{private['epsilon']:.6f}" not in (tmp_path / "run" / text).read_text()
+
+
+def test_without_sanitise_it_is_refused_everywhere_with_the_reason(tmp_path: Path) -> None:
+    path = file(tmp_path, CONFIDENT, 'accounting = "data-dependent"')
+    for command in (("pate", "label"), ("pate", "account"), ("lint",), ("gate",)):
+        result = dpcli(*command, str(path), folder=tmp_path)
+        assert result.code != 0 and "is private itself" in result.out + result.err, command
+    assert not (tmp_path / "run" / "transcript.jsonl").exists()
+
+
+WRONG = {
+    "nobody pays": (CONFIDENT, SANITISE, 2, 'expected the name of an entry of type "rdp" that pays'),
+    "too little is paid": (CONFIDENT + PAYS.replace("[1.0]", "[0.01]"), SANITISE, 2, "that pays for the release, orders = [20]"),
+    "paid at a lower order": (CONFIDENT + PAYS.replace("[20.0]", "[8.0]"), SANITISE, 2, "that pays for the release"),
+    "the conditions fail": (
+        CONFIDENT.replace("sigma = 40.0", "sigma = 5.0", 1).replace("threshold_sigma = 5.0", "threshold_sigma = 150.0")
+        + PAYS.replace("[20.0]", "[8.0]"),
+        SANITISE.replace("order = 20.0", "order = 8.0"),
+        3,
+        "conditions C5 and C6 hold",
+    ),
+    "Laplace noise": (LNMAX + PAYS, SANITISE, 3, "expected an entry whose smooth sensitivity is known"),
+    "an order too large": (
+        CONFIDENT + PAYS,
+        SANITISE.replace("beta = 0.015", "beta = 0.03"),
+        2,
+        "expected a number below 1 / (2 order)",
+    ),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_hold_is_refused(name: str, tmp_path: Path) -> None:
+    entry, sanitise, code, message = WRONG[name]
+    path = file(tmp_path, entry, sanitise)
+    path.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 1e6"))
+    labelled = dpcli("pate", "label", str(path), folder=tmp_path)
+    result = account(path) if labelled.code == 0 else labelled
+    assert (result.code, message in result.err) == (code, True), result.err
+    assert not (tmp_path / "run" / "sanitised.json").exists()
