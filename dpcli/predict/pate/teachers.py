@@ -112,10 +112,10 @@ def _said(folder: str, number: int, queries: int) -> Array | None:
     """What an earlier call has found this teacher to say, None where it has not, or not all of it."""
     try:
         with open(_place(folder, number), "rb") as file:
-            found = np.frombuffer(file.read(), dtype="<i4")
+            content = file.read()
     except OSError:
         return None
-    return found.astype(float) if len(found) == queries else None
+    return np.frombuffer(content, dtype="<i4").astype(float) if len(content) == 4 * queries else None
 
 
 def _keep(folder: str, number: int, labels: Array) -> None:

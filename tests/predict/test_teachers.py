@@ -1,0 +1,280 @@
+"""Teachers: whose records they see, what they leave, and that one change moves one vote."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcli.errors import InputError
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.predict.pate.data import Records, query_inputs, shards, test_records
+from dpcli.predict.pate.learners import learnt
+from dpcli.predict.pate.settings import Pate
+from tests.command import ROOT, dpcli
+from tests.predict.samples import GNMAX, written
+
+test_records.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says
+ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
+
+
+def arrays(records: int = 300, seed: int = 0) -> dict[str, Any]:
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 3, records)
+    centres = np.array([[0.0, 3.0], [3.0, 0.0], [-3.0, -3.0]])
+    return {
+        "inputs": centres[labels] + random.normal(size=(records, 2)),
+        "labels": labels,
+        "owner": np.arange(records) // 3,
+        "home": (np.arange(records) // 3) % 20,
+    }
+
+
+def stored(folder: Path, content: dict[str, Any], name: str = "private.npz") -> str:
+    np.savez(folder / name, **content)
+    return str(folder / "a.toml")
+
+
+def pate(**keys: Any) -> Pate:
+    return Pate(**{"teachers": 20, "classes": 3, "data": "private.npz", "queries": "public.npz", **keys})
+
+
+def members(found: list[Records]) -> list[set[bytes]]:
+    return [{row.tobytes() for row in one.inputs} for one in found]
+
+
+@pytest.mark.parametrize("keys", [{}, {"units": "owner"}, {"units": "owner", "salt": "another"}], ids=["records", "units", "salt"])
+def test_a_record_that_goes_changes_one_shard(keys: dict[str, Any], tmp_path: Path) -> None:
+    """Of add-remove: whoever goes, all others stay with their teachers."""
+    whole = arrays()
+    before = members(shards(pate(**keys), ADD, stored(tmp_path, whole)))
+    random = np.random.default_rng()
+    for gone in random.integers(0, 100, 5):
+        left = whole["owner"] != gone if keys else np.arange(300) != gone
+        after = members(shards(pate(**keys), ADD, stored(tmp_path, {name: one[left] for name, one in whole.items()})))
+        assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
+
+
+@pytest.mark.parametrize("keys", [{}, {"units": "owner"}, {"units": "owner", "shards": "home"}], ids=["records", "units", "shards"])
+def test_a_record_that_changes_changes_one_shard(keys: dict[str, Any], tmp_path: Path) -> None:
+    whole = arrays()
+    before = members(shards(pate(**keys), REPLACE, stored(tmp_path, whole)))
+    for place in np.random.default_rng().integers(0, 300, 5):
+        other = {name: one.copy() for name, one in whole.items()}
+        other["inputs"][place] = 99.0
+        after = members(shards(pate(**keys), REPLACE, stored(tmp_path, other)))
+        assert sum(one != two for one, two in zip(before, after, strict=True)) == 1
+
+
+def test_shards_hold_every_record_once_and_every_unit_whole(tmp_path: Path) -> None:
+    whole = arrays()
+    for keys in ({"units": "owner"}, {"units": "owner", "shards": "home"}, {}):
+        found = shards(pate(**keys), ADD, stored(tmp_path, whole))
+        assert sum(map(len, found)) == 300
+        homes = {row.tobytes(): k for k, one in enumerate(found) for row in one.inputs}
+        if keys:
+            for owner in range(100):
+                assert len({homes[row.tobytes()] for row in whole["inputs"][whole["owner"] == owner]}) == 1
+
+
+WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "shards share a unit": (
+        {"home": np.arange(300) % 20},
+        {"units": "owner", "shards": "home"},
+        "expected each unit in one shard, found one in two",
+    ),
+    "a shard too many": ({"home": np.arange(300) // 3 % 21}, {"units": "owner", "shards": "home"}, "expected shards from 0 to 19"),
+    "a negative shard": ({"home": np.full(300, -1)}, {"units": "owner", "shards": "home"}, "expected shards from 0 to 19"),
+    "shards that are no numbers": ({"home": np.full(300, "x")}, {"shards": "home"}, "expected whole numbers"),
+    "fractions of shards": ({"home": np.full(300, 0.5)}, {"shards": "home"}, "expected the shard of each record"),
+    "owners of some": ({"owner": np.arange(299)}, {"units": "owner"}, "found another number of them"),
+    "an owner who is not a number": (
+        {"owner": np.full(300, np.nan)},
+        {"units": "owner"},
+        "pate.units: expected whose each record is",
+    ),
+    "no such column": ({}, {"units": "who"}, "expected arrays named"),
+    "labels beyond the last": ({"labels": np.full(300, 3)}, {}, "expected labels from 0 to 2, found another"),
+    "labels of some": ({"labels": np.zeros(299)}, {}, "expected one label for each record"),
+    "fractions of labels": ({"labels": np.full(300, 0.5)}, {}, "expected labels from 0 to 2"),
+    "inputs that are not finite": ({"inputs": np.full((300, 2), np.nan)}, {}, "expected finite inputs"),
+    "inputs without a width": ({"inputs": np.ones(300)}, {}, "expected inputs of shape"),
+    "texts": ({"inputs": np.full((300, 2), "secret")}, {}, "expected inputs of shape"),
+    "objects": ({"inputs": np.full((300, 2), None)}, {}, "expected a .npz file of plain arrays"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_data_that_are_none_are_refused(name: str, tmp_path: Path) -> None:
+    changes, keys, message = WRONG[name]
+    with pytest.raises(InputError) as refused:
+        shards(pate(**keys), ADD, stored(tmp_path, {**arrays(), **changes}))
+    assert message in str(refused.value) and "secret" not in str(refused.value)
+
+
+def test_what_is_set_aside_is_neither_taught_nor_asked_and_tested(tmp_path: Path) -> None:
+    chosen = pate(queries="held-out", held_out=0.25, pool=30, test="held-out")
+    path = stored(tmp_path, arrays())
+    taught = set().union(*members(shards(chosen, ADD, path)))
+    asked, tested = query_inputs(chosen, path), test_records(chosen, path)
+    assert tested is not None and (len(asked), len(tested), len(taught)) == (30, 45, 225)
+    sets = [taught, {row.tobytes() for row in asked}, {row.tobytes() for row in tested.inputs}]
+    assert sum(map(len, sets)) == 300 and not sets[0] & sets[1] and not sets[1] & sets[2] and not sets[0] & sets[2]
+
+
+def test_a_shard_of_one_label_or_of_none_votes_all_the_same() -> None:
+    inputs = np.ones((4, 2))
+    for labels, said in (([2, 2, 2, 2], 2), ([], 0)):
+        teacher = learnt("logistic", Records(inputs[: len(labels)], np.array(labels, dtype=int)), 3, 8, "a.toml")
+        assert teacher.probabilities(inputs).argmax(axis=1).tolist() == [said] * 4
+
+
+OWN = """
+import numpy as np
+
+class Nearest:
+    def __init__(self, inputs, labels):
+        self.inputs, self.labels = inputs, labels
+
+    def predict(self, inputs):
+        return self.labels[((inputs[:, None] - self.inputs[None]) ** 2).sum(axis=2).argmin(axis=1)]
+
+def nearest(inputs, labels):
+    return Nearest(inputs, labels)
+
+def raising(inputs, labels):
+    raise ValueError(f"the record {inputs[0]} is secret")
+
+def nothing(inputs, labels):
+    return None
+
+class Wrong:
+    def predict(self, inputs):
+        return np.full(len(inputs), 7)
+
+def wrong(inputs, labels):
+    return Wrong()
+"""
+
+
+def whole_file(folder: Path, model: str = "own:nearest", *keys: str) -> Path:
+    (folder / "own.py").write_text(OWN)
+    stored(folder, arrays())
+    asked = arrays(60, 1)
+    np.savez(folder / "public.npz", inputs=asked["inputs"])
+    np.savez(folder / "test.npz", **{name: arrays(200, 2)[name] for name in ("inputs", "labels")})
+    stated = (
+        'data = "private.npz"',
+        'queries = "public.npz"',
+        'test = "test.npz"',
+        f'model = "{model}"',
+        'student = "own:nearest"',
+        *keys,
+    )
+    return written(folder, GNMAX.replace("sigma = 40.0", "sigma = 3.0"), "\n".join(stated), teachers=20, classes=3)
+
+
+@pytest.fixture(autouse=True)
+def fresh_modules() -> Any:
+    yield
+    sys.modules.pop("own", None)
+
+
+def test_teachers_of_the_users_own_to_a_student(tmp_path: Path) -> None:
+    path = whole_file(tmp_path, "own:nearest", 'units = "owner"')
+    path.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 30.0"))
+    fitted = dpcli("pate", "fit", str(path), "--jobs", "1", "-f", "json", folder=tmp_path)
+    assert (fitted.code, json.loads(fitted.out)["fitted_before"]) == (0, 0), fitted.err
+    folder = tmp_path / "runs" / "votes"
+    votes = np.load(folder / "votes.npy")
+    assert votes.shape == (60, 3) and np.all(votes.sum(axis=1) == 20)
+    assert (folder / "votes.npy").stat().st_mode & 0o077 == 0
+    (folder / "teachers" / "0000007.votes").unlink()
+    (folder / "teachers" / "0000011.votes").write_bytes(b"cut")
+    again = dpcli("pate", "fit", str(path), "--jobs", "2", "-f", "json", folder=tmp_path)
+    assert json.loads(again.out)["fitted_before"] == 18 and np.array_equal(np.load(folder / "votes.npy"), votes)
+    assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
+    student = json.loads(dpcli("pate", "student", str(path), "-f", "json", folder=tmp_path).out)
+    assert student["metrics"]["accuracy"] > 0.9 and (student["labelled"], student["pseudo_labelled"]) == (40, 20)
+
+
+def test_teachers_of_other_data_are_fitted_anew(tmp_path: Path) -> None:
+    path = whole_file(tmp_path)
+    dpcli("pate", "fit", str(path), "--jobs", "1", folder=tmp_path)
+    stored(tmp_path, arrays(seed=5))
+    again = dpcli("pate", "fit", str(path), "--jobs", "1", "-f", "json", folder=tmp_path)
+    assert json.loads(again.out)["fitted_before"] == 0
+    path.write_text(path.read_text().replace("nearest", "wrong", 1))
+    refused = dpcli("pate", "account", str(path), folder=tmp_path)
+    assert refused.code == 2 and "found those of others: fit these anew" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("own:raising", "own:raising: raised ValueError (its message may quote a private record, and is not shown)"),
+        ("own:nothing", "expected a model with predict(inputs), found NoneType"),
+        ("own:wrong", "expected a label from 0 to 2 for each input"),
+        ("own:missing", "expected a function, found nothing"),
+        ("absent:model", "cannot be imported"),
+    ],
+)
+def test_a_model_that_fails_is_told_without_a_record(model: str, message: str, tmp_path: Path) -> None:
+    result = dpcli("pate", "fit", str(whole_file(tmp_path, model)), "--jobs", "1", folder=tmp_path)
+    assert result.code == 2 and message in result.err and "secret" not in result.err
+
+
+def test_votes_are_needed_before_labels_and_labels_before_a_student(tmp_path: Path) -> None:
+    path = str(whole_file(tmp_path))
+    path_text = Path(path).read_text().replace("epsilon = 8.0", "epsilon = 30.0")
+    Path(path).write_text(path_text)
+    assert "dpcli pate fit" in dpcli("pate", "label", path, folder=tmp_path).err
+    assert "dpcli pate label" in dpcli("pate", "student", path, folder=tmp_path).err
+    assert "no votes yet" in dpcli("pate", "account", path, folder=tmp_path).out
+
+
+INTERACTIVE = """type = "confident-gnmax"
+queries = 60
+threshold = 8.0
+threshold_sigma = 4.0
+sigma = 4.0
+answers = 40"""
+
+
+def test_a_student_that_is_asked_first_labels_what_it_is_sure_of(tmp_path: Path) -> None:
+    """The threshold is on what the student did not know; its own labels cost nothing, and none is counted as an answer."""
+    path = whole_file(tmp_path, "own:nearest", 'check = "student"')
+    path.write_text(
+        path.read_text().replace(GNMAX.replace("sigma = 40.0", "sigma = 3.0"), INTERACTIVE).replace("epsilon = 8.0", "epsilon = 60")
+    )
+    assert dpcli("pate", "fit", str(path), "--jobs", "1", folder=tmp_path).code == 0
+    found = dpcli("pate", "label", str(path), "-f", "json", folder=tmp_path)
+    assert found.code == 0, found.err
+    rows = (tmp_path / "runs" / "votes" / "labels.csv").read_text().splitlines()[1:]
+    by = [row.split(",")[2] for row in rows]
+    assert by.count("teachers") == json.loads(found.out)["answered"] and by.count("student") > 10
+    costs = json.loads(dpcli("pate", "account", str(path), "-f", "json", folder=tmp_path).out)
+    assert costs["held"]["answered"] == by.count("teachers")
+    assert dpcli("pate", "student", str(path), folder=tmp_path).code == 0
+
+
+def test_accounting_needs_neither_torch_nor_scikit_learn(tmp_path: Path) -> None:
+    from tests.predict.samples import saved
+
+    saved(tmp_path)
+    path = written(tmp_path)
+    heavy = "{'torch', 'sklearn', 'scipy', 'pyarrow'}"
+    code = (
+        "import sys\nfrom dpcli.cli.main import main\n"
+        f"for command in ('account', 'label'):\n    assert main(['pate', command, {str(path)!r}]) == 0\n"
+        f"loaded = {{name.split('.')[0] for name in sys.modules if '.' in name}}\nassert not loaded & {heavy}, loaded & {heavy}"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
