@@ -156,3 +156,21 @@ def test_what_is_certain_costs_nothing_and_nonsense_is_an_internal_error() -> No
     for log_q, sigma, order in ((0.1, 5.0, 2.0), (math.nan, 5.0, 2.0), (-1.0, 0.0, 2.0), (-1.0, math.nan, 2.0), (-1.0, 5.0, 1.0)):
         with pytest.raises(InternalError):
             rdp_gaussian(np.array([log_q]), sigma, np.array([order]))
+
+
+@pytest.mark.parametrize("noise", [5e-324, 1e-300, 1e-160, 1e160, 1e300, 1.7e308])
+@pytest.mark.parametrize("entry", ["gnmax", "confident-gnmax", "lnmax"])
+def test_noise_at_the_ends_of_what_a_number_can_be(entry: str, noise: float) -> None:
+    """Never an error: too little noise makes sure what comes out, and costs nothing given votes that differ; too much never costs 0."""
+    from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+    from dpcli.pipeline.families import MECHANISMS
+    from dpcli.registry import AGGREGATORS, load
+
+    cls = load(MECHANISMS.registry[entry])
+    keys = {name: noise if name in ("sigma", "scale", "threshold_sigma") else value for name, value in cls.example.items()}
+    spec = cls(**keys)
+    counts, orders = votes(7, 10, 250, [0.98, 0.3]), np.array([1.5, 8.0, 64.0])
+    found = load(AGGREGATORS[entry]).of(spec).expected(counts, counts.max(axis=1)).rdp(orders)
+    assert np.all(found > 0.0 if noise > 1.0 else found >= 0.0) and not np.isnan(found).any()
+    independent = spec.resolve(Neighbours(Adjacency.ADD_REMOVE, 1, 1)).rdp(orders)
+    assert np.all(np.asarray(independent) >= 0.0) and not np.isnan(independent).any()

@@ -78,7 +78,8 @@ def test_what_are_no_counts_is_refused_by_name(name: str, ending: str, tmp_path:
     with pytest.raises(InputError) as refused:
         read(make(), tmp_path / f"votes.{ending}")
     assert message in str(refused.value)
-    assert not any(secret in str(refused.value) for secret in ("0.5", "77", "1e+300", "-1", "nan"))
+    said = str(refused.value).replace(str(tmp_path), "")
+    assert not any(secret in said for secret in ("0.5", "77", "1e+300", "-1", "nan"))
 
 
 @pytest.mark.parametrize("ending", FORMATS)

@@ -93,9 +93,10 @@ class ConfidentGnMaxSpec(VoteSpec):
             yield "answers", f"at most as many answers as queries, {self.queries}", str(self.answers)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        asked = self.queries / self.threshold_sigma**2
-        answered = 2.0 * (self.answers or self.queries) / self.sigma**2
-        return with_noise(Gaussian, neighbours.group * math.sqrt(asked + answered) * (1.0 + 1e-15)).unclaimed()
+        # Squared by nobody else: the square of a noise may be no number.
+        asked = math.sqrt(self.queries) / self.threshold_sigma
+        answered = math.sqrt(2.0 * (self.answers or self.queries)) / self.sigma
+        return with_noise(Gaussian, neighbours.group * math.hypot(asked, answered) * (1.0 + 1e-15)).unclaimed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,9 +43,15 @@ def rdp_gaussian(log_q: Array, sigma: float, orders: Array) -> Array:
     for k, order in enumerate(orders.tolist()):
         dependent = divergence(log_q[place], log_1q, terms.log_a, terms.log_b, order - 1.0)
         allowed = terms.highest >= order
-        found[place, k] = np.where(allowed, np.minimum(dependent, order / sigma**2), order / sigma**2)
+        independent = independent_gaussian(sigma, order)
+        found[place, k] = np.where(allowed, np.minimum(dependent, independent), independent)
     least = np.where(log_q > -np.inf, math.ulp(0.0), 0.0)[:, None]  # what underflows is still not nothing
     return np.asarray(np.maximum(found * (1.0 + ROUNDING), least))
+
+
+def independent_gaussian(sigma: float, order: float) -> float:
+    """D_a whatever the votes are: order / sigma^2, and never 0."""
+    return max(order / sigma / sigma, math.ulp(0.0))
 
 
 def total_rdp_gaussian(log_q: Array, weights: Array, sigma: float, orders: Array) -> Array:
@@ -63,7 +69,7 @@ def total_rdp_gaussian(log_q: Array, weights: Array, sigma: float, orders: Array
     for k, order in enumerate(orders.tolist()):
         allowed = int(np.searchsorted(-terms.highest, -order, side="right"))
         dependent = divergence(log_q[:allowed], log_1q[:allowed], terms.log_a[:allowed], terms.log_b[:allowed], order - 1.0)
-        independent = order / sigma**2
+        independent = independent_gaussian(sigma, order)
         found[k] = float(np.minimum(dependent, independent) @ weights[:allowed]) + independent * float(beyond[allowed])
     least = math.ulp(0.0) if np.any(log_q > -np.inf) else 0.0
     return np.asarray(np.maximum(found * (1.0 + ROUNDING + 1e-16 * math.sqrt(len(log_q))), least))
@@ -76,15 +82,17 @@ def _require(log_q: Array, sigma: float, orders: Array) -> None:
 
 def _terms(log_q: Array, sigma: float) -> _Terms:
     with np.errstate(all="ignore"):  # where a condition fails, whatever comes out is not used
+        sigma = np.float64(sigma)
         root = np.sqrt(-log_q)
         mu2 = sigma * root
         mu1 = mu2 + 1.0
-        e2 = mu2 / sigma**2
+        inverse = 1.0 / sigma  # squares of sigma itself may be no number
+        e2 = root * inverse
         # q e^e2 to the power 1 - 1/mu2 is q e^d: taken so, nothing cancels where it is close to q.
-        d = 2.0 * root / sigma - sigma**-2.0
+        d = 2.0 * root * inverse - inverse * inverse
         log_ratio = log_q + log_expm1_array(d) - log1mexp_array(log_q)
         log_a = -np.log1p(-np.exp(log_ratio))
-        log_b = mu1 / sigma**2 + root / sigma
+        log_b = 2.0 * root * inverse + inverse * inverse
         rising = log_q <= (mu2 - 1.0) * e2 - mu2 * (np.log1p(1.0 / mu2) + np.log1p(1.0 / (mu2 - 1.0)))
         valid = (mu2 > 1.0) & (-log_q > e2) & (log_ratio < 0.0) & rising
         highest = np.where(valid, mu1, 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1_array
 from dpcli.predict.pate.moment import ROUNDING, divergence, log1mexp_array
@@ -9,7 +11,8 @@ from dpcli.predict.pate.moment import ROUNDING, divergence, log1mexp_array
 
 def independent_laplace(epsilon: float, orders: Array) -> Array:
     """D_a of what is epsilon-DP, shape (k,): at most epsilon, and a epsilon^2 / 2 (Bun & Steinke 2016, arXiv:1605.02065)."""
-    return np.minimum(0.5 * epsilon**2 * orders, epsilon)
+    with np.errstate(over="ignore"):
+        return np.maximum(np.minimum(0.5 * epsilon * (epsilon * orders), epsilon), math.ulp(0.0))
 
 
 def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Array) -> Array:

@@ -16,7 +16,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_ndtr_array, log_normal
 from dpcli.numerics.roots import bracket_root
-from dpcli.predict.pate.gaussian_bound import rdp_gaussian
+from dpcli.predict.pate.gaussian_bound import independent_gaussian, rdp_gaussian
 from dpcli.predict.pate.winner import Counts, log_answered, log_q_gaussian
 
 FARTHEST = 1e6  # -log q beyond which nobody looks for q0
@@ -44,12 +44,12 @@ class AnswerSensitivity:
     def cost(self, log_q: Array) -> Array:
         """D at each q, (n,): below q0 the bound that depends on the votes, from there on the other."""
         found = rdp_gaussian(np.minimum(log_q, 0.0), self.sigma, np.array([self.order]))[:, 0]
-        return np.where(log_q >= self.log_q0, self.order / self.sigma**2, found)
+        return np.where(log_q >= self.log_q0, independent_gaussian(self.sigma, self.order), found)
 
     @cached_property
     def log_q0(self) -> float:
         """log of the q up to which the votes make an answer cheaper. Raises CannotCertify where they never do."""
-        independent = self.order / self.sigma**2
+        independent = independent_gaussian(self.sigma, self.order)
 
         def dearer(certainty: float) -> float:
             """Of an answer with log q = -certainty: > 0 where it costs as much as any."""
