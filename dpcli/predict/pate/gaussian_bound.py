@@ -70,7 +70,8 @@ def total_rdp_gaussian(log_q: Array, weights: Array, sigma: float, orders: Array
         allowed = int(np.searchsorted(-terms.highest, -order, side="right"))
         dependent = divergence(log_q[:allowed], log_1q[:allowed], terms.log_a[:allowed], terms.log_b[:allowed], order - 1.0)
         independent = independent_gaussian(sigma, order)
-        found[k] = float(np.minimum(dependent, independent) @ weights[:allowed]) + independent * float(beyond[allowed])
+        rest = independent * float(beyond[allowed]) if beyond[allowed] > 0.0 else 0.0  # infinity times nothing is no number
+        found[k] = float(np.minimum(dependent, independent) @ weights[:allowed]) + rest
     least = math.ulp(0.0) if np.any(log_q > -np.inf) else 0.0
     return np.asarray(np.maximum(found * (1.0 + ROUNDING + 1e-16 * math.sqrt(len(log_q))), least))
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 else:
     Counts = Any
 
+FARTHEST = 1e300  # scales of noise between two counts, beyond which nothing changes
 ROUNDING = 4e-15  # of a logarithm: more than the sum of a few hundred tails loses
 
 
@@ -35,7 +36,13 @@ def log_q_gaussian(counts: Counts, sigma: float) -> Array:
 
 def log_q_laplace(counts: Counts, scale: float) -> Array:
     """The same of LNMax: a label that lies g scales behind wins with probability (2 + g) e^-g / 4."""
-    return _union(counts, lambda gaps: np.log(0.5 + 0.25 * gaps / scale) - gaps / scale)
+    return _union(counts, lambda gaps: _log_laplace_tail(gaps, scale))
+
+
+def _log_laplace_tail(gaps: Array, scale: float) -> Array:
+    with np.errstate(over="ignore"):
+        distance = np.minimum(gaps / scale, FARTHEST)
+    return np.asarray(np.log(0.5 + 0.25 * distance) - distance)
 
 
 def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
@@ -45,7 +52,7 @@ def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
     most = int(gaps.max(initial=0))
     tails = log_tail(np.arange(most + 1.0))[gaps] if most < gaps.size else log_tail(gaps.astype(float))
     found = log_sum(tails)
-    return np.asarray(np.minimum(found + ROUNDING * (1.0 + np.abs(found)), math.log1p(-1.0 / counts.shape[1])))
+    return np.asarray(np.minimum(found * (1.0 - ROUNDING) + ROUNDING, math.log1p(-1.0 / counts.shape[1])))
 
 
 def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array, Array]:
@@ -53,5 +60,6 @@ def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array,
 
     largest: (n,) rounded to whole votes where a student's prediction was taken off, as the analysis of its sensitivity needs.
     """
-    above = (np.rint(largest) - threshold) / sigma
+    with np.errstate(over="ignore"):
+        above = (np.rint(largest) - threshold) / sigma
     return log_ndtr_array(above), log_ndtr_array(-above)
