@@ -26,39 +26,38 @@ def library(name: str) -> Any:
         raise Unavailable(f"language models: expected {name}, found none: pip install 'dpcli[lm]'") from None
 
 
-def pretrained(source: str, key: str, path: str, load: Callable[..., Any]) -> Any:
+def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table: str = "train") -> Any:
     """What a folder or a name stands for; only what is not a folder, was written down as a name and is not cached is downloaded.
 
     Args:
         load: a from_pretrained function of transformers.
+        key, table: where the file says so, for messages.
 
     Raises:
         InputError: there is no such folder; the name is not cached and cannot be downloaded; what is there cannot be read.
     """
-    place = beside(source, path)
+    place, stated = beside(source, path), f"{path}: {table}.{key}"
     local = os.path.isdir(place)
     if not local and not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", source):
-        raise InputError(f"{path}: train.{key}: expected a folder, found none at {source}")
+        raise InputError(f"{stated}: expected a folder, found none at {source}")
     try:
         with quiet(), offline():
             return load(place if local else source, local_files_only=True, trust_remote_code=False)
     except UNREADABLE as problem:
         if local:
-            raise _unread(source, key, path, "a folder that cannot be read as one", problem) from None
+            raise _unread(source, stated, "a folder that cannot be read as one", problem) from None
         if CACHED_ONLY.get():
-            raise Unavailable(str(_unread(source, key, path, "a name that is not cached here", problem))) from None
+            raise Unavailable(str(_unread(source, stated, "a name that is not cached here", problem))) from None
     try:
         with quiet():
             return load(source, trust_remote_code=False)  # code that came with weights is never run
     except UNREADABLE as problem:
-        raise _unread(source, key, path, "a name that is not cached here and cannot be downloaded", problem) from None
+        raise _unread(source, stated, "a name that is not cached here and cannot be downloaded", problem) from None
 
 
-def _unread(source: str, key: str, path: str, found: str, problem: Exception) -> InputError:
+def _unread(source: str, stated: str, found: str, problem: Exception) -> InputError:
     said = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-    return InputError(
-        f"{path}: train.{key}: expected a folder, or a name that transformers knows, found {source!r}, {found} ({said})"
-    )
+    return InputError(f"{stated}: expected a folder, or a name that transformers knows, found {source!r}, {found} ({said})")
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from typing import Any
 
 from dpcli.audit.user_code import FAILURES, called, user_function
 from dpcli.errors import DpcliError, InputError
-from dpcli.train.engine.layers import Unsuitable
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 INSTALLED = tuple(folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib"))))
@@ -48,6 +47,8 @@ def called_on_records(target: str, function: Callable[..., Any], *arguments: Any
         Raised: for what it raises, without its words, which may quote a record.
         Unsuitable: as the engine's hooks in it raise it.
     """
+    from dpcli.train.engine.layers import Unsuitable  # imports torch, which a function of texts does without
+
     try:
         return function(*arguments)
     except (DpcliError, Unsuitable):

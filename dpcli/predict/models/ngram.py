@@ -1,0 +1,184 @@
+"""Language models that count: each order's counts are interpolated with the order below, and those of a public model lie below all.
+
+p(y | c) = (n(c, y) + d(c) p'(y | c)) / (n(c) + d(c)), with n(c, y) how often y followed c, d(c) how many different tokens did, and p' the
+model below. Source: Witten & Bell 1991, The zero-frequency problem, method C, as an interpolation.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from dpcli.errors import InputError
+from dpcli.numerics.arrays import Array
+from dpcli.predict.models.port import LanguageModel, Tokens
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.int64]
+
+ENDLESS = 10**9  # a context of any length will do: the last tokens of it count
+MOST_ORDERS = 3
+
+
+class Below(Protocol):
+    """Probabilities of the next token, (contexts, vocabulary), which counts are interpolated with."""
+
+    def below(self, contexts: Sequence[Tokens]) -> Array: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Below all counts where there is nothing else."""
+
+    vocabulary: int
+
+    def below(self, contexts: Sequence[Tokens]) -> Array:
+        return np.full((len(contexts), self.vocabulary), 1.0 / self.vocabulary)
+
+
+@dataclass(frozen=True, slots=True)
+class BelowCounts:
+    """A language model below the counts."""
+
+    model: LanguageModel
+
+    def below(self, contexts: Sequence[Tokens]) -> Array:
+        return np.exp(self.model.next_token(contexts))
+
+
+@dataclass(frozen=True, slots=True)
+class NGramCounts:
+    """How often each token followed each context of one length.
+
+    contexts: (c,) numbers of the contexts that occurred, ascending. starts: (c + 1,) where each one's tokens begin. tokens, counts: (n,).
+    """
+
+    length: int
+    vocabulary: int
+    contexts: Ids
+    starts: Ids
+    tokens: Ids
+    counts: Array
+
+    def after(self, context: Tokens) -> tuple[Ids, Array]:
+        """The tokens that followed the end of a context, and how often; none where it is shorter or never occurred."""
+        if len(context) < self.length:
+            return self.tokens[:0], self.counts[:0]
+        number = 0
+        for token in context[len(context) - self.length :]:
+            number = number * self.vocabulary + int(token)
+        place = int(np.searchsorted(self.contexts, number))
+        if place == len(self.contexts) or self.contexts[place] != number:
+            return self.tokens[:0], self.counts[:0]
+        chosen = slice(self.starts[place], self.starts[place + 1])
+        return self.tokens[chosen], self.counts[chosen]
+
+
+@dataclass(frozen=True, slots=True)
+class CountingModel:
+    """counts: from the shortest context to the longest, each interpolated with what lies below."""
+
+    vocabulary: int
+    base: Below
+    counts: tuple[NGramCounts, ...]
+    context: int = ENDLESS
+
+    def next_token(self, contexts: Sequence[Tokens]) -> Array:
+        found = self.base.below(contexts)
+        for row, context in zip(found, contexts, strict=True):
+            for table in self.counts:
+                _interpolate(row, *table.after(context))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(found))
+
+
+@dataclass(frozen=True, slots=True)
+class NGram:
+    """A public model of counts, tuned by counts of its longest contexts alone: of the shorter ones it knows more."""
+
+    model: CountingModel
+    order: int
+
+    @property
+    def vocabulary(self) -> int:
+        return self.model.vocabulary
+
+    @property
+    def context(self) -> int:
+        return self.model.context
+
+    def next_token(self, contexts: Sequence[Tokens]) -> Array:
+        return self.model.next_token(contexts)
+
+    def tune(self, records: Sequence[Tokens]) -> bytes:
+        return packed(tuple(counted(records, length, self.vocabulary) for length in self._lengths()))
+
+    def tuned(self, learnt: bytes) -> LanguageModel:
+        return self.with_counts(unpacked(learnt, self.vocabulary))
+
+    def with_counts(self, counts: tuple[NGramCounts, ...]) -> LanguageModel:
+        return CountingModel(self.vocabulary, BelowCounts(self.model), counts)
+
+    def _lengths(self) -> range:
+        return range(min(1, self.order - 1), self.order)
+
+
+def public_ngram(records: Sequence[Tokens], order: int, vocabulary: int) -> NGram:
+    """The model of public records: contexts of up to order - 1 tokens, order from 1 to MOST_ORDERS."""
+    found = tuple(counted(records, length, vocabulary) for length in range(order))
+    return NGram(CountingModel(vocabulary, Uniform(vocabulary), found), order)
+
+
+def counted(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCounts:
+    """The counts of all tokens of the records that have `length` tokens before them in their record."""
+    flat = np.fromiter((token for record in records for token in record), np.int64)
+    if flat.size and not 0 <= flat.min() <= flat.max() < vocabulary:
+        raise InputError(f"expected token ids below {vocabulary}, found others")
+    place = np.concatenate([np.arange(len(record)) for record in records] or [np.empty(0, np.int64)])
+    ends = np.flatnonzero(place >= length)
+    number = np.zeros(len(ends), np.int64)
+    for back in range(length, 0, -1):
+        number = number * vocabulary + flat[ends - back]
+    pairs, counts = np.unique(np.stack((number, flat[ends])), axis=1, return_counts=True)
+    contexts, first = np.unique(pairs[0], return_index=True)
+    return NGramCounts(length, vocabulary, contexts, np.append(first, len(counts)), pairs[1], counts.astype(np.float64))
+
+
+def packed(counts: Sequence[NGramCounts]) -> bytes:
+    """As bytes."""
+    file = io.BytesIO()
+    parts = {
+        f"{name}{table.length}": getattr(table, name) for table in counts for name in ("contexts", "starts", "tokens", "counts")
+    }
+    np.savez_compressed(file, allow_pickle=False, **parts)
+    return file.getvalue()
+
+
+def unpacked(learnt: bytes, vocabulary: int) -> tuple[NGramCounts, ...]:
+    """What `packed` made. Raises InputError where the bytes are something else."""
+    try:
+        with np.load(io.BytesIO(learnt), allow_pickle=False) as parts:
+            return tuple(_tables(parts, vocabulary))
+    except (OSError, ValueError, KeyError, EOFError) as problem:
+        raise InputError(f"expected the counts of an n-gram model, found something else: {problem}") from None
+
+
+def _tables(parts: np.lib.npyio.NpzFile, vocabulary: int) -> Iterator[NGramCounts]:
+    for length in range(MOST_ORDERS):
+        if f"counts{length}" in parts:
+            yield NGramCounts(
+                length, vocabulary, *(parts[f"{name}{length}"] for name in ("contexts", "starts", "tokens", "counts"))
+            )
+
+
+def _interpolate(row: Array, tokens: Ids, counts: Array) -> None:
+    if len(tokens):
+        total = counts.sum() + len(tokens)
+        row *= len(tokens) / total
+        row[tokens] += counts / total
