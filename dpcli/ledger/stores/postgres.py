@@ -68,7 +68,7 @@ class PostgresStore:
         settings = settings_of(url)
         self._place, self._seconds = place_of(settings), seconds
         self._version = VERSION
-        self._connect = _connector(url, settings, self._place)  # a closure: no attribute holds the password
+        self._connect = connector(url, settings, self._place)  # a closure: no attribute holds the password
         self._open = self._connected()
         if not installing:
             self._refuse_other()
@@ -203,7 +203,8 @@ def upgraded(url: str) -> PostgresStore:
     return store
 
 
-def _connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], Any]:
+def connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], Any]:
+    """What opens a connection, in autocommit and READ COMMITTED. The password is in the closure alone."""
     psycopg = driver()
 
     def connect() -> Any:

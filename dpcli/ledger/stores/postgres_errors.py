@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,7 +83,7 @@ def place_of(settings: dict[str, Any]) -> str:
 
 
 @contextmanager
-def explained(place: str) -> Iterator[None]:
+def explained(place: str, meanings: Mapping[str, str] = MEANINGS) -> Iterator[None]:
     """Turns every error of psycopg into a LedgerError."""
     psycopg = driver()
     try:
@@ -91,7 +91,7 @@ def explained(place: str) -> Iterator[None]:
     except UnicodeEncodeError:
         raise LedgerError(f"{place}: expected names in Unicode, found one that is not; nothing was written") from None
     except psycopg.Error as error:
-        raise LedgerError(f"{place}: {_meaning(error)}") from None
+        raise LedgerError(f"{place}: {_meaning(error, meanings)}") from None
 
 
 def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> LedgerError:
@@ -103,12 +103,12 @@ def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> Ledge
     return LedgerError(f"{place}: {known or f'cannot connect: {quoted}'}")
 
 
-def _meaning(error: Any) -> str:
+def _meaning(error: Any, meanings: Mapping[str, str]) -> str:
     state = error.sqlstate or ""
     if not state:  # the server did not answer, or was not asked
-        return NOT_TEXT if str(error).endswith(NUL) else LOST
+        return NOT_TEXT if str(error).endswith(NUL) else meanings["08"]
     meaning = next(
-        (text for start, text in MEANINGS.items() if state.startswith(start)), "the server says {text} (SQLSTATE {state})"
+        (text for start, text in meanings.items() if state.startswith(start)), "the server says {text} (SQLSTATE {state})"
     )
     text = (error.diag.message_primary or "nothing").removeprefix("permission denied ")
     return meaning.format(text=text, state=state)

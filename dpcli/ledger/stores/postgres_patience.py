@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dpcli.errors import LedgerError
-from dpcli.ledger.stores.postgres_errors import driver, explained
+from dpcli.ledger.stores.postgres_errors import MEANINGS, driver, explained
 from dpcli.ledger.stores.store import UNSURE
 
 CONNECT_SECONDS = 10
@@ -30,7 +30,7 @@ LIMITS = (
 HOLDERS = (
     "SELECT DISTINCT a.usename, a.pid FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
     "JOIN pg_catalog.pg_class c ON c.oid = l.relation JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-    "WHERE n.nspname = 'dpcli' AND c.relname IN ('dataset', 'format', 'entry') AND l.granted AND a.pid <> pg_catalog.pg_backend_pid() "
+    "WHERE n.nspname = %s AND c.relname IN ('dataset', 'format', 'entry', 'budget') AND l.granted AND a.pid <> pg_catalog.pg_backend_pid() "
     "AND a.datname = pg_catalog.current_database() AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'AccessExclusiveLock') "
     "ORDER BY a.pid"
 )
@@ -53,14 +53,26 @@ class Limits:
         return self.lock + 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept where, for messages: in which schema, what the server's errors mean, what somebody knows who got no answer."""
+
+    schema: str
+    meanings: Mapping[str, str]
+    unsure: str
+
+
+LEDGER = Kept("dpcli", MEANINGS, UNSURE)
+
+
 @contextmanager
-def bounded(connection: Any, place: str, limits: Limits) -> Iterator[None]:
+def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER) -> Iterator[None]:
     """A transaction whose every wait ends, and whose names are the server's own. Raises LedgerError, naming who is in the way, if any."""
     try:
         with (
-            _confirmed(connection, place) as warned,
-            explained(place),
-            _patient(connection, place, limits.answer),
+            _confirmed(connection, place, kept.unsure) as warned,
+            explained(place, kept.meanings),
+            _patient(connection, place, limits.answer, kept.unsure),
             connection.transaction(),
         ):
             connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
@@ -69,12 +81,12 @@ def bounded(connection: Any, place: str, limits: Limits) -> Iterator[None]:
     except LedgerError as error:
         if not _locked(error):
             raise
-        held = "" if HELD in str(error) else _holders(connection)
+        held = "" if HELD in str(error) else _holders(connection, kept.schema)
         raise LedgerError(f"{error}{held}") from error.__context__
 
 
 @contextmanager
-def _confirmed(connection: Any, place: str) -> Iterator[list[str]]:
+def _confirmed(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
     """Raises LedgerError where the server warns about a commit: it gave up waiting for its standby, and the entry may be lost with it."""
     warned: list[str] = []
 
@@ -88,7 +100,7 @@ def _confirmed(connection: Any, place: str) -> Iterator[list[str]]:
     finally:
         connection.remove_notice_handler(note)
     if warned:
-        raise LedgerError(f"{place}: the server committed with a warning ({warned[0]}): {UNSURE}")
+        raise LedgerError(f"{place}: the server committed with a warning ({warned[0]}): {unsure}")
 
 
 def _locked(error: BaseException | None) -> bool:
@@ -103,7 +115,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 @contextmanager
-def _patient(connection: Any, place: str, seconds: float) -> Iterator[None]:
+def _patient(connection: Any, place: str, seconds: float, unsure: str) -> Iterator[None]:
     """Shuts the connection's socket when the time is over, so that whoever waits for it goes on with an error."""
     descriptor, over = os.dup(connection.fileno()), threading.Event()
 
@@ -119,7 +131,7 @@ def _patient(connection: Any, place: str, seconds: float) -> Iterator[None]:
         yield
     except driver().Error:
         if over.is_set():
-            raise LedgerError(f"{place}: the server has not answered for {seconds:g} s: {UNSURE}") from None
+            raise LedgerError(f"{place}: the server has not answered for {seconds:g} s: {unsure}") from None
         raise
     finally:
         timer.cancel()
@@ -127,12 +139,12 @@ def _patient(connection: Any, place: str, seconds: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _holders(connection: Any) -> str:
+def _holders(connection: Any, schema: str) -> str:
     """Who holds the rows, for a message; nothing where nobody does any more."""
     with suppress(Exception):
         with connection.transaction():
             connection.execute(OWN_NAMES)
-            found = connection.execute(HOLDERS).fetchall()
+            found = connection.execute(HOLDERS, (schema,)).fetchall()
         if found:
             names = ", ".join(f"{name} (server process {number})" for name, number in found)
             return f"{HELD}{names}; an administrator of the server ends that: SELECT pg_terminate_backend({found[0][1]})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from dpcli.errors import LedgerError
@@ -22,6 +23,19 @@ NETWORK = frozenset(
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class FileWords:
+    """What messages call a file, and what they say of an empty one."""
+
+    noun: str
+    empty: str
+
+
+LEDGER_WORDS = FileWords(
+    "the ledger", "an empty file is no ledger: restore it from a backup, or remove it and run dpcli budget init"
+)
+
+
 def refuse(path: str, held: bool = False) -> int:
     """Raise LedgerError unless `path` is a regular, private file that this version can read as a ledger; the bytes it says to hold.
 
@@ -35,7 +49,7 @@ def refuse(path: str, held: bool = False) -> int:
         raise LedgerError(f"{path}: no ledger here; dpcli budget init opens one") from None
     except (OSError, ValueError) as error:  # a null character in it
         raise LedgerError(f"{path}: cannot be looked at: {getattr(error, 'strerror', error)}") from None
-    _refuse_kind(path, info)
+    refuse_kind(path, info, LEDGER_WORDS)
     if held:
         return 0
     try:
@@ -59,13 +73,14 @@ def _refuse_foreign_log(path: str, header: bytes) -> None:
         )
 
 
-def _refuse_kind(path: str, info: os.stat_result) -> None:
+def refuse_kind(path: str, info: os.stat_result, words: FileWords) -> None:
+    """Raise LedgerError unless it is a regular file with one name, not empty, which its owner alone may write."""
     if stat.S_ISLNK(info.st_mode):
-        raise LedgerError(f"{path}: expected the ledger itself, found a symbolic link: give the path that it points to")
+        raise LedgerError(f"{path}: expected {words.noun} itself, found a symbolic link: give the path that it points to")
     if not stat.S_ISREG(info.st_mode):
         raise LedgerError(f"{path}: expected a regular file, found {_kind(info.st_mode)}")
     if info.st_size == 0:
-        raise LedgerError(f"{path}: an empty file is no ledger: restore it from a backup, or remove it and run dpcli budget init")
+        raise LedgerError(f"{path}: {words.empty}")
     if info.st_nlink > 1:
         raise LedgerError(
             f"{path}: expected a file with one name, found {info.st_nlink} (hard links): under the other SQLite misses its journal; "

@@ -1,0 +1,443 @@
+"""The durable count of answers: T are granted and no more, whoever asks, wherever it is kept, however its processes die."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.predict.queries import whereabouts
+from dpcli.predict.queries.budget import Granted, QueryBudget
+from dpcli.predict.queries.open import open_queries, require_charged
+from tests.ledger.conftest import Database, File, Place, cluster, database, used_again  # noqa: F401
+from tests.ledger.setting import DATASET, terms
+from tests.ledger.spenders import lines, started
+from tests.waiting import until
+
+IDENTITY = "0123456789abcdef" * 4
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A place without a count."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "queries.db")
+        return
+    found: Database = request.getfixturevalue("database")
+    yield f"{found.url}#answers"
+    found.cluster.run("DROP SCHEMA IF EXISTS dpcli_queries CASCADE", database=found.name)
+
+
+def made(place: str, total: int = 5) -> QueryBudget:
+    return open_queries(place, IDENTITY, total, new=True)
+
+
+def test_every_answer_is_granted_once_and_none_after_the_last(place: str) -> None:
+    with made(place) as budget:
+        assert [budget.take(2), budget.take()] == [Granted(1, 2, 5), Granted(3, 1, 5)]
+        with pytest.raises(Denied, match=r"3 of 5 answers are granted: expected at most 2 more, found 3"):
+            budget.take(3)
+    with open_queries(place, IDENTITY, 5) as again:
+        assert again.taken() == 3  # a request that was denied took nothing
+        assert again.take(2) == Granted(4, 2, 5)
+        for _ in range(3):
+            with pytest.raises(Denied):
+                again.take()
+        assert (again.taken(), again.total) == (5, 5)
+
+
+def test_a_count_goes_on_where_it_was_made_before(place: str) -> None:
+    with made(place) as budget:
+        budget.take(4)
+    with made(place) as again:
+        assert again.take() == Granted(5, 1, 5)
+
+
+@pytest.mark.parametrize(("identity", "total"), [("another" * 3, 5), (IDENTITY, 6), (IDENTITY, 4)])
+@pytest.mark.parametrize("new", [False, True])
+def test_another_system_or_number_is_refused(identity: str, total: int, new: bool, place: str) -> None:
+    made(place).close()
+    with pytest.raises(LedgerError, match=r"another system|answers in all"):
+        open_queries(place, identity, total, new=new)
+
+
+def test_a_count_that_is_missing_is_not_begun_again(place: str) -> None:
+    with pytest.raises(LedgerError, match="no count of queries"):
+        open_queries(place, IDENTITY, 5)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, True, 2**63])
+def test_what_is_no_number_of_answers(count: int, place: str) -> None:
+    with made(place) as budget:
+        with pytest.raises(InputError):
+            budget.take(count)
+        with pytest.raises(InputError):
+            open_queries(place, IDENTITY, count)
+        assert budget.taken() == 0
+
+
+def answering(place: str, folder: Path, name: str, total: int, new: bool = False) -> None:
+    """Answer until it is denied: take, draw, write the answer down."""
+    with open_queries(place, IDENTITY, total, new=new) as budget, open(folder / name, "ab", buffering=0) as file:
+        while True:
+            try:
+                granted = budget.take()
+            except Denied:
+                return
+            file.write(json.dumps({"number": granted.first, "token": os.urandom(2).hex()}).encode() + b"\n")
+            os.fsync(file.fileno())
+
+
+def answers(folder: Path) -> Counter[int]:
+    """How often each number was answered."""
+    return Counter(json.loads(line)["number"] for path in folder.iterdir() for line in lines(path) if line.endswith("}"))
+
+
+def waited(children: list[int]) -> list[int]:
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def test_processes_share_the_answers(place: str, tmp_path: Path) -> None:
+    """They begin together, on a place that none of them has made."""
+    folder, total = tmp_path / "answers", 60
+    folder.mkdir()
+    ended = waited([started(lambda name=f"w{i}": answering(place, folder, name, total, new=True)) for i in range(8)])  # type: ignore[misc]
+    assert ended == [0] * 8
+    assert answers(folder) == Counter(range(1, total + 1))
+
+
+@pytest.mark.parametrize("moments", [4, pytest.param(30, marks=pytest.mark.long)])
+def test_death_gives_no_free_answer(moments: int, place: str, tmp_path: Path) -> None:
+    """Killed between any two instructions: an answer may be lost, no number is answered twice, and none beyond the last."""
+    folder, total, chance = tmp_path / "answers", 12 * moments, random.Random()
+    folder.mkdir()
+    made(place, total).close()
+    for moment in range(moments):
+        before = answers(folder).total()
+        child = started(lambda name=f"w{moment}": answering(place, folder, name, total))  # type: ignore[misc]
+        while answers(folder).total() < min(before + 2, total - moments):
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0.0, 0.02))
+        os.kill(child, signal.SIGKILL)
+        assert waited([child])[0] in (-signal.SIGKILL, 0)
+        with open_queries(place, IDENTITY, total) as budget:
+            assert answers(folder).total() <= budget.taken() <= answers(folder).total() + moment + 1
+    answering(place, folder, "last", total)
+    found = answers(folder)
+    assert set(found.values()) == {1}
+    assert set(found) <= set(range(1, total + 1)) and len(found) >= total - moments
+    with open_queries(place, IDENTITY, total) as budget, pytest.raises(Denied):
+        budget.take()
+
+
+def test_a_lock_that_is_not_given_back_ends_the_wait(place: str, request: pytest.FixtureRequest) -> None:
+    made(place).close()
+    if "#" in place:
+        import psycopg
+
+        holder = psycopg.connect(place.partition("#")[0])
+        holder.execute("SELECT FROM dpcli_queries.budget FOR UPDATE")
+    else:
+        holder = sqlite3.connect(place, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+    with closing(holder), pytest.raises(LedgerError, match="locked by another"):
+        open_queries(place, IDENTITY, 5, seconds=0.1).take()
+
+
+# In a file
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    found = str(tmp_path / "run" / "queries.db")
+    os.mkdir(tmp_path / "run")
+    with made(found) as budget:
+        budget.take(3)
+    return found
+
+
+def emptied(path: str) -> None:
+    os.truncate(path, 0)
+
+
+def cut(path: str) -> None:
+    os.truncate(path, 4096)
+
+
+def text(path: str) -> None:
+    Path(path).write_text("no count" * 1000)
+
+
+def folder(path: str) -> None:
+    os.unlink(path)
+    os.mkdir(path)
+
+
+def linked(path: str) -> None:
+    os.rename(path, f"{path}.real")
+    os.symlink(f"{path}.real", path)
+
+
+def twice(path: str) -> None:
+    os.link(path, f"{path}.too")
+
+
+def pipe(path: str) -> None:
+    os.unlink(path)
+    os.mkfifo(path)
+
+
+def open_to_all(path: str) -> None:
+    os.chmod(path, 0o666)
+
+
+def of_another_program(path: str) -> None:
+    os.unlink(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE budget (taken)")
+    os.chmod(path, 0o600)
+
+
+def later(path: str) -> None:
+    edited(path, "PRAGMA user_version = 2")
+
+
+def with_a_log(path: str) -> None:
+    Path(f"{path}-wal").write_bytes(b"log")
+
+
+def edited(path: str, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def set_back(path: str) -> None:
+    edited(path, "DROP TRIGGER count_never_goes_back", "UPDATE budget SET taken = 1")
+
+
+def row_removed(path: str) -> None:
+    edited(path, "DROP TRIGGER count_never_goes", "DELETE FROM budget")
+
+
+DAMAGES: dict[Callable[[str], None], str] = {
+    emptied: "an empty file counts nothing",
+    cut: "damaged",
+    text: "damaged",
+    folder: "found a directory",
+    linked: "found a symbolic link",
+    twice: "hard links",
+    pipe: "found a named pipe",
+    open_to_all: "chmod 600",
+    of_another_program: "not a count of queries of dpcli",
+    later: "a later version",
+    with_a_log: "-wal",
+    set_back: "damaged",
+    row_removed: "damaged",
+    os.unlink: "no count of queries here",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_file_that_cannot_be_relied_on_grants_nothing(damage: Callable[[str], None], path: str) -> None:
+    with open_queries(path, IDENTITY, 5) as budget:
+        damage(path)
+        for ask in (budget.take, lambda: open_queries(path, IDENTITY, 5)):
+            with pytest.raises(LedgerError, match=DAMAGES[damage]) as found:
+                ask()
+            assert str(found.value).startswith(path)
+
+
+@pytest.mark.parametrize("bit", [pytest.param(bit, marks=() if bit < 60 else pytest.mark.long) for bit in range(400)])
+def test_a_flipped_bit_grants_no_number_again(bit: int, path: str) -> None:
+    """Somewhere in the file, and the half of them in the row itself."""
+    content, chance = bytearray(Path(path).read_bytes()), random.Random(bit)
+    row = content.index(IDENTITY.encode())
+    place = chance.randrange(row - 20, len(content)) if bit % 2 else chance.randrange(len(content))
+    content[place] ^= 1 << chance.randrange(8)
+    Path(path).write_bytes(content)
+    try:
+        with open_queries(path, IDENTITY, 5) as budget:
+            assert budget.take().first == 4
+    except LedgerError:
+        pass
+
+
+def test_by_the_guards_alone_nothing_goes_back(path: str) -> None:
+    for statement in (
+        "UPDATE budget SET taken = 2",
+        "UPDATE budget SET total = 9",
+        "DELETE FROM budget",
+        "UPDATE budget SET taken = 6",
+    ):
+        with pytest.raises(sqlite3.IntegrityError):
+            edited(path, statement)
+
+
+def test_a_file_that_may_not_be_written(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpcli.predict.queries import sqlite
+
+    budget = open_queries(path, IDENTITY, 5)
+    monkeypatch.setattr(
+        sqlite, "connect", lambda path, seconds: sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+    )
+    with pytest.raises(LedgerError, match="read-only"):
+        budget.take()
+
+
+def test_a_network_file_system_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpcli.predict.queries import sqlite
+
+    monkeypatch.setattr(sqlite, "network_file_system", lambda path: "nfs4")
+    with pytest.raises(LedgerError, match=r"network file system \(nfs4\)"):
+        open_queries(path, IDENTITY, 5)
+    with pytest.raises(LedgerError, match=r"network file system \(nfs4\)"):
+        made(f"{path}.new")
+
+
+def test_a_copied_folder_is_refused_and_a_renamed_one_goes_on(path: str, tmp_path: Path) -> None:
+    """Two copies would grant every answer twice; one file under another name grants none twice."""
+    run, copy, renamed = tmp_path / "run", tmp_path / "copy", tmp_path / "renamed"
+    shutil.copytree(run, copy)
+    with pytest.raises(LedgerError, match=r"a copy of .*another file.*--moved"):
+        open_queries(str(copy / "queries.db"), IDENTITY, 5)
+    run.rename(renamed)
+    with open_queries(str(renamed / "queries.db"), IDENTITY, 5) as budget:
+        assert budget.take() == Granted(4, 1, 5)
+    with pytest.raises(LedgerError, match="a copy of"):
+        open_queries(str(copy / "queries.db"), IDENTITY, 5)
+
+
+def test_a_copy_in_place_of_the_file_is_refused_by_whoever_has_it_open(path: str) -> None:
+    """A backup that is put back grants again what was granted since."""
+    shutil.copy2(path, f"{path}.backup")
+    with open_queries(path, IDENTITY, 5) as budget:
+        budget.take()
+        os.replace(f"{path}.backup", path)
+        with pytest.raises(LedgerError, match="a copy of"):
+            budget.take()
+
+
+def test_another_machine_is_refused_until_somebody_says_that_it_was_moved(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whereabouts, "machine", lambda: "another")
+    with pytest.raises(LedgerError, match="on another machine"):
+        open_queries(path, IDENTITY, 5)
+    with open_queries(path, IDENTITY, 5, moved=True) as budget:
+        assert budget.take() == Granted(4, 1, 5)
+    monkeypatch.undo()
+    with pytest.raises(LedgerError, match="on another machine"):  # it cannot be at both
+        open_queries(path, IDENTITY, 5)
+
+
+def test_a_leftover_of_a_count_that_is_gone_begins_no_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "queries.db"
+    Path(f"{path}-journal").write_bytes(b"left")
+    with pytest.raises(LedgerError, match=r"queries\.db-journal"):
+        made(str(path))
+
+
+def test_the_file_is_its_owners_alone(path: str) -> None:
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert os.listdir(os.path.dirname(path)) == ["queries.db"]
+
+
+def test_where_it_cannot_be_made(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="cannot be created: No such file"):
+        made(str(tmp_path / "missing" / "queries.db"))
+    with pytest.raises(InputError, match="expected a path"):
+        made("mysql://here")
+    with pytest.raises(InputError, match="a fingerprint"):
+        open_queries(str(tmp_path / "queries.db"), "", 5, new=True)
+
+
+# In a database
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:pa#ss@host/db", "postgresql://u@host/db", "postgresql://u@host/db#", "postgresql://u@host/db#a b"]
+)
+def test_a_count_in_a_database_needs_a_name_and_no_password_is_told(url: str) -> None:
+    with pytest.raises(InputError, match="#name") as found:
+        made(url)
+    assert "pa#ss" not in str(found.value)
+
+
+@pytest.fixture
+def base(database: Database) -> Iterator[Database]:  # noqa: F811
+    yield database
+    database.cluster.run("DROP SCHEMA IF EXISTS dpcli_queries CASCADE", database=database.name)
+
+
+def test_a_database_counts_several_systems_by_name(base: Database) -> None:
+    first, second = made(f"{base.url}#first", 3), open_queries(f"{base.url}#second", "other", 9, new=True)
+    assert first.take(3).first == second.take(2).first == 1
+    assert (first.taken(), second.taken()) == (3, 2)
+
+
+def test_a_database_guards_its_count(base: Database) -> None:
+    import psycopg
+
+    made(f"{base.url}#a").take(3)
+    for statement in ("UPDATE budget SET taken = 2", "UPDATE budget SET total = 9", "DELETE FROM budget", "TRUNCATE budget"):
+        with pytest.raises(psycopg.Error, match="never goes back"):
+            base.cluster.run(f"SET search_path = dpcli_queries; {statement}", database=base.name)
+
+
+def test_a_user_who_may_not_count(base: Database) -> None:
+    user = base.cluster.login("no_counter")
+    with pytest.raises(LedgerError, match="permission denied"):
+        made(f"{base.cluster.url(base.name, user)}#a")
+    made(f"{base.url}#a").close()
+    with pytest.raises(LedgerError, match="permission denied"):
+        open_queries(f"{base.cluster.url(base.name, user)}#a", IDENTITY, 5)
+
+
+def said(task: Callable[[], object]) -> str:
+    """What it is refused with, if it is."""
+    try:
+        task()
+    except LedgerError as error:
+        return str(error)
+    return ""
+
+
+def test_a_server_that_promises_nothing_is_refused(base: Database) -> None:
+    budget = made(f"{base.url}#a")
+    base.cluster.run("ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
+    try:
+        assert until(lambda: "full_page_writes off" in said(budget.taken))
+    finally:
+        base.cluster.run("ALTER SYSTEM RESET full_page_writes", "SELECT pg_reload_conf()")
+
+
+# With a ledger
+
+
+@pytest.mark.parametrize(("moves", "granted"), [((), False), (("start",), True), (("start", "commit"), True), (("void",), False)])
+def test_the_ledger_must_hold_the_run_as_started(moves: tuple[str, ...], granted: bool, tmp_path: Path) -> None:
+    from dpcli.ledger.stores.places import init
+    from tests.ledger.setting import run
+
+    ledger = init(str(tmp_path / "ledger.db"), DATASET, terms())
+    ledger.reserve(run(), "run")
+    for move in moves:
+        getattr(ledger, move)("run", why="because")
+    if granted:
+        require_charged(ledger, "run")
+    else:
+        with pytest.raises(LedgerError, match="nothing is answered"):
+            require_charged(ledger, "run")
+    with pytest.raises(LedgerError, match="no entry has"):
+        require_charged(ledger, "another")
+    ledger.close()
