@@ -16,6 +16,7 @@ MARGIN = 8.0 * 2.0**-52  # the product with the public probability, and exp, los
 LEAST = 1e-290  # a public probability below this counts as 0: quotients by it would not be accurate
 CLOSE = 1e-14  # of the sum of probabilities to 1
 ATTEMPTS = 200
+FARTHEST = 690.0  # of the logarithm of a scale: ratios beyond its range count as 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,11 @@ class Ball:
         """
         found: Array = np.multiply(private, self.inverse)
         total = np.dot(self.public, found)
-        return found if 0.0 < total < math.inf and found.min() >= 0.0 else np.ones_like(found)
+        if not (0.0 < total < math.inf and found.min() >= 0.0):
+            return np.ones_like(found)
+        if abs(total - 1.0) > CLOSE:  # some of it lies where the public model has nothing
+            found /= total
+        return found
 
 
 class Projection(Protocol):
@@ -83,9 +88,9 @@ def clip(ball: Ball, private: Array) -> Array:
         return float(np.dot(ball.public, clipped))
 
     if not _solved(total):
-        possible = ratios > 0.0
+        possible = clipped >= ball.high
         reached = float(ball.public[possible].sum())
-        level = (1.0 - ball.high * reached) / max(1.0 - reached, LEAST)
+        level = (1.0 - ball.high * reached) / float(ball.public[~possible].sum())
         clipped = np.where(possible, ball.high, min(max(level, ball.low), ball.high))
     clipped *= ball.public
     return clipped
@@ -124,13 +129,14 @@ def _solved(total: _Total) -> bool:
         value = math.log(total(math.exp(at)))
         if abs(value) <= CLOSE:
             return True
-        low, high = (at, high) if value < 0.0 else (low, at)
-        step = -value if before is None else _secant(before, (at, value))
-        following = at + step
-        if not low < following < high or attempt % 8 == 7:
-            following = 0.5 * (low + high) if math.isfinite(high - low) else at + math.copysign(2.0**attempt, -value)
-        if abs(following) > 650.0 and value < 0.0:
+        if value < 0.0 and at >= FARTHEST:
             return False
+        low, high = (at, high) if value < 0.0 else (low, at)
+        reach = 2.0**attempt  # an early secant may be nearly flat
+        step = -value if before is None else min(max(_secant(before, (at, value)), -reach), reach)
+        following = min(max(at + step, -FARTHEST), FARTHEST)
+        if not low < following < high or attempt % 8 == 7:
+            following = 0.5 * (max(low, -FARTHEST) + min(high, FARTHEST))
         if following in (low, high):
             return True
         before, at = (at, value), following
@@ -138,6 +144,6 @@ def _solved(total: _Total) -> bool:
 
 
 def _secant(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """The step from `other` to where the line through both is 0."""
+    """The step from `other` to where the line through both is 0, infinite where that is flat."""
     slope = (other[1] - one[1]) / (other[0] - one[0])
-    return -other[1] / slope if slope > 0.0 else -other[1]
+    return -other[1] / slope if slope > 0.0 else math.copysign(math.inf, -other[1])

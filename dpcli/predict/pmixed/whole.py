@@ -39,7 +39,7 @@ class WholeBall:
     high: Array
 
     def rounded(self, projected: Array) -> Multiples:
-        """Multiples within the bounds, near a projected model's, that add up to 2^50: what rounding leaves over goes where there is room."""
+        """Multiples within the bounds, near a projected model's, that add up to 2^50; what rounding leaves over goes where room is."""
         found = np.multiply(projected, float(ONE))
         np.rint(found, out=found)
         np.clip(found, self.low, self.high, out=found)
@@ -86,13 +86,10 @@ def drawn(total: Multiples, count: int, stream: Stream) -> int:
 
 def sampled(stream: Stream, count: int, rate: float) -> list[int]:
     """The models that take part: each with probability `rate`, exactly the number that the file states, independently."""
-    first = int(Fraction(rate) * WORD)
+    exact = Fraction(rate) * WORD
+    first = int(exact)
     words = stream.words(count).tolist()
-    return [
-        place
-        for place, word in enumerate(words)
-        if word < first or (word == first and _happens(stream, Fraction(rate) * WORD - first))
-    ]
+    return [place for place, word in enumerate(words) if word < first or (word == first and _happens(stream, exact - first))]
 
 
 def _happens(stream: Stream, rate: Fraction) -> bool:

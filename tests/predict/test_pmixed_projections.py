@@ -1,0 +1,200 @@
+"""Projections: the published vectors, the radius held by the very numbers that are returned, and draws by whole numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpcli.errors import InputError
+from dpcli.predict.pmixed.paper_radius import Published, beta
+from dpcli.predict.pmixed.project import Projection, ball, clip, mix
+from dpcli.predict.pmixed.project_paper import renyi_ball
+from dpcli.predict.pmixed.whole import ONE, drawn, multiples, sampled, whole_ball
+from dpcli.train.noise.randomness import SeededStream
+from tests.command import ROOT
+
+VECTORS: dict[str, Any] = json.loads((ROOT / "tests/vectors/pmixed.json").read_text())
+PROJECTIONS = pytest.mark.parametrize("projection", [clip, mix], ids=["clip", "mix"])
+AUTHORS = 1e-6  # their bisections stop at 2^-20, of lambda and, in steps of their own, of beta
+Floats = NDArray[np.float64]
+
+
+def pair(source: np.random.Generator, tokens: int, spread: float) -> tuple[Floats, Floats]:
+    """A public model and a model of some distance from it; some tokens without probability in one or the other."""
+    public = np.exp(source.normal(0.0, 4.0, tokens)) * (source.random(tokens) > 0.1)
+    private = public * np.exp(source.normal(0.0, spread, tokens)) + 1e-3 * source.random(tokens) ** 8
+    private *= source.random(tokens) > 0.1
+    public[0] = private[0] = 1.0
+    return public / public.sum(), private / private.sum()
+
+
+def seeded() -> tuple[int, np.random.Generator]:
+    seed = random.randrange(2**32)
+    return seed, np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("row", VECTORS["clip_projection_Dinf"], ids=str)
+def test_sound_projections_are_those_of_the_vectors(row: dict[str, Any]) -> None:
+    around, private = ball(np.array(row["p0"]), row["r"]), np.array(row["p"])
+    assert clip(around, private) == pytest.approx(row["clip_proj"], rel=1e-9)
+    share = (mix(around, private) - around.public) / (private - around.public)
+    assert share == pytest.approx(row["lambda_Dinf_mix"], rel=1e-9)
+
+
+@pytest.mark.parametrize("row", VECTORS["lambda"], ids=lambda row: f"{row['alpha']}-{row['radius']}-{row['p']}")
+def test_published_shares_are_those_of_the_vectors(row: dict[str, Any]) -> None:
+    share = renyi_ball(np.array(row["p0"]), float(row["alpha"]), row["radius"]).share(np.array(row["p"]))
+    assert share == pytest.approx(row["lambda_exact"], rel=1e-9)
+    assert share == pytest.approx(row["lambda_authors"], abs=AUTHORS)
+
+
+@pytest.mark.parametrize("row", VECTORS["beta"], ids=lambda row: f"{row['N']}-{row['q']}-{row['T']}-{row['alpha']}-{row['S_t']}")
+def test_published_radii_are_those_of_the_vectors(row: dict[str, Any]) -> None:
+    published = Published(row["alpha"], row["q"], row["T"], row["eps_G"], row["delta"])
+    assert published.target == pytest.approx(row["target_per_query"], rel=1e-9)
+    assert published.radius(row["S_t"]) == pytest.approx(row["radius_exact"], rel=1e-9)
+    assert published.radius(row["S_t"]) / row["alpha"] == pytest.approx(row["beta_authors"], abs=5.0 * AUTHORS)
+
+
+def test_published_closed_forms() -> None:
+    for row in VECTORS["closed_form_q1"]:
+        assert beta(row["eps_rdp"] / row["T"], row["alpha"], 1.0, row["N"]) == pytest.approx(row["beta"], rel=1e-9)
+    (pure,) = VECTORS["closed_form_pure"]  # a mixture of N models moves by (N - 1 + e^2r) / N at most, at every order
+    assert math.log1p(pure["N"] * math.expm1(pure["eps"] / pure["T"])) / 2.0 == pytest.approx(pure["radius"], rel=1e-9)
+
+
+@PROJECTIONS
+def test_the_radius_holds_for_the_numbers_themselves(projection: Projection) -> None:
+    """As real numbers, and as anybody would compute it."""
+    seed, source = seeded()
+    for _ in range(40):
+        public, private = pair(source, int(source.integers(1, 60)), float(source.choice([0.01, 1.0, 8.0])))
+        radius = float(10.0 ** source.uniform(-6.0, 1.5))
+        around = ball(public, radius)
+        found = projection(around, private)
+        assert found.sum() == pytest.approx(1.0, abs=1e-12), seed
+        assert (found[around.public == 0.0] == 0.0).all()
+        there = around.public > 0.0
+        assert np.abs(np.log(found[there] / around.public[there])).max() <= radius, seed
+        with mpmath.workdps(40):
+            most = mpmath.exp(mpmath.mpf(radius))
+            for token, reference in zip(found[there].tolist(), around.public[there].tolist(), strict=True):
+                assert 1 / most <= mpmath.mpf(token) / mpmath.mpf(reference) <= most, seed
+
+
+@PROJECTIONS
+def test_a_model_within_the_radius_stays_as_it_is(projection: Projection) -> None:
+    _, source = seeded()
+    public = source.dirichlet(np.ones(50))
+    private = public * np.exp(source.uniform(-0.2, 0.2, 50))
+    private /= private.sum()
+    assert projection(ball(public, 0.5), private) == pytest.approx(private, rel=1e-12)
+
+
+def test_clip_is_the_nearest_and_mix_goes_as_far_as_it_can() -> None:
+    seed, source = seeded()
+    for _ in range(20):
+        public, private = source.dirichlet(np.ones(8)), source.dirichlet(np.full(8, 0.5))
+        around = ball(public, 0.4)
+        nearest, mixed = clip(around, private), mix(around, private)
+
+        def divergence(other: Floats, private: Floats = private) -> float:
+            return float(np.sum(private * np.log(private / other)))
+
+        assert divergence(nearest) <= divergence(mixed) + 1e-12, seed
+        for _ in range(20):
+            other = clip(around, source.dirichlet(np.full(8, 0.5)))
+            assert divergence(nearest) <= divergence(other) + 1e-12, seed
+            between = 0.9 * nearest + 0.1 * other
+            assert divergence(nearest) <= divergence(between) + 1e-12, seed
+        share = ((mixed - public) / (private - public)).max()
+        beyond = public + (1.0 + 1e-9) * share * (private - public)
+        assert share == pytest.approx(1.0) or np.abs(np.log(beyond / public)).max() > 0.4, seed
+
+
+@PROJECTIONS
+def test_what_is_no_model_counts_as_the_public_one(projection: Projection) -> None:
+    """Without an error, which would tell of the private data."""
+    public = np.array([0.5, 0.3, 0.2, 0.0])
+    around = ball(public, 0.7)
+    for bad in ([math.nan, 0.5, 0.5, 0.0], [-0.5, 1.0, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0], [math.inf, 0.0, 0.0, 0.0], [0.0] * 4):
+        assert projection(around, np.array(bad)) == pytest.approx(public), bad
+
+
+def test_a_model_that_calls_most_impossible() -> None:
+    """e^r times the public probability of the rest does not add up to 1."""
+    around = ball(np.array([0.1, 0.6, 0.3]), 0.5)
+    found = clip(around, np.array([1.0, 0.0, 0.0]))
+    level = (1.0 - 0.1 * math.exp(0.5)) / 0.9
+    assert found == pytest.approx([0.1 * math.exp(0.5), 0.6 * level, 0.3 * level], rel=1e-12)
+
+
+@pytest.mark.parametrize("bad", [[0.5, math.nan], [0.5, 0.6], [1.5, -0.5]])
+def test_a_public_model_of_something_else_is_refused(bad: list[float]) -> None:
+    with pytest.raises(InputError, match="the public model: expected probabilities that add up to 1"):
+        ball(np.array(bad), 1.0)
+    with pytest.raises(InputError, match="expected a radius > 0"):
+        ball(np.array([1.0]), 0.0)
+
+
+@PROJECTIONS
+def test_whole_numbers_add_up_and_stay_within_the_radius(projection: Projection) -> None:
+    seed, source = seeded()
+    for _ in range(30):
+        public, private = pair(source, int(source.integers(1, 80)), 3.0)
+        if source.random() < 0.3:
+            public[1:] *= 1e-14  # so that bounds are a few multiples wide
+            public /= public.sum()
+        radius = float(10.0 ** source.uniform(-3.0, 1.0))
+        around = ball(public, radius)
+        whole = whole_ball(around)
+        found = whole.rounded(projection(around, private))
+        assert int(found.sum()) == int(whole.public.sum()) == ONE, seed
+        with mpmath.workdps(40):
+            most = mpmath.exp(mpmath.mpf(radius))
+            for token, reference in zip(found.tolist(), whole.public.tolist(), strict=True):
+                assert reference / most <= token <= reference * most, seed
+
+
+class Given:
+    """A stream of these words."""
+
+    private = False
+
+    def __init__(self, *words: int) -> None:
+        self.left = list(words)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        taken, self.left = self.left[:count], self.left[count:]
+        return np.array(taken, np.uint64)
+
+    def bulk(self) -> np.random.Generator:
+        raise AssertionError
+
+
+def test_a_token_is_drawn_by_its_exact_share() -> None:
+    total = multiples(np.array([0.0, 0.25, 0.75])) + multiples(np.array([0.5, 0.5, 0.0]))
+    assert total.tolist() == [ONE // 2, 3 * ONE // 4, 3 * ONE // 4]
+    edges = {0: 0, ONE // 2 - 1: 0, ONE // 2: 1, 5 * ONE // 4 - 1: 1, 5 * ONE // 4: 2, 2 * ONE - 1: 2}
+    assert {word: drawn(total, 2, Given(word)) for word in edges} == edges
+    stream = SeededStream(random.randrange(2**32))
+    counts = np.bincount([drawn(total, 2, stream) for _ in range(4000)], minlength=3)
+    assert counts == pytest.approx([1000, 1500, 1500], abs=6.0 * math.sqrt(1500))  # six standard deviations
+
+
+@pytest.mark.parametrize("rate", [0.03, 0.5, 2.0**-70, 1.0, 0.75 + 2.0**-52])
+def test_models_take_part_at_the_very_rate(rate: float) -> None:
+    """A word, and those after it where it ties, against the rate as a fraction."""
+    for first in (0, int(Fraction(rate) * 2**64) - 1, int(Fraction(rate) * 2**64), int(Fraction(rate) * 2**64) + 1, 2**64 - 1):
+        for second in (0, int(Fraction(rate) * 2**128) % 2**64, 2**64 - 1):
+            if 0 <= first < 2**64:
+                value = Fraction(first * 2**64 + second, 2**128)
+                assert sampled(Given(first, second, 0), 1, rate) == ([0] if value < Fraction(rate) else []), (first, second)
