@@ -12,7 +12,7 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.predict.models.load import language_model, require_fits, require_same_vocabulary
 from dpcli.predict.models.ngram import ENDLESS, counted, packed, public_ngram, unpacked
-from dpcli.predict.models.texts import TextSource, owned_texts, public_text
+from dpcli.predict.models.texts import TextSource, owned_texts, public_texts
 from dpcli.predict.models.vocabularies import ByteVocabulary, WordVocabulary, vocabulary_of
 
 SEED = random.randrange(2**32)
@@ -105,7 +105,9 @@ def test_texts_have_owners(tmp_path: Path) -> None:
     assert owned_texts(TextSource("mails.jsonl", path, "pmixed.data", units="who")).units == (1, 2)
     assert owned_texts(TextSource("mails.txt", path, "pmixed.data")).texts == ("one", "two", "three")
     assert owned_texts(TextSource("mails.txt", path, "pmixed.data", record="paragraph")).texts == ("one\ntwo", "three\n")
-    assert public_text("mails.txt", path, "pmixed.public_text").startswith("one")
+    assert public_texts("mails.txt", path, "pmixed.public") == ["one", "two", "three"]
+    with pytest.raises(InputError, match=r"pmixed\.public: expected a \.txt file, or module:function, found 'mails'"):
+        public_texts("mails", path, "pmixed.public")
 
 
 @pytest.mark.parametrize(
@@ -191,6 +193,11 @@ def test_a_transformer_answers_as_its_forward_pass_does(tmp_path: Path) -> None:
     assert (one.next_token(contexts) == before).all()  # whatever the others were asked meanwhile
     assert model.next_token(contexts) == pytest.approx(np.stack([rows[-1] for rows in expected]), abs=1e-5)
     assert model.tuned(model.tune([])).next_token(contexts) == pytest.approx(model.next_token(contexts), abs=1e-6)
+    from safetensors.torch import load, save
+
+    away = model.tuned(save({name: value * float("nan") for name, value in load(first).items()}))
+    assert np.isnan(away.next_token(contexts)).all()
+    assert model.next_token(contexts) == pytest.approx(np.stack([rows[-1] for rows in expected]), abs=1e-5)
     with pytest.raises(InputError, match="expected from 1 to 32 tokens before the next one, found 33"):
         model.next_token([[1] * 33])
     with pytest.raises(InputError, match=r"a prompt is not cut"):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ids = NDArray[np.int64]
+else:
+    Ids = Any
 
 ENDLESS = 10**9  # a context of any length will do: the last tokens of it count
 MOST_ORDERS = 3
+REMEMBERED = 2**23  # probabilities
 
 
 class Below(Protocol):
@@ -44,12 +47,21 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class BelowCounts:
-    """A language model below the counts."""
+    """A model of counts below others, some of whose last answers are remembered: many models ask it the same."""
 
-    model: LanguageModel
+    model: CountingModel
+    known: dict[Tokens, Array] = field(default_factory=dict)
 
     def below(self, contexts: Sequence[Tokens]) -> Array:
-        return np.exp(self.model.next_token(contexts))
+        reach = max(table.length for table in self.model.counts)
+        return np.stack([self._row(tuple(context[max(0, len(context) - reach) :])) for context in contexts])
+
+    def _row(self, context: Tokens) -> Array:
+        if context not in self.known:
+            if len(self.known) >= REMEMBERED // self.model.vocabulary:
+                self.known.clear()
+            self.known[context] = self.model.probabilities([context])[0]
+        return self.known[context]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +102,16 @@ class CountingModel:
     context: int = ENDLESS
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.probabilities(contexts)))
+
+    def probabilities(self, contexts: Sequence[Tokens]) -> Array:
+        """(contexts, vocabulary)."""
         found = self.base.below(contexts)
         for row, context in zip(found, contexts, strict=True):
             for table in self.counts:
                 _interpolate(row, *table.after(context))
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(found))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +120,10 @@ class NGram:
 
     model: CountingModel
     order: int
+    _below: BelowCounts = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_below", BelowCounts(self.model))
 
     @property
     def vocabulary(self) -> int:
@@ -123,7 +143,7 @@ class NGram:
         return self.with_counts(unpacked(learnt, self.vocabulary))
 
     def with_counts(self, counts: tuple[NGramCounts, ...]) -> LanguageModel:
-        return CountingModel(self.vocabulary, BelowCounts(self.model), counts)
+        return CountingModel(self.vocabulary, self._below, counts)
 
     def _lengths(self) -> range:
         return range(min(1, self.order - 1), self.order)

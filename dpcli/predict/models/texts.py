@@ -59,19 +59,20 @@ def owned_texts(asked: TextSource) -> OwnedTexts:
     return OwnedTexts(tuple(texts), _owners(units, asked))
 
 
-def public_text(source: str, path: str, key: str) -> str:
-    """The whole content of a text file that is declared public, or what module:function returns. Raises InputError."""
+def public_texts(source: str, path: str, key: str, record: str = "line") -> list[str]:
+    """Texts that are declared public: the lines or paragraphs of a .txt file, or what module:function returns. Raises InputError."""
     from dpcli.train.tasks.user_code import result
 
-    asked = TextSource(source, path, key)
+    asked = TextSource(source, path, key, record=record)
     if os.path.splitext(source)[1] == ".txt":
-        return text_of(_place(asked))
-    if ":" not in source:
+        found: Any = _txt(_place(asked), asked)[0]
+    elif ":" in source:
+        found = result(source, path)
+    else:
         raise asked.refused("a .txt file, or module:function", repr(source))
-    found = result(source, path)
-    if not isinstance(found, str) and not (isinstance(found, list | tuple) and all(isinstance(text, str) for text in found)):
-        raise asked.refused(f"a text or a list of texts from {source}", type(found).__name__)
-    return found if isinstance(found, str) else "\n".join(found)
+    if not isinstance(found, list | tuple) or not found or not all(isinstance(text, str) for text in found):
+        raise asked.refused("a list of texts", "none" if isinstance(found, list | tuple) and not found else "something else")
+    return list(found)
 
 
 def _place(asked: TextSource) -> str:

@@ -105,15 +105,13 @@ class Transformer:
         return logits(model, torch.tensor([known], device=place))[0]
 
     def _bare(self) -> nn.Module:
-        """Without what any adapter adds: matrices whose second one is zero."""
+        """Without what any adapter adds: both matrices are zero, as what a private one holds (NaN, say) must not show here."""
         if self._adapted is None:
             return self.model
-        model = self._adapted
         with torch.no_grad():
-            for name, value in _low_rank(model).items():
-                if "lora_B" in name:
-                    value.zero_()
-        return model
+            for value in _low_rank(self._adapted).values():
+                value.zero_()
+        return self._adapted
 
     def _wrapped(self) -> nn.Module:
         if self._adapted is None:

@@ -18,6 +18,7 @@ class ByteVocabulary:
     """UTF-8, 256 ids; a line end closes a text."""
 
     end: int | None = 10
+    size: int = 256
 
     def ids(self, text: str) -> list[int]:
         return list(text.encode("utf-8", "surrogatepass"))
@@ -40,6 +41,10 @@ class WordVocabulary:
     def end(self) -> int | None:
         return 1
 
+    @property
+    def size(self) -> int:
+        return len(self.words)
+
     def ids(self, text: str) -> list[int]:
         lines = [[self._places.get(word, 0) for word in line.split()] for line in text.split("\n")]
         return [token for place, line in enumerate(lines) for token in ([1, *line] if place else line)]
@@ -59,11 +64,23 @@ class PretrainedVocabulary:
         found: int | None = self.tokenizer.eos_token_id
         return found
 
+    @property
+    def size(self) -> int:
+        return len(self.tokenizer)
+
     def ids(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     def text(self, ids: Tokens) -> str:
         return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+
+def size_of(vocabulary: Vocabulary, path: str, table: str) -> int:
+    """How many tokens there are. Raises InputError where a vocabulary of the user's own does not say."""
+    size = getattr(vocabulary, "size", None)
+    if type(size) is not int or size < 1:
+        raise InputError(f"{path}: {table}.tokenizer: expected a vocabulary with a size, its number of tokens, found none")
+    return size
 
 
 def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
