@@ -67,12 +67,14 @@ SECTIONS: dict[str, str] = {
     "audit": "dpcli.audit.settings:AuditSettings",
     "sweep": "dpcli.sweep.settings:Sweep",
     "pate": "dpcli.predict.pate.settings:Pate",
+    "pmixed": "dpcli.predict.pmixed.settings:Pmixed",
 }
 
 # What a section says of the rest of the file: (its value, the file's tables, findings to add to).
 JUDGED_IN_FILE: dict[str, str] = {
     "train": "dpcli.train.plan.entries:judge_entries",
     "sweep": "dpcli.sweep.setting:judge_values",
+    "pmixed": "dpcli.predict.pmixed.settings:judge_mode",
 }
 
 # What [train] may learn, and how its gradients are clipped: each a class whose fields are the keys that it reads.

@@ -23,6 +23,7 @@ import pytest
 from dpcli.cli import manual
 from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
+from dpcli.cli.pmixed.group import SUBCOMMANDS as PMIXED
 from dpcli.explain.glossary import TERMS
 from dpcli.explain.topics import TOPICS
 from dpcli.formats.troff import ESCAPES
@@ -248,6 +249,7 @@ def terms(name: str) -> set[str]:
             [*(f"dpcli {name}" for name in COMMANDS), *ACCOUNTANTS, *FILTERS, *FORMATS, *codes(), *ELSEWHERE, *LEDGER_RULES],
         ),
         ("dpcli-budget.1", [f"dpcli budget {name}" for name in SUBCOMMANDS]),
+        ("dpcli-pmixed.1", [f"dpcli pmixed {name}" for name in PMIXED]),
         ("dpcli-tutorial.7", [*MECHANISMS, *SAMPLING, *ACCOUNTANTS, *FORMATS, *PLOTS, *CHART_FORMATS]),
         ("dpcli-ledger.7", FILTERS),
         ("dpcli-glossary.7", TERMS),

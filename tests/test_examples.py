@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ EXPECTED = {
     "digits-ftrl.toml": (2.9, 3.0),  # two Gaussians: mu = hypot(sensitivity of 10 participations / 6.7, sqrt(40) / 20)
     "digits.toml": (2.9, 3.0),
     "pate-digits.toml": (15.4561, 15.4562),  # one Gaussian, mu = sqrt(200) / 5
+    "pmixed.toml": (7.9, 8.0),  # by Renyi divergences 8.3728, by another conversion 8.4
     "dp-sgd.toml": (2.6, 2.6003),
     "dp-ftrl.toml": (1.8424, 1.8426),  # one Gaussian, mu = sqrt(5 sum of f_k^2) / 9
 }
@@ -71,6 +73,18 @@ def test_the_worked_figures() -> None:
     assert 5.80 <= rows["advanced-classical"]["epsilon_upper"] <= 5.81
     assert rows["optimal"]["epsilon_upper"] < rows["advanced"]["epsilon_upper"] < rows["advanced-classical"]["epsilon_upper"]
     assert "reveal" in rows["rdp"]["reason"]
+
+
+def test_the_ensemble_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eighty models in seconds, and a text of their made-up language."""
+    for path in (ROOT / "examples").glob("pmixed*"):
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run("pmixed", "fit", "pmixed.toml", folder=tmp_path).code == 0
+    found = json.loads(run("pmixed", "predict", "pmixed.toml", "--prompt", "bado", "-f", "json", folder=tmp_path).out)
+    assert found["total"] == 1024 and found["taken"] == found["tokens"] + (found["ended_by"] == "the end of the text")
+    assert 7.9 < found["result"]["epsilon_upper"] <= 8.0
 
 
 # Textbook numbers, kept as published: a large delta, no size of the data, continuous noise in a release; votes of so few teachers that an

@@ -13,7 +13,7 @@ from dpcli.numerics.work import exhausted, limited
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.registry import ACCOUNTANTS
 
-Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale"]
+Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "radius"]
 Scale = tuple[Callable[[int], float], Callable[[float], int]]  # from an index to its value, and back
 DIGITS = 7  # answers are decimal numbers of this many significant digits
 TIGHT = 1e-8  # relative width of an interval, below which others are not asked
@@ -54,7 +54,7 @@ def calibrate(
     group_size: int = 1,
     runs: int = 1,
 ) -> Calibration:
-    """Find the least noise, or the most steps, epochs, batch size or rate, that keeps epsilon at most `target_epsilon`.
+    """Find the least noise, or the most steps, epochs, batch size, rate or radius, that keeps epsilon at most `target_epsilon`.
 
     Args:
         pipeline: every parameter but the one to be solved for stays as it is.
@@ -269,7 +269,7 @@ def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str]
 
 def none_has(entries: Sequence[Entry], solve: Parameter, name: str | None = None) -> str:
     """Words for: none of some entries, or the one that was named, has a parameter; and which of the others there are."""
-    article = "a " if solve in ("scale", "rate", "batch-size") else ""
+    article = "a " if solve in ("scale", "rate", "batch-size", "radius") else ""
     who = f"no mechanism has {article}{solve}" if name is None else f'"{name}" has no {solve}'
     *others, last = [other for other in get_args(Parameter) if any(parameter_key(entry, other) for entry in entries)] or [""]
     known = f"{', '.join(others)} or {last}" if others else last
@@ -284,6 +284,8 @@ def parameter_key(entry: Entry, solve: Parameter) -> str | None:
         return stated[0] if stated else None
     if solve == "steps":
         return None if entry.spec.free else "steps"
+    if solve == "radius":
+        return "radius" if hasattr(entry.spec, "radius") else None
     batched = entry.sampling is not None and hasattr(entry.sampling, "rate")
     return {"epochs": "epochs", "rate": "rate", "batch-size": "batch_size"}[solve] if batched else None
 

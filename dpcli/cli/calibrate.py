@@ -7,11 +7,11 @@ import click
 from dpcli.cli.options import accounting_options, emit, output_options
 
 
-@click.command(short_help="Solve for steps, epochs, batch size, rate, scale or noise.")
+@click.command(short_help="Solve for steps, epochs, batch size, rate, radius, scale or noise.")
 @click.argument("file")
 @click.option(
     "--solve",
-    type=click.Choice(["steps", "epochs", "batch-size", "rate", "scale", "noise"]),
+    type=click.Choice(["steps", "epochs", "batch-size", "rate", "radius", "scale", "noise"]),
     required=True,
     help="The parameter to solve for.",
 )
@@ -32,7 +32,7 @@ def command(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Solve for one parameter of FILE: the most steps, epochs, batch size or rate, or the least noise or scale, that meets a target.
+    """Solve for one parameter of FILE: the most steps, epochs, batch size, rate or radius, or the least noise or scale, for a target.
 
     The answer errs on the safe side. The next cheaper value, shown below it, misses the target.
     """

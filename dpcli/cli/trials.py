@@ -16,8 +16,8 @@ EVERY = 0.2  # seconds between two words
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[Callable[[int, int], None]]:
-    """A function to report trials to: one line on standard error after a second, where that is a terminal."""
+def progress(things: str = "runs") -> Iterator[Callable[[int, int], None]]:
+    """A function to report trials, or other things, to: one line on standard error after a second, where that is a terminal."""
     start, settings = time.monotonic(), click.get_current_context().obj
     assert isinstance(settings, Settings)
     last, first = start + PATIENCE - EVERY, -1
@@ -28,7 +28,7 @@ def progress() -> Iterator[Callable[[int, int], None]]:
         first = done if first < 0 else first
         if now - last > EVERY and sys.stderr.isatty() and not settings.quiet:
             left = (now - start) * (total - done) / max(done - first, 1)
-            click.echo(f"\rdpcli: {done:,} of {total:,} runs, about {left:,.0f} s left ", nl=False, err=True)
+            click.echo(f"\rdpcli: {done:,} of {total:,} {things}, about {left:,.0f} s left ", nl=False, err=True)
             last = now
 
     try:

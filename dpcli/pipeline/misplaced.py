@@ -9,12 +9,17 @@ from dpcli.keys.annotations import members_of
 from dpcli.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Privacy
-from dpcli.pipeline.section import UNREAD, SectionTable
+from dpcli.pipeline.section import SectionTable
 from dpcli.pipeline.table_places import TablePlace, places_in
 from dpcli.registry import SECTIONS
 from dpcli.toml.suggest import SYNONYMS, closest
 
 ANY_TYPE = "a mechanism"
+ONE_DRAW = frozenset({"top_k", "top_p", "greedy", "do_sample", "num_beams", "nucleus"})
+WHOLE = (
+    "a token is drawn from the whole average of the projected models: to cut it off or to take its maximum reads the models once more, or "
+    "releases something else than what is accounted for; temperature is applied before projection"
+)
 RHO_CAP = "a budget caps epsilon: in place of rho state epsilon = rho + 2 sqrt(rho ln(1/delta)), and delta"
 
 
@@ -24,8 +29,8 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
     top: the keys at the top of a file.
     """
     here = list(known)
-    if key in UNREAD and "privacy" in here:
-        return None, UNREAD[key]
+    if key.replace("-", "_") in ONE_DRAW and {"temperature", "projection"} <= set(here):
+        return None, WHOLE
     if key == "rho" and "warn_at" in here:
         return None, RHO_CAP
     meant = closest(key, here, cutoff=0.9)

@@ -44,7 +44,7 @@ class WholeBall:
         np.rint(found, out=found)
         np.clip(found, self.low, self.high, out=found)
         self._fill(found)
-        whole = found.astype(np.int64)
+        whole: Multiples = found.astype(np.int64)
         if int(whole.sum()) != ONE:
             raise InternalError("probabilities that do not add up to 1: this is a bug in dpcli, and no token")
         return whole
@@ -71,7 +71,7 @@ def whole_ball(ball: Ball) -> WholeBall:
 
 def multiples(probabilities: Array) -> Multiples:
     """Of one distribution, without bounds: the published protocol has none."""
-    found = np.floor(probabilities * (ONE / probabilities.sum())).astype(np.int64)
+    found: Multiples = np.floor(probabilities * (ONE / probabilities.sum())).astype(np.int64)
     found[int(np.argmax(found))] += ONE - int(found.sum())
     return found
 

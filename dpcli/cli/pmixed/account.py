@@ -1,0 +1,30 @@
+"""dpcli pmixed account."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import emit, output_options
+
+
+@click.command(short_help="What a file costs; or solve for its radius or tokens.")
+@click.argument("file")
+@click.option(
+    "--solve", type=click.Choice(["radius", "steps"]), help="Solve for the radius, or for the tokens, that meet the budget."
+)
+@click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
+@click.option("--delta", type=float, help="At this delta instead of the file's.")
+@output_options("table", "total")
+def command(
+    file: str, solve: str | None, target_epsilon: float | None, delta: float | None, format_: str, outputs: tuple[str, ...]
+) -> int:
+    """Print what the tokens of FILE cost by Renyi divergences and by privacy-loss distributions, where a shard is replaced and where one is
+    removed, side by side; or the largest radius or the most tokens that a target allows, to seven digits, on the private side.
+
+    With mode = "paper" it prints what the published protocol claims, which is not a DP guarantee.
+    """
+    from dpcli.predict.pmixed.costs import costs
+    from dpcli.predict.pmixed.plan import plan_of
+    from dpcli.present.pmixed import accounted
+
+    return emit(accounted(costs(plan_of(file), solve, target_epsilon, delta)), format_, outputs)

@@ -1,0 +1,37 @@
+"""dpcli pmixed fit."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import click
+
+from dpcli.cli.budget.options import opened
+from dpcli.cli.options import emit, output_options
+from dpcli.cli.trials import progress
+
+
+@click.command(short_help="Fine-tune a model on each shard, and pay for all tokens.")
+@click.argument("file")
+@click.option("--resume", is_flag=True, help="Go on with a fit that did not end.")
+@click.option("--ledger", metavar="LEDGER", help="Charge this ledger with all tokens before the first model.")
+@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@output_options("text")
+def command(file: str, resume: bool, ledger: str | None, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
+    """Fine-tune the models of [pmixed] in FILE without noise, one on each shard of the private texts, and begin to count their tokens.
+
+    The models are as private as the texts: only dpcli pmixed predict may release anything of them. Exit code 1 where the file's budget or
+    the ledger says no, 130 where it was interrupted: --resume goes on with the next model.
+    """
+    from dpcli.predict.pmixed.fit import fit
+    from dpcli.predict.pmixed.plan import plan_of
+    from dpcli.present.pmixed import fitted
+
+    plan = plan_of(file)
+    with opened(ledger, dataset) if ledger is not None else nullcontext() as books, progress("models") as report:
+        try:
+            found = fit(plan, books, resume, report)
+        except KeyboardInterrupt:
+            click.echo(f"dpcli: the models so far are in {plan.folder}; --resume goes on from there", err=True)
+            raise
+    return emit(fitted(found), format_, outputs)

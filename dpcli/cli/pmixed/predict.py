@@ -1,0 +1,62 @@
+"""dpcli pmixed predict."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import click
+
+from dpcli.cli.options import emit, output_options
+from dpcli.cli.printing import complain
+from dpcli.errors import InputError
+
+
+def _whole(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    """A way of drawing that the guarantee does not cover: refused with the reason."""
+    if value not in (None, False):
+        _refuse(parameter.opts[0])
+
+
+def _refuse(flag: str) -> NoReturn:
+    from dpcli.pipeline.misplaced import WHOLE
+
+    raise InputError(f"{flag}: expected no such flag: {WHOLE}")
+
+
+def _standard_input() -> str:
+    """Without the line end that closes it."""
+    try:
+        return sys.stdin.buffer.read().decode().removesuffix("\n")
+    except UnicodeDecodeError:
+        raise InputError("standard input: expected a prompt in UTF-8, found another encoding") from None
+
+
+@click.command(short_help="A prompt in, text out; each token is counted.")
+@click.argument("file")
+@click.option("--prompt", metavar="TEXT", help="What the text goes on from; standard input where absent.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Most tokens of the answer [default: the file's].")
+@click.option("--moved", is_flag=True, help="The folder was moved here, and its first place is gone.")
+@click.option("--top-k", type=str, hidden=True, expose_value=False, callback=_whole)
+@click.option("--top-p", type=str, hidden=True, expose_value=False, callback=_whole)
+@click.option("--greedy", is_flag=True, hidden=True, expose_value=False, callback=_whole)
+@output_options("text", "records")
+def command(file: str, prompt: str | None, max_tokens: int | None, moved: bool, format_: str, outputs: tuple[str, ...]) -> int:
+    """Print text that goes on from a prompt, by the models that dpcli pmixed fit left.
+
+    Each token is taken from those that were paid for, durably, before it is drawn. Where they are spent, what has come out is printed, with
+    exit code 1. Random numbers come from the operating system alone.
+    """
+    from dpcli.predict.pmixed.answer import answered, ensemble
+    from dpcli.predict.pmixed.fit import queries_of
+    from dpcli.predict.pmixed.plan import plan_of
+    from dpcli.present.pmixed import NOT_DP, answer
+
+    plan = plan_of(file)
+    text = _standard_input() if prompt is None else prompt
+    models = ensemble(plan)
+    with queries_of(plan, models.fit, moved=moved) as queries:
+        found = answered(models, queries, text, max_tokens or plan.settings.max_tokens)
+    if plan.account is None:
+        complain(NOT_DP)
+    return emit(answer(plan, found), format_, outputs)

@@ -1,0 +1,109 @@
+"""A prompt goes in, text comes out: each token is counted durably before it is drawn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from dpcli.errors import Denied, InputError
+from dpcli.predict.models.load import require_fits, require_same_vocabulary
+from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
+from dpcli.predict.pmixed.fit import FITTED, Fit, fitted, learnt
+from dpcli.predict.pmixed.modes import Mode, mode_of, probabilities
+from dpcli.predict.pmixed.plan import PmixedPlan
+from dpcli.predict.pmixed.shared import PublicSide, public_side
+from dpcli.predict.pmixed.whole import drawn, sampled
+from dpcli.predict.queries.budget import QueryBudget
+from dpcli.train.noise.randomness import Stream, SystemStream
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """A public model and the models that were fitted, one for each shard."""
+
+    plan: PmixedPlan
+    fit: Fit
+    side: PublicSide
+    members: tuple[LanguageModel, ...]
+
+    @property
+    def public(self) -> LanguageModel:
+        return self.side.model
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.side.vocabulary
+
+    @cached_property
+    def mode(self) -> Mode:
+        return mode_of(self.plan)
+
+    def token(self, context: Tokens, stream: Stream) -> int:
+        """One token after a context, from the system's entropy: which models take part, and which token of their average it is."""
+        heat = self.plan.settings.temperature
+        chosen = sampled(stream, len(self.members), self.plan.spec.model_rate)
+        public = probabilities(self.public.next_token([context])[0], heat)
+        private = [probabilities(self.members[place].next_token([context])[0], heat) for place in chosen]
+        total, count = self.mode.total(public, private)
+        return drawn(total, count, stream)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """text: what came out, as far as it came. tokens: how many. why: what ended it. taken: tokens granted up to now, of `total`."""
+
+    prompt: str
+    text: str
+    tokens: int
+    why: str
+    taken: int
+    total: int
+    refused: str | None
+
+
+def ensemble(plan: PmixedPlan) -> Ensemble:
+    """The fitted models of a plan. Raises InputError where there are none, or they are another file's or another vocabulary's."""
+    found, side = fitted(plan), public_side(plan)
+    members = tuple(side.model.tuned(learnt(plan, found, shard)) for shard in range(len(found.models)))
+    if len(members) != plan.spec.shards:
+        raise InputError(f"{plan.folder}: expected {plan.spec.shards} fitted models, found {len(members)}")
+    for shard, member in enumerate(members):
+        require_same_vocabulary(side.model, member, f"{plan.folder}: shard {shard}")
+    return Ensemble(plan, found, side, members)
+
+
+def members_of(plan: PmixedPlan) -> Ensemble | None:
+    """The same; None where nothing was fitted yet."""
+    return ensemble(plan) if os.path.exists(os.path.join(plan.folder, FITTED)) else None
+
+
+def answered(models: Ensemble, queries: QueryBudget, prompt: str, most: int, stream: Stream | None = None) -> Answered:
+    """Text after a prompt: at most `most` tokens, up to the token that closes a text.
+
+    Raises:
+        InputError: a prompt that is too long, or no text of the vocabulary. LedgerError: the count cannot be written: no token is drawn.
+    """
+    ids = models.vocabulary.ids(prompt)
+    require_fits(models.public, ids, most)
+    found: list[int] = []
+    why, refused = f"{most:,} tokens", None
+    try:
+        for token in _tokens(models, queries, ids, most, stream or SystemStream()):
+            if token == models.vocabulary.end:
+                why = "the end of the text"
+                break
+            found.append(token)
+    except Denied as denied:
+        why, refused = "no more tokens are paid for", str(denied)
+    return Answered(prompt, models.vocabulary.text(found), len(found), why, queries.taken(), queries.total, refused)
+
+
+def _tokens(models: Ensemble, queries: QueryBudget, prompt: list[int], most: int, stream: Stream) -> Iterator[int]:
+    """Each is counted before anything of it is drawn."""
+    context = list(prompt)
+    for _ in range(most):
+        queries.take()
+        context.append(models.token(context, stream))
+        yield context[-1]

@@ -1,0 +1,110 @@
+"""What the tokens of a file cost where a shard is replaced and where one is removed; and the radius or the tokens that a target allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from dpcli.analysis.account import account
+from dpcli.analysis.calibrate import Calibration, calibrate
+from dpcli.errors import CannotCertify, InputError
+from dpcli.pipeline.model import Pipeline
+from dpcli.predict.pmixed.plan import PmixedPlan
+
+Change = Literal["replace-shard", "remove-shard"]
+Solvable = Literal["radius", "steps"]
+ACCOUNTANTS = ("rdp", "pld")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCost:
+    """One way of counting.
+
+    epsilon: an upper bound; of the solution where something was solved for. stated: whether it is the file's own change. solved: what was
+    found; None where nothing was asked for, or nothing meets the target.
+    """
+
+    change: Change
+    accountant: str
+    epsilon: float
+    stated: bool
+    solved: Calibration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """rows: by change and accountant; none for a file under the published protocol. target: epsilon, where something was solved for."""
+
+    plan: PmixedPlan
+    delta: float
+    rows: tuple[ChangeCost, ...]
+    solve: Solvable | None = None
+    target: float | None = None
+
+    @property
+    def best(self) -> ChangeCost:
+        """Of the file's own change: the least epsilon, or the largest solution."""
+        own = [row for row in self.rows if row.stated and (self.solve is None or row.solved is not None)]
+        return min(own, key=lambda row: -row.solved.value if row.solved is not None else row.epsilon)
+
+
+def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = None, delta: float | None = None) -> Costs:
+    """Price a plan, or solve for its radius or tokens.
+
+    Args:
+        solve: radius or steps. target: epsilon to meet; that of the file's budget where None.
+
+    Raises:
+        InputError: a target without something to solve for, none, or the published protocol, which has nothing to solve for.
+        CannotCertify: nothing meets the target.
+    """
+    if plan.account is None:
+        if solve is not None or target is not None:
+            raise InputError('--solve: expected pmixed.mode = "sound", found "paper", whose radius follows from what it claims')
+        assert plan.published is not None
+        return Costs(plan, plan.published.delta, ())
+    at = delta if delta is not None else plan.account.delta
+    assert at is not None
+    if solve is None:
+        if target is not None:
+            raise InputError("--target-epsilon: expected --solve radius or --solve steps with it, found none")
+        return Costs(plan, at, tuple(_priced(plan, at)))
+    parameter: Solvable = "steps" if solve == "steps" else "radius"
+    budget = plan.pipeline.budget
+    if target is None and budget is None:
+        raise InputError(f"{plan.path}: expected --target-epsilon or a [budget] in the file, found neither")
+    aim = target if target is not None else budget.epsilon if budget is not None else 0.0
+    found = Costs(plan, at, tuple(_solved(plan, parameter, aim, at)), parameter, aim)
+    if not any(row.solved is not None for row in found.rows if row.stated):
+        raise CannotCertify(f"{plan.path}: no {parameter} brings epsilon to {aim:g}: the rest of the file costs more")
+    return found
+
+
+def changed(plan: PmixedPlan, change: Change) -> Pipeline:
+    """The pipeline, counted for another change."""
+    spec = replace(plan.spec, change=change)
+    entries = tuple(replace(entry, spec=spec) if entry.name == plan.entry.name else entry for entry in plan.pipeline.mechanisms)
+    return replace(plan.pipeline, mechanisms=entries)
+
+
+def _ways(plan: PmixedPlan) -> Iterator[tuple[Change, str, Pipeline]]:
+    for change in get_args(Change):
+        for accountant in ACCOUNTANTS:
+            yield change, accountant, changed(plan, change)
+
+
+def _priced(plan: PmixedPlan, delta: float) -> Iterator[ChangeCost]:
+    for change, accountant, pipeline in _ways(plan):
+        yield ChangeCost(change, accountant, account(pipeline, [accountant], delta).upper, change == plan.spec.change)
+
+
+def _solved(plan: PmixedPlan, solve: Solvable, target: float, delta: float) -> Iterator[ChangeCost]:
+    for change, accountant, pipeline in _ways(plan):
+        stated = change == plan.spec.change
+        try:
+            found = calibrate(pipeline, target, delta, solve, ((plan.entry.name, solve),), [accountant])
+        except CannotCertify:
+            yield ChangeCost(change, accountant, float("inf"), stated)
+        else:
+            yield ChangeCost(change, accountant, found.upper, stated, found)

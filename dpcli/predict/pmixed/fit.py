@@ -1,0 +1,191 @@
+"""Fine-tuning one model for each shard, without noise: what comes of it is private, and is read by draws of tokens alone.
+
+All tokens that the models may ever answer with are paid for here, before there is anything to draw from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.errors import Denied, InputError
+from dpcli.predict.pmixed.plan import PmixedPlan
+from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
+from dpcli.predict.queries.open import FILE, open_queries
+from dpcli.train.run.folder import exclusive, replaced
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.predict.queries.budget import QueryBudget
+
+FITTED, BEGUN = "fitted.json", "begun.json"
+Report = Callable[[int, int], None]  # models fine-tuned, of how many
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a folder holds, or is about to.
+
+    run: its name, in a ledger too. fingerprint: of the file. data: SHA-256 of the texts in their shards. charged: whether a ledger paid for
+    it. models: SHA-256 of each model's file; empty until the end.
+    """
+
+    run: str
+    fingerprint: str
+    data: str
+    charged: bool
+    models: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """By which its tokens are counted."""
+        return f"{self.run}-{self.fingerprint}"
+
+
+@dataclass(frozen=True, slots=True)
+class FitOutcome:
+    """folder: where the models are. resumed: how many of them were there already."""
+
+    plan: PmixedPlan
+    fit: Fit
+    folder: str
+    resumed: int
+
+
+def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, report: Report = lambda done, of: None) -> FitOutcome:
+    """Fine-tune the models of a plan, and begin to count their tokens.
+
+    Args:
+        ledger: charged with all tokens before the first model.
+        resume: go on with a fit that did not end.
+
+    Raises:
+        InputError: the folder holds a fit, or none to resume; data or models cannot be had. Denied: the file's own budget, or the ledger,
+            says no. LedgerError: the ledger or the count of tokens cannot be written.
+    """
+    if ledger is not None and plan.account is None:
+        raise InputError(
+            '--ledger: expected none with pmixed.mode = "paper", found one: what is no guarantee has no cost to charge'
+        )
+    plan.require_budget()
+    with exclusive(plan.folder):
+        side, shards = public_side(plan), sharded(plan, private_texts(plan))
+        records = [side.records(texts) for texts in shards]
+        for own in records:  # whatever may be wrong with them is found before anything is charged
+            side.require_known(own)
+        digest = hashlib.sha256(json.dumps(shards).encode("utf-8", "surrogatepass")).hexdigest()
+        begun = _begun(plan, ledger, resume, digest)
+        files = [model_file(plan.folder, shard) for shard in range(len(shards))]
+        done = [os.path.exists(file) for file in files]
+        for shard, own in enumerate(records):
+            report(shard, len(shards))
+            if not done[shard]:
+                replaced(files[shard], side.model.tune(own), 0o600)
+        report(len(shards), len(shards))
+        ended = Fit(**{**asdict(begun), "models": tuple(map(_digest, files))})
+        queries_of(plan, ended, new=True).close()
+        replaced(os.path.join(plan.folder, FITTED), json.dumps(asdict(ended)).encode())
+        if ledger is not None:
+            ledger.commit(begun.run)
+        os.unlink(os.path.join(plan.folder, BEGUN))
+    return FitOutcome(plan, ended, plan.folder, sum(done))
+
+
+def fitted(plan: PmixedPlan) -> Fit:
+    """The fit that a plan's folder holds. Raises InputError where it holds none, or that of another file."""
+    found = _read(os.path.join(plan.folder, FITTED))
+    if found is None:
+        raise InputError(f"{plan.folder}: expected fitted models, found none: dpcli pmixed fit {plan.path} makes them")
+    if found.fingerprint != plan.fingerprint():
+        raise InputError(
+            f"{plan.path}: expected the file that the models in {plan.folder} were fitted with, found another: what their privacy "
+            "depends on has changed since; a new fit needs a folder of its own"
+        )
+    return found
+
+
+def learnt(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
+    """What the model of a shard has learnt. Raises InputError where the file is not what was fitted."""
+    path = model_file(plan.folder, shard)
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise InputError(f"{path}: expected a fitted model, found none: {error.strerror}") from None
+    if hashlib.sha256(content).hexdigest() != fit.models[shard]:
+        raise InputError(f"{path}: expected the model that was fitted, found another one")
+    return content
+
+
+def queries_of(plan: PmixedPlan, fit: Fit, new: bool = False, moved: bool = False) -> QueryBudget:
+    """The count of its tokens. Raises as `open_queries` does."""
+    return open_queries(plan.settings.queries or os.path.join(plan.folder, FILE), fit.identity, plan.tokens, new=new, moved=moved)
+
+
+def model_file(folder: str, shard: int) -> str:
+    return os.path.join(folder, f"shard-{shard:04d}.model")
+
+
+def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -> Fit:
+    """The fit that is to be made, charged, or gone on with."""
+    folder = plan.folder
+    state = os.path.join(folder, BEGUN)
+    before = _read(state)
+    if os.path.exists(os.path.join(folder, FITTED)) and before is None:
+        raise InputError(
+            f"{folder}: expected a new folder, found fitted models: fitting again is a further release, which costs epsilon anew; state "
+            "another pmixed.output, or remove the folder"
+        )
+    if not resume:
+        if before is not None:
+            raise InputError(f"{folder}: expected a new folder, found a fit that did not end: --resume goes on with it")
+        made = Fit(uuid.uuid4().hex, plan.fingerprint(), digest, ledger is not None)
+        replaced(state, json.dumps(asdict(made)).encode())
+        try:
+            _charge(plan, ledger, made)
+        except Denied:
+            os.unlink(state)
+            raise
+        return made
+    if before is None:
+        raise InputError(f"--resume: expected a fit that did not end in {folder}, found none")
+    if (before.fingerprint, before.data) != (plan.fingerprint(), digest):
+        raise InputError(
+            "--resume: expected the file and the texts that the fit began with, found others: start anew in another folder"
+        )
+    if before.charged != (ledger is not None):
+        stated = ("the --ledger that was charged", "none") if before.charged else ("no --ledger, as at its start", "one")
+        raise InputError(f"--resume: expected {stated[0]}, found {stated[1]}")
+    _charge(plan, ledger, before)
+    return before
+
+
+def _charge(plan: PmixedPlan, ledger: Ledger | None, fit: Fit) -> None:
+    """All tokens at once. A fit that goes on is not charged again: nothing was drawn from it yet."""
+    if ledger is None:
+        return
+    run = ledger.state().runs.get(fit.run)
+    if run is None or run.status not in ("started", "committed"):
+        ledger.reserve(plan.pipeline, fit.run, why=f"dpcli pmixed fit {os.path.basename(plan.path)}")
+        ledger.start(fit.run)
+
+
+def _read(path: str) -> Fit | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+        return Fit(**{**content, "models": tuple(content["models"])})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError):
+        raise InputError(f"{path}: expected what dpcli pmixed fit wrote, found something else") from None
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()

@@ -1,0 +1,147 @@
+"""The [pmixed] table, read as strictly as the rest of the file. Nothing here needs numpy or torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from dpcli.fields import COUNT, POSITIVE, Constraint, Key, Reader
+from dpcli.toml.findings import Findings, Problem
+from dpcli.train.plan.settings import DEVICE
+from dpcli.train.plan.settings_classification import WITH_COLUMNS
+from dpcli.train.plan.settings_language import Lora
+from dpcli.train.plan.sources import source_rule
+
+COUNTING = "ngram"
+DATA = source_rule((".txt", ".csv", ".jsonl", ".parquet"))
+LENGTH = Constraint("a whole number from 1 to 3", lambda x: 1 <= x <= 3, (("minimum", 1), ("maximum", 3)))
+ORDER = Constraint("a whole number from 2 to 1000", lambda x: 2 <= x <= 1000, (("minimum", 2), ("maximum", 1000)))
+NO_GUARANTEE = (
+    "the published protocol is not a DP guarantee: its Theorem 5.1 needs the divergence bounded at every order, and the protocol bounds it "
+    "at one"
+)
+
+NGRAM = Reader(f'model = "{COUNTING}"', lambda table: table.model == COUNTING)
+ADAPTED = Reader("lora", lambda table: table.lora is not None)
+PAPER = Reader('mode = "paper"', lambda table: table.mode == "paper")
+SOUND = Reader('mode = "sound"', lambda table: table.mode == "sound")
+COLUMNS = Reader("data in a file with columns", lambda table: os.path.splitext(table.data)[1] in WITH_COLUMNS)
+PLAIN_TEXT = Reader("data in a .txt file", lambda table: os.path.splitext(table.data)[1] == ".txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Pmixed:
+    """Text from an ensemble of language models, each fine-tuned without noise on a shard of private texts and then mixed towards a public
+    model. How many shards, at which rate and radius, and how many tokens: that is a mechanism of type pmixed.
+    """
+
+    # Tables that between them state every key.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "data": "mails.csv",
+            "model": "gpt2",
+            "mechanism": "tokens",
+            "tokenizer": "gpt2",
+            "text": "body",
+            "units": "author",
+            "salt": "2031",
+            "context": 64,
+            "projection": "mix",
+            "temperature": 0.8,
+            "max_tokens": 32,
+            "lora": {"rank": 4},
+            "learning_rate": 0.0002,
+            "epochs": 15,
+            "batch_size": 8,
+            "test": "news.txt",
+            "queries": "postgresql://answers@localhost/budgets#mails",
+            "output": "runs/mails",
+            "device": "cuda:0",
+        },
+        {
+            "data": "mails.txt",
+            "model": COUNTING,
+            "public": "news.txt",
+            "ngram": 3,
+            "tokenizer": "bytes",
+            "record": "paragraph",
+            "mode": "paper",
+            "order": 3,
+        },
+    )
+
+    data: Annotated[str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function", DATA)]
+    model: Annotated[
+        str, Key("the public language model that is fine-tuned: a path or name, module:function, or ngram (counts of public texts)")
+    ]
+    mechanism: Annotated[str | None, Key("the entry of type pmixed that is run, where the file has several")] = None
+    public: Annotated[
+        str | None, Key("text declared public that ngram counts first: a .txt file, or module:function", reader=NGRAM)
+    ] = None
+    ngram: Annotated[int, Key("longest run of tokens that ngram counts", LENGTH, reader=NGRAM)] = 2
+    tokenizer: Annotated[
+        str | None,
+        Key("bytes, a path or a name, or module:function; must be public; the model's own where absent"),
+    ] = None
+    text: Annotated[str, Key("column of the text in a file with columns", reader=COLUMNS)] = "text"
+    record: Annotated[
+        Literal["line", "paragraph"], Key("what one text of a .txt file is: a line, or a paragraph", reader=PLAIN_TEXT)
+    ] = "line"
+    units: Annotated[
+        str | None,
+        Key("column that tells whose a text is; all texts of a unit are in one shard. Of a function: it returns texts and units"),
+    ] = None
+    salt: Annotated[str, Key("public text by which units are spread over shards anew")] = ""
+    context: Annotated[int, Key("most tokens of a record that is learnt; longer texts become several, after sharding", COUNT)] = 128
+    mode: Annotated[
+        Literal["sound", "paper"],
+        Key(
+            "sound (the mechanism's radius bounds every log-probability), or paper (the published protocol, for comparison: NOT a DP "
+            "guarantee, and only dpcli pmixed reads such a file)"
+        ),
+    ] = "sound"
+    projection: Annotated[
+        Literal["clip", "mix"],
+        Key("how a model is brought within the radius: clip (nearest), or mix (as much of it as fits)", reader=SOUND),
+    ] = "clip"
+    order: Annotated[int, Key("Renyi order at which the published protocol bounds the divergence", ORDER, reader=PAPER)] = 3
+    temperature: Annotated[float, Key("of every model, public and private, before projection", POSITIVE)] = 1.0
+    max_tokens: Annotated[int, Key("most tokens of one answer", COUNT)] = 64
+    lora: Annotated[Lora | None, Key("low-rank adapters, one for each shard, of a model of torch; needed there")] = None
+    learning_rate: Annotated[float, Key("of Adam, falling to zero", POSITIVE, reader=ADAPTED)] = 2e-4
+    epochs: Annotated[int, Key("passes over a shard in fine-tuning", COUNT, reader=ADAPTED)] = 15
+    batch_size: Annotated[int, Key("records of a step in fine-tuning", COUNT, reader=ADAPTED)] = 8
+    test: Annotated[
+        str | None, Key("text declared public, on which dpcli pmixed evaluate measures: a .txt file, or module:function")
+    ] = None
+    queries: Annotated[
+        str | None,
+        Key("where tokens are counted, a path or postgresql://user@host/database#name; in the run's folder where absent"),
+    ] = None
+    output: Annotated[str | None, Key("folder of the fine-tuned models, which are private; runs/NAME where absent")] = None
+    device: Annotated[str, Key("cpu, cuda, or cuda:N", DEVICE)] = "cpu"
+
+    def problems(self) -> Iterator[Problem]:
+        """What the keys do not agree on."""
+        if self.model == COUNTING:
+            for name in ("public", "tokenizer"):
+                if getattr(self, name) is None:
+                    yield (name,), f'one with model = "{COUNTING}"', "none"
+            if self.lora is not None:
+                yield ("lora",), f'no lora with model = "{COUNTING}", which is tuned by counting', "one"
+        if self.max_tokens >= 10**9:
+            yield ("max_tokens",), "fewer than 10^9 tokens of one answer", str(self.max_tokens)
+
+
+def judge_mode(table: Pmixed, tables: Mapping[str, Any], findings: Findings) -> None:
+    """The published protocol certifies nothing: whoever prices, gates or charges a file that runs it would sign a wrong number."""
+    if table.mode == "paper":
+        findings.add(
+            "DP005",
+            ("pmixed", "mode"),
+            '"sound" in a file that is accounted for, gated or charged',
+            f'"paper": {NO_GUARANTEE}',
+            "only dpcli pmixed reads it",
+        )

@@ -1,0 +1,115 @@
+"""The public model of a file, its vocabulary, and the private texts in shards: by unit first, then cut into records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.errors import InputError
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.predict.models.load import language_model
+from dpcli.predict.models.ngram import public_ngram
+from dpcli.predict.models.port import Vocabulary
+from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts, public_texts
+from dpcli.predict.models.tunable import Tunable
+from dpcli.predict.models.vocabularies import size_of, vocabulary_of
+from dpcli.predict.pmixed.plan import PmixedPlan
+from dpcli.predict.pmixed.settings import COUNTING
+from dpcli.predict.shards import shards_of
+
+if TYPE_CHECKING:
+    from dpcli.predict.models.transformer import Tuning
+
+Records = list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSide:
+    """Everything that private data have no part in."""
+
+    model: Tunable
+    vocabulary: Vocabulary
+    length: int  # of a record
+
+    def records(self, texts: Sequence[str]) -> Records:
+        """Each text with the token that closes it, in pieces of at most `length` tokens."""
+        end = self.vocabulary.end
+        whole = ([*self.vocabulary.ids(text), *([] if end is None else [end])] for text in texts)
+        return [ids[start : start + self.length] for ids in whole for start in range(0, len(ids), self.length)]
+
+    def require_known(self, records: Records) -> None:
+        """Raise InputError where the tokenizer has tokens that the model does not know."""
+        if any(not 0 <= token < self.model.vocabulary for record in records for token in record):
+            raise InputError(
+                f"expected token ids below the model's {self.model.vocabulary}, found others: the tokenizer is another model's"
+            )
+
+
+def public_side(plan: PmixedPlan) -> PublicSide:
+    """Raises InputError where the public model cannot be had, or cannot be fine-tuned."""
+    settings, path = plan.settings, plan.path
+    if settings.model == COUNTING:
+        assert settings.public is not None and settings.tokenizer is not None
+        vocabulary = vocabulary_of(settings.tokenizer, path, "pmixed")
+        side = PublicSide(public_ngram([], 1, 1), vocabulary, settings.context)
+        texts = public_texts(settings.public, path, "pmixed.public", settings.record)
+        model = public_ngram(side.records(texts), settings.ngram, size_of(vocabulary, path, "pmixed"))
+        return PublicSide(model, vocabulary, settings.context)
+    found, vocabulary = language_model(settings.model, settings.tokenizer, path, "pmixed", _tuning(plan), settings.device)
+    if not all(hasattr(found, name) for name in ("tune", "tuned")):
+        raise InputError(
+            f"{path}: pmixed.model: expected a model with tune and tuned, which fine-tune it, found {type(found).__name__}"
+        )
+    if getattr(found, "tuning", settings) is None:
+        raise InputError(f"{path}: pmixed.lora: expected the adapters that {settings.model} is fine-tuned by, found none")
+    if settings.context > found.context:
+        raise InputError(f"{path}: pmixed.context: expected at most the model's {found.context} tokens, found {settings.context}")
+    tunable: Tunable = found  # type: ignore[assignment]
+    return PublicSide(tunable, vocabulary, settings.context)
+
+
+def _tuning(plan: PmixedPlan) -> Tuning | None:
+    settings = plan.settings
+    if settings.lora is None:
+        return None
+    from dpcli.extras import require
+
+    require("torch", "peft", "safetensors")
+    from dpcli.predict.models.transformer import Tuning
+
+    return Tuning(settings.lora, settings.learning_rate, settings.epochs, settings.batch_size)
+
+
+def private_texts(plan: PmixedPlan) -> OwnedTexts:
+    """Raises InputError, which quotes none of them, where they cannot be read."""
+    settings = plan.settings
+    return owned_texts(TextSource(settings.data, plan.path, "pmixed.data", settings.text, settings.units, settings.record))
+
+
+def sharded(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
+    """The texts of each shard, in order.
+
+    Which shard a text is in depends on its unit alone, so that one change reaches one shard. Without units: under add-remove on what the
+    text says, as its place moves when others come and go; elsewhere on its place, which stays when what it says changes. Where a whole
+    shard comes or goes, each unit is one.
+    """
+    shards = plan.spec.shards
+    if plan.spec.change == "remove-shard":
+        places = _by_unit(plan, texts)
+    elif plan.settings.units is None and plan.pipeline.privacy.adjacency is not Adjacency.ADD_REMOVE:
+        places = shards_of(range(len(texts.texts)), shards, plan.settings.salt)
+    else:
+        places = shards_of(texts.units, shards, plan.settings.salt)
+    return [[texts.texts[place] for place in own] for own in places]
+
+
+def _by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[int]]:
+    units: dict[str | int, list[int]] = {}
+    for place, unit in enumerate(texts.units):
+        units.setdefault(unit, []).append(place)
+    if len(units) != plan.spec.shards:
+        raise InputError(
+            f"{plan.path}: pmixed.units: expected {plan.spec.shards} units, as each is a shard that may come or go, found another number"
+        )
+    return [units[unit] for unit in sorted(units, key=str)]

@@ -1,0 +1,404 @@
+"""dpcli pmixed on models that count: fitted, asked, counted, priced and measured. None of it needs torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpcli
+from dpcli.errors import Denied, InputError
+from dpcli.keys.annotations import members_of
+from dpcli.ledger.stores.places import init
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.predict.models.texts import OwnedTexts
+from dpcli.predict.pmixed import fit as fitting
+from dpcli.predict.pmixed.answer import answered, ensemble
+from dpcli.predict.pmixed.fit import FITTED, fit, model_file, queries_of
+from dpcli.predict.pmixed.plan import PmixedPlan, plan_of
+from dpcli.predict.pmixed.settings import Pmixed
+from dpcli.predict.pmixed.shared import sharded
+from dpcli.predict.queries.budget import Granted
+from tests.command import Result
+from tests.command import dpcli as run
+from tests.predict.pmixed_files import HEAD, written
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with the user's module."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "small_texts", raising=False)
+    return tmp_path
+
+
+def asked(folder: Path, *arguments: str, stdin: bytes = b"") -> Result:
+    return run("pmixed", *arguments, stdin=stdin, folder=folder)
+
+
+def books(folder: Path, epsilon: float = 10.0, order: float = 4.0) -> Any:
+    terms = LedgerTerms("example", "add-remove", epsilon, 1e-5, filter="rdp", parameters={"order": order})
+    return init(str(folder / "ledger.db"), "letters", terms)
+
+
+def test_a_fit_answers_as_many_tokens_as_are_paid_for_and_no_more(place: Path) -> None:
+    path = written(place, max_tokens="15")
+    assert asked(place, "fit", str(path)).code == 0
+    whole = plan_of(str(path)).tokens
+    taken = 0
+    for _ in range(whole):
+        found = asked(place, "predict", str(path), "--prompt", "w1 w2", "-f", "json")
+        answer = json.loads(found.out)
+        assert answer["taken"] - taken == answer["tokens"] + (answer["ended_by"] == "the end of the text")
+        taken = answer["taken"]
+        if found.code:
+            break
+        assert set(answer["text"].split()) <= {*(f"w{k}" for k in range(12)), "<unk>"}
+    assert (found.code, taken, answer["ended_by"]) == (1, whole, "no more tokens are paid for")
+    assert "40 of 40 answers are granted" in found.err
+    again = asked(place, "predict", str(path), "--prompt", "w1")
+    assert (again.code, again.out.strip()) == (1, "")
+
+
+def test_the_prompt_may_come_from_standard_input(place: Path) -> None:
+    path = written(place)
+    asked(place, "fit", str(path))
+    assert asked(place, "predict", str(path), stdin=b"w1 w2\n").code == 0
+    assert "standard input: expected a prompt in UTF-8" in asked(place, "predict", str(path), stdin=b"\xff").err
+
+
+class Counted:
+    """A count that remembers when it was asked, of so many tokens."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.granted = total, 0
+
+    def taken(self) -> int:
+        return self.granted
+
+    def take(self, count: int = 1) -> Granted:
+        if self.granted + count > self.total:
+            raise Denied("spent")
+        self.granted += count
+        return Granted(self.granted - count, count, self.total)
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Counted:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def test_each_token_is_counted_before_anything_is_drawn(place: Path) -> None:
+    plan = plan_of(str(written(place)))
+    fit(plan)
+    models, queries = ensemble(plan), Counted(5)
+
+    class Watched:
+        private = True
+
+        def words(self, count: int) -> Any:
+            seen.append(queries.granted)
+            return np.frombuffer(np.random.default_rng(len(seen)).bytes(8 * count), np.uint64)
+
+        def bulk(self) -> np.random.Generator:
+            raise AssertionError
+
+    seen: list[int] = []
+    found = answered(models, queries, "w1", 8, Watched())
+    assert seen[0] == 1 and seen == sorted(seen) and max(seen) == queries.granted
+    assert found.refused == "spent" or found.why == "the end of the text"
+
+
+@pytest.mark.parametrize("flags", [("--top-k", "5"), ("--top-p", "0.9"), ("--greedy",)])
+def test_other_ways_of_drawing_are_refused_with_the_reason(place: Path, flags: tuple[str, ...]) -> None:
+    found = asked(place, "predict", str(written(place)), "--prompt", "w1", *flags)
+    assert found.code == 2
+    assert f"{flags[0]}: expected no such flag: a token is drawn from the whole average" in found.err
+
+
+@pytest.mark.parametrize("key", ["top_k", "top_p", "greedy", "num_beams"])
+def test_keys_for_other_ways_of_drawing_are_refused_with_the_reason(place: Path, key: str) -> None:
+    found = run("lint", str(written(place, **{key: "5"})))
+    assert found.code != 0
+    assert f"found '{key}'; a token is drawn from the whole average of the projected models" in found.out
+
+
+PUBLISHED = "the published protocol is not a DP guarantee"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("account",), ("gate",), ("report",), ("lint",), ("explain",), ("calibrate", "--solve", "steps"), ("plot", "rdp")],
+    ids=lambda command: command[0],
+)
+def test_nobody_certifies_the_published_protocol(place: Path, command: tuple[str, ...]) -> None:
+    path = written(place, mode='"paper"')
+    found = run(command[0], *(("rdp",) if command[0] == "plot" else ()), str(path), *(command[1:] if command[0] != "plot" else ()))
+    assert found.code != 0 and PUBLISHED in found.out + found.err
+    assert "epsilon <=" not in found.out
+
+
+def test_no_ledger_is_charged_for_the_published_protocol(place: Path) -> None:
+    path = written(place, mode='"paper"')
+    with books(place) as ledger:
+        before = len(ledger.entries())
+    for words in (("spend", "ledger.db", str(path), "--key", "a"), ("reserve", "ledger.db", str(path), "--key", "a")):
+        found = run("budget", *words, folder=place)
+        assert found.code == 2 and PUBLISHED in found.err
+    found = asked(place, "fit", str(path), "--ledger", "ledger.db")
+    assert found.code == 2 and "what is no guarantee has no cost to charge" in found.err
+    with pytest.raises(InputError, match=PUBLISHED):
+        dpcli.load(path)
+    from dpcli.cli.budget.options import opened
+
+    with opened("ledger.db", None) as ledger:
+        assert len(ledger.entries()) == before
+
+
+def test_the_published_protocol_runs_and_says_what_it_is(place: Path) -> None:
+    path = written(place, mode='"paper"')
+    assert PUBLISHED in asked(place, "fit", str(path)).out
+    found = asked(place, "predict", str(path), "--prompt", "w1", "-f", "json")
+    assert found.code == 0 and json.loads(found.out)["result"] is None and PUBLISHED in found.err
+    priced = asked(place, "account", str(path))
+    assert priced.code == 3 and "NOT A DP GUARANTEE" in priced.out and PUBLISHED in priced.err
+    assert asked(place, "account", str(path), "--solve", "radius").code == 2
+
+
+def test_a_paper_file_with_another_mistake_is_refused_for_that(place: Path) -> None:
+    found = asked(place, "account", str(written(place, mode='"paper"', colour="3")))
+    assert found.code == 2 and "pmixed.colour" in found.err
+
+
+def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted fit goes on without another charge, and makes no model again."""
+    plan, ledger = plan_of(str(written(place))), books(place)
+    made: list[str] = []
+    whole = fitting.replaced
+
+    def write(path: str, content: bytes, mode: int = 0o666) -> None:
+        if path.endswith(".model"):
+            if len(made) == 3:
+                raise KeyboardInterrupt
+            made.append(path)
+            assert [run.status for run in ledger.state().runs.values()] == ["started"]
+        whole(path, content, mode)
+
+    monkeypatch.setattr(fitting, "replaced", write)
+    with pytest.raises(KeyboardInterrupt):
+        fit(plan, ledger)
+    with pytest.raises(InputError, match="found a fit that did not end: --resume goes on with it"):
+        fit(plan, ledger)
+    with pytest.raises(InputError, match="--resume: expected the --ledger that was charged, found none"):
+        fit(plan, resume=True)
+    monkeypatch.setattr(fitting, "replaced", whole)
+    assert fit(plan, ledger, resume=True).resumed == 3
+    assert [run.status for run in ledger.state().runs.values()] == ["committed"]
+    with pytest.raises(InputError, match="found fitted models: fitting again is a further release"):
+        fit(plan, ledger)
+    with pytest.raises(InputError, match="expected a fit that did not end"):
+        fit(plan_of(str(written(place, output='"other"'))), resume=True)
+
+
+def test_what_the_ledger_or_the_budget_refuses_leaves_nothing(place: Path) -> None:
+    plan, ledger = plan_of(str(written(place))), books(place, 0.1, 500.0)
+    with pytest.raises(Denied):
+        fit(plan, ledger)
+    assert not ledger.state().runs and not list(Path(plan.folder).glob("*.model"))
+    assert fit(plan).resumed == 0  # the folder is as new
+    with pytest.raises(Denied, match="budget: expected at most epsilon 8"):
+        fit(plan_of(str(written(place, mechanism_radius="3.0", output='"other"'))))
+
+
+def changed_files() -> list[tuple[str, dict[str, str]]]:
+    return [
+        ("radius", {"mechanism_radius": "0.2"}),
+        ("tokens", {"mechanism_steps": "41"}),
+        ("rate", {"mechanism_model_rate": "0.4"}),
+        ("projection", {"projection": '"mix"'}),
+        ("data", {"salt": '"again"'}),
+    ]
+
+
+@pytest.mark.parametrize("change", [keys for _, keys in changed_files()], ids=[name for name, _ in changed_files()])
+def test_a_file_that_changed_since_the_fit_is_refused(place: Path, change: dict[str, str]) -> None:
+    fit(plan_of(str(written(place))))
+    with pytest.raises(InputError, match=r"expected the file that the models in .* were fitted with"):
+        ensemble(plan_of(str(written(place, **change))))
+
+
+def test_a_changed_or_missing_model_is_refused(place: Path) -> None:
+    plan = plan_of(str(written(place)))
+    with pytest.raises(InputError, match="expected fitted models, found none"):
+        ensemble(plan)
+    fit(plan)
+    Path(model_file(plan.folder, 2)).write_bytes(b"else")
+    with pytest.raises(InputError, match="expected the model that was fitted, found another one"):
+        ensemble(plan)
+    Path(model_file(plan.folder, 2)).unlink()
+    with pytest.raises(InputError, match="expected a fitted model, found none"):
+        ensemble(plan)
+    Path(plan.folder, FITTED).write_text("{}")
+    with pytest.raises(InputError, match="expected what dpcli pmixed fit wrote"):
+        ensemble(plan)
+
+
+def test_models_are_for_their_owner_alone(place: Path) -> None:
+    plan = plan_of(str(written(place)))
+    fit(plan)
+    assert {Path(model_file(plan.folder, shard)).stat().st_mode & 0o077 for shard in range(6)} == {0}
+
+
+def test_the_error_of_the_users_function_is_not_quoted(place: Path) -> None:
+    found = asked(place, "fit", str(written(place, data='"small_texts:broken"')))
+    assert found.code == 2 and "raised ValueError at small_texts.py" in found.err and "a private letter" not in found.err
+
+
+def shards_touched(plan: PmixedPlan, before: OwnedTexts, after: OwnedTexts) -> int:
+    return sum(a != b for a, b in zip(sharded(plan, before), sharded(plan, after), strict=True))
+
+
+def owned(texts: list[str], units: list[str] | None = None) -> OwnedTexts:
+    return OwnedTexts(tuple(texts), tuple(units or texts))
+
+
+def test_one_change_touches_one_shard(place: Path) -> None:
+    """A text that comes, goes or is exchanged; a unit with several texts that comes or goes."""
+    texts = [f"text {number}" for number in range(40)]
+    free = plan_of(str(written(place)))
+    assert shards_touched(free, owned(texts), owned(texts[:7] + texts[8:])) == 1
+    placed = plan_of(str(written(place, privacy_adjacency='"replace-one"')))
+    for other in ("one", "two", "three", "four"):
+        assert shards_touched(placed, owned(texts), owned([*texts[:7], other, *texts[8:]])) == 1
+    units = [f"u{number // 5}" for number in range(40)]
+    by_unit = plan_of(str(written(place, data='"small_texts:owned"', units='"who"')))
+    kept = [number for number in range(40) if units[number] != "u3"]
+    assert shards_touched(by_unit, owned(texts, units), owned([texts[k] for k in kept], [units[k] for k in kept])) == 1
+
+
+def test_where_one_change_could_touch_two_shards_the_file_is_refused(place: Path) -> None:
+    with pytest.raises(InputError, match="the shards of both change"):
+        plan_of(str(written(place, privacy_adjacency='"replace-one"', data='"small_texts:owned"', units='"who"')))
+    with pytest.raises(InputError, match=r"pmixed\.units: expected what tells whose a text is, as max_contributions = 4 needs"):
+        plan_of(str(written(place, privacy_unit='"user"', privacy_max_contributions="4")))
+    with pytest.raises(InputError, match=r"as change = .remove-shard. needs"):
+        plan_of(str(written(place, mechanism_change='"remove-shard"')))
+
+
+def test_where_a_shard_is_a_unit_there_are_as_many(place: Path) -> None:
+    keys = {"mechanism_change": '"remove-shard"', "units": '"who"'}
+    fit(plan_of(str(written(place, data='"small_texts:shards_of_six"', **keys))))
+    with pytest.raises(InputError, match="expected 6 units, as each is a shard that may come or go"):
+        fit(plan_of(str(written(place, data='"small_texts:owned"', output='"other"', **keys))))
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"mechanism": '"other"'},
+            "pmixed.mechanism: expected the name of the entry of type pmixed that is run, found other of tokens",
+        ),
+        ({"mechanism_partition": '"region"'}, "expected no partition"),
+        ({"public": None}, "expected one with model = .ngram., found none"),
+        ({"lora": "{ rank = 4 }"}, "expected no lora with model = .ngram."),
+        ({"order": "3"}, None),
+        ({"order": "4"}, 'expected no such key without mode = "paper"'),
+        ({"projection": '"nearest"'}, "expected one of .clip., .mix."),
+        ({"ngram": "4"}, "expected a whole number from 1 to 3"),
+        ({"temperature": "0"}, "expected a number > 0"),
+        ({"max_tokens": "2000000000"}, "expected fewer than 10"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_bad_tables_are_refused(place: Path, keys: dict[str, Any], said: str | None) -> None:
+    path = written(place, **{key: value for key, value in keys.items() if value is not None})
+    if None in keys.values():
+        path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("public =")))
+    if said is None:
+        plan_of(str(path))
+        return
+    with pytest.raises(InputError, match=said):
+        plan_of(str(path))
+
+
+def test_the_examples_of_the_table_state_every_key() -> None:
+    stated = {key for example in Pmixed.examples for key in example}
+    assert stated == set(members_of(Pmixed)) == {field.name for field in dataclasses.fields(Pmixed)}
+
+
+def test_a_prompt_that_is_too_long_for_the_model_is_refused(place: Path) -> None:
+    """A model of counts looks back on any length: one of the user's own says how far."""
+    (place / "short_model.py").write_text(
+        "from dataclasses import replace\nfrom dpcli.predict.models.ngram import public_ngram\n"
+        "from tests.predict.pmixed_files import sentences\nimport small_texts\n"
+        "def model():\n    words = small_texts.vocabulary()\n"
+        "    found = public_ngram([words.ids(text) for text in small_texts.news()], 2, words.size)\n"
+        "    class Short:\n        vocabulary, context = words.size, 12\n        next_token, tune, tuned = "
+        "found.next_token, found.tune, found.tuned\n    return Short()\n"
+        "def narrow():\n    found = model()\n    wide = found.tuned\n"
+        "    def tuned(learnt):\n        other = wide(learnt)\n        class Narrow:\n            vocabulary, context = 3, 12\n"
+        "            next_token = other.next_token\n        return Narrow()\n    found.tuned = tuned\n    return found\n"
+    )
+    path = written(place, model='"short_model:model"', context="12")
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("public =")))
+    assert asked(place, "fit", str(path)).code == 0
+    found = asked(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9))
+    assert found.code == 2 and "prompt: expected at most 5 tokens before 8 new ones" in found.err
+    with queries_of(plan_of(str(path)), ensemble(plan_of(str(path))).fit) as queries:
+        assert queries.taken() == 0
+    assert asked(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9), "--max-tokens", "4").code == 0
+    other = path.read_text().replace("short_model:model", "short_model:narrow").replace('name = "small"', 'name = "narrow"')
+    path.write_text(other)
+    asked(place, "fit", str(path))
+    found = asked(place, "predict", str(path), "--prompt", "w1")
+    assert found.code == 2 and "expected the public model's vocabulary of 14 tokens, found 3" in found.err
+    path.write_text(path.read_text().replace("context = 12", "context = 13"))
+    assert "pmixed.context: expected at most the model's 12 tokens, found 13" in asked(place, "fit", str(path)).err
+
+
+SIZED = {"mechanism_shards": "80", "mechanism_model_rate": "0.03", "mechanism_radius": "1.3", "mechanism_steps": "1024"}
+
+
+def test_account_prices_both_changes(place: Path) -> None:
+    path = written(place, **SIZED)
+    priced = json.loads(asked(place, "account", str(path), "-f", "json").out)
+    by = {(row["change"], row["accountant"]): row["epsilon_upper"] for row in priced["rows"]}
+    assert by["replace-shard", "pld"] < by["replace-shard", "rdp"] and by["remove-shard", "pld"] < by["replace-shard", "pld"]
+    assert priced["best"]["epsilon_upper"] == by["replace-shard", "pld"]
+    assert dpcli.account(dpcli.load(path), ["pld"]).upper == by["replace-shard", "pld"]
+    assert asked(place, "account", str(path), "--target-epsilon", "3").code == 2
+    assert asked(place, "account", str(written(place, **SIZED | {"mechanism_radius": "2.0"}))).code == 1
+
+
+@pytest.mark.parametrize(("solve", "step"), [pytest.param("radius", 1e-6, marks=pytest.mark.long), ("steps", 1)])
+def test_account_solves_for_the_last_value_that_meets_the_budget(place: Path, solve: str, step: float) -> None:
+    """And the next one of seven digits does not."""
+    found = json.loads(asked(place, "account", str(written(place, **SIZED)), "--solve", solve, "-f", "json").out)
+    best = found["best"]
+    assert best["change"] == "replace-shard" and best["value"] == max(row["value"] for row in found["rows"] if row["stated"])
+    for value, meets in ((best["value"], True), (best["value"] + step, False)):
+        stated = f"{value:.7g}" if solve == "radius" else f"{value:.0f}"
+        at = written(place, **SIZED | {f"mechanism_{solve}": stated})
+        assert (dpcli.account(dpcli.load(at), [best["accountant"]]).upper <= 8.0) == meets
+
+
+def test_the_design_radius_is_what_calibrate_finds(place: Path) -> None:
+    """By Renyi divergences, with another conversion than the design's: 1.339 at order 3.6."""
+    path = written(place, **SIZED)
+    found = run("calibrate", str(path), "--solve", "radius", "-a", "rdp", "-f", "total")
+    assert float(found.out) == pytest.approx(1.339, abs=5e-3)
+
+
+def test_the_head_is_a_file_of_its_own(place: Path) -> None:
+    assert written(place).read_text() == HEAD

@@ -1,0 +1,137 @@
+"""Perplexities of the ways of using private texts, and their order on models that count."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.predict.models.ngram import public_ngram
+from dpcli.predict.pmixed.evaluate import evaluate
+from dpcli.predict.pmixed.measure import ensemble_losses, losses, perplexity
+from dpcli.predict.pmixed.modes import Sound
+from dpcli.predict.pmixed.plan import plan_of
+from dpcli.predict.pmixed.private_counts import noise_multiplier, private_bigrams, unit_counts
+from dpcli.predict.pmixed.project import ball, clip
+from dpcli.train.noise.randomness import SeededStream
+from tests.command import ROOT, dpcli
+from tests.predict.pmixed_files import written
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "small_texts", raising=False)
+    return tmp_path
+
+
+def stream() -> SeededStream:
+    return SeededStream(random.randrange(2**32))
+
+
+def test_an_ensemble_is_measured_as_its_tokens_are_drawn() -> None:
+    """All models take part: the average of the projections, token by token."""
+    public = public_ngram([[0, 1, 2, 3] * 5], 2, 4)
+    members = [public.tuned(public.tune([[0, 2, 0, 3] * step])) for step in (3, 9)]
+    record = (0, 2, 1, 3, 0)
+    ((found,),) = ensemble_losses(public, members, [(Sound(0.4), 1.0)], [record], 1.0, stream())
+    expected = []
+    for place in range(1, len(record)):
+        around = ball(np.exp(public.next_token([record[:place]])[0]), 0.4)
+        rows = [clip(around, np.exp(member.next_token([record[:place]])[0])) for member in members]
+        expected.append(-math.log(np.mean(rows, axis=0)[record[place]]))
+    assert found == pytest.approx(expected, rel=1e-12)
+    (alone,) = losses(public, [record], 1.0)
+    ((none,),) = ensemble_losses(public, members, [(Sound(0.4), 1e-12)], [record], 1.0, stream())
+    assert none == pytest.approx(alone, rel=1e-12)
+
+
+def test_the_interval_is_of_whole_records() -> None:
+    same = perplexity([np.full(5, math.log(7.0))] * 9, stream())
+    assert (same.low, same.value, same.high) == (pytest.approx(7.0),) * 3
+    source = np.random.default_rng(3)
+    mixed = perplexity([source.exponential(2.0, 20) for _ in range(60)], stream())
+    assert mixed.low < mixed.value < mixed.high < 2.0 * mixed.low
+
+
+def test_private_counts_move_by_the_norm_at_most() -> None:
+    source = random.Random(4)
+    units = [[[source.randrange(5) for _ in range(source.randrange(30))] for _ in range(3)] for _ in range(12)]
+
+    def counts(chosen: list[list[list[int]]]) -> dict[tuple[int, int], float]:
+        found = private_bigrams(chosen, 5, 2.0, 1e-12, stream())
+        return {
+            (context, int(token)): float(count)
+            for context in range(5)
+            for token, count in zip(*found.after([context]), strict=True)
+        }
+
+    whole, without = counts(units), counts(units[1:])
+    moved = math.sqrt(sum((whole[pair] - without.get(pair, 0.0)) ** 2 for pair in whole))
+    own = unit_counts(units[0], 5)[1]
+    assert moved == pytest.approx(min(2.0, float(np.linalg.norm(own))), rel=1e-6)
+    assert noise_multiplier(1.0, 1e-5, Adjacency.ADD_REMOVE) == pytest.approx(3.730631, rel=1e-6)  # analytic Gaussian
+    assert noise_multiplier(1.0, 1e-5, Adjacency.REPLACE_ONE) == pytest.approx(2.0 * 3.730631, rel=1e-6)
+
+
+def test_the_ensemble_lies_between_the_public_model_and_no_privacy(place: Path) -> None:
+    plan = plan_of(str(written(place)))
+    found = evaluate(plan, None, "epsilon", (0.5, 8.0), 200, stream())
+    of = {way.kind: way.perplexity for way in reversed(found.ways)}
+    assert of["all"].value < of["sound"].value < of["public"].value
+    assert of["sound"].low < of["sound"].value < of["sound"].high
+    first, second = (point.sound.value for point in found.points)
+    assert first > second
+    assert [point.radius for point in found.points] == sorted(point.radius for point in found.points)
+
+
+def test_evaluate_prints_a_table_and_draws_the_picture(place: Path) -> None:
+    path = str(written(place, mechanism_radius="0.6"))
+    assert dpcli("pmixed", "fit", path, folder=place).code == 0
+    words = ("pmixed", "evaluate", path, "--over", "rate", "--values", "0.5,1", "--tokens", "40", "--picture", "x.svg")
+    result = dpcli(*words, "-f", "json", folder=place)
+    found = json.loads(result.out)
+    assert result.code == 0 and [point["value"] for point in found["points"]] == [0.5, 1.0]
+    assert {way["kind"] for way in found["ways"]} == {"public", "sound", "paper", "dp", "all"}
+    assert next(way for way in found["ways"] if way["kind"] == "paper")["epsilon"] is None
+    assert (place / "x.svg").read_text().count("<svg") == 1
+    table = dpcli("pmixed", "evaluate", path, "--tokens", "20", folder=place)
+    assert "computed from the private texts without noise" in table.out
+    again = json.loads(dpcli("pmixed", "predict", path, "--prompt", "w1", "-f", "json", folder=place).out)
+    assert again["taken"] <= 9  # measuring takes no tokens
+
+
+@pytest.mark.parametrize(
+    ("keys", "flags", "said"),
+    [
+        ({"mode": '"paper"'}, (), 'expected mode = "sound", which is compared with "paper", found paper'),
+        ({}, ("--picture", "x.svg"), "--picture: expected --over"),
+        ({}, ("--values", "1,2"), "--values: expected --over"),
+        ({}, ("--over", "rate", "--values", "0.1,2"), "--values: expected rates that rate may take, found 2"),
+        ({}, ("--over", "steps", "--values", "1.5"), "--values: expected whole numbers that steps may take"),
+        ({}, ("--over", "steps", "--values", "a"), "--values: expected numbers with commas between, found 'a'"),
+        ({"test": '"absent.txt"'}, (), "pmixed.test: expected a file, found none at absent.txt"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_cannot_be_measured_is_refused(place: Path, keys: dict[str, str], flags: tuple[str, ...], said: str) -> None:
+    found = dpcli("pmixed", "evaluate", str(written(place, **keys)), "--tokens", "40", *flags, folder=place)
+    assert found.code == 2 and said in found.err
+
+
+@pytest.mark.long
+def test_the_example_orders_the_ways_as_published_and_the_sound_one_beats_the_published() -> None:
+    """80 bigram models, rate 0.03, 1024 tokens, epsilon 8: by far more than what drawing the models leaves to chance."""
+    plan = plan_of(str(ROOT / "examples/pmixed.toml"))
+    found = evaluate(plan, None, "epsilon", (1.0, 8.0), 1_500, stream())
+    clipped, mixed = (way.perplexity.value for way in found.ways if way.kind == "sound")
+    of = {way.kind: way.perplexity.value for way in found.ways}
+    assert of["all"] < clipped < of["paper"] < of["public"] and clipped < mixed < of["public"]
+    assert found.points[1].sound.value < found.points[0].sound.value < of["public"]

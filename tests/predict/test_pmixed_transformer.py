@@ -1,0 +1,114 @@
+"""dpcli pmixed on a tiny transformer: low-rank adapters on eight shards, beside DP-SGD of one adapter."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpcli.predict.pmixed.answer import ensemble
+from dpcli.predict.pmixed.fit import model_file
+from dpcli.predict.pmixed.plan import plan_of
+from tests.command import dpcli
+from tests.predict.pmixed_files import HEAD
+
+pytestmark = pytest.mark.needs("torch", "transformers", "peft", "safetensors")
+
+OWN = """
+import torch, transformers
+from tests.predict.pmixed_files import sentences
+
+def model():
+    torch.manual_seed(3)
+    config = transformers.GPT2Config(
+        n_layer=1, n_head=2, n_embd=16, vocab_size=256, n_positions=32, bos_token_id=0, eos_token_id=0
+    )
+    return transformers.GPT2LMHeadModel(config)
+
+def bag():
+    return torch.nn.Flatten()
+
+class Wide:
+    end = None
+    def ids(self, text):
+        return [300 for _ in text]
+    def text(self, ids):
+        return "x" * len(ids)
+
+def wide():
+    return Wide()
+
+def letters():
+    return sentences(160, 2, 5)
+
+def published():
+    return sentences(6, 3, 5)
+"""
+
+TABLE = """[pmixed]
+data = "tiny_texts:letters"
+model = "tiny_texts:model"
+tokenizer = "bytes"
+test = "tiny_texts:published"
+context = 32
+max_tokens = 4
+lora = { rank = 4, targets = ["c_attn", "c_fc"] }
+learning_rate = 0.03
+epochs = 2
+batch_size = 10
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "tiny_texts", raising=False)
+    (tmp_path / "tiny_texts.py").write_text(OWN)
+    file = tmp_path / "tiny.toml"
+    file.write_text(HEAD.partition("[pmixed]")[0].replace("shards = 6", "shards = 8") + TABLE)
+    return file
+
+
+def test_eight_adapters_are_fitted_and_asked(path: Path) -> None:
+    assert dpcli("pmixed", "fit", str(path), folder=path.parent).code == 0
+    plan = plan_of(str(path))
+    sizes = {Path(model_file(plan.folder, shard)).stat().st_size for shard in range(8)}
+    assert len(sizes) == 1 and sizes.pop() < 20_000  # the adapter, and not the model
+    answer = json.loads(dpcli("pmixed", "predict", str(path), "--prompt", "w1 w2", "-f", "json", folder=path.parent).out)
+    assert answer["tokens"] + (answer["ended_by"] == "the end of the text") == answer["taken"]
+    long = dpcli("pmixed", "predict", str(path), "--prompt", "w" * 30, folder=path.parent)
+    assert long.code == 2 and "a prompt is not cut" in long.err
+
+
+@pytest.mark.long
+def test_the_ensemble_and_dp_sgd_lie_between_the_public_model_and_no_privacy(path: Path) -> None:
+    found = json.loads(dpcli("pmixed", "evaluate", str(path), "-f", "json", folder=path.parent).out)
+    of = {way["kind"]: way["perplexity"] for way in reversed(found["ways"])}
+    assert of["all"] < of["sound"] < of["public"] and of["all"] < of["dp"] < of["public"]
+
+
+def test_adapters_learn_from_their_own_shard_alone(path: Path) -> None:
+    """Each answers as it did, whoever was asked before; and the public model as if there were none."""
+    dpcli("pmixed", "fit", str(path), folder=path.parent)
+    models = ensemble(plan_of(str(path)))
+    context = models.vocabulary.ids("w3 w8")
+    public, first = models.public.next_token([context]), models.members[0].next_token([context])
+    others = [member.next_token([context]) for member in models.members[1:]]
+    assert all((first != other).any() for other in others)
+    assert (models.members[0].next_token([context]) == first).all()
+    assert models.public.next_token([context]) == pytest.approx(public, abs=1e-6)
+
+
+def test_what_cannot_be_fine_tuned_is_refused(path: Path) -> None:
+    text = path.read_text()
+    path.write_text(text.partition("lora =")[0])
+    assert "pmixed.lora: expected the adapters that tiny_texts:model" in dpcli("pmixed", "fit", str(path), folder=path.parent).err
+    path.write_text(text.replace('"bytes"', '"tiny_texts:wide"'))
+    assert "the tokenizer is another model's" in dpcli("pmixed", "fit", str(path), folder=path.parent).err
+    path.write_text(text.replace("tiny_texts:model", "tiny_texts:bag"))
+    assert "pmixed.model: expected " in dpcli("pmixed", "fit", str(path), folder=path.parent).err
+    path.write_text(text.replace("context = 32", "context = 33"))
+    assert "pmixed.context: expected at most the model's 32 tokens" in dpcli("pmixed", "fit", str(path), folder=path.parent).err
