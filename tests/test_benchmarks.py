@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import mixtures, peers
+from tests.benchmarks import mixtures, peers, pmixed
 from tests.benchmarks.isolation import Answer
 from tests.benchmarks.settings import SETTINGS, SMALL, Setting
 from tests.benchmarks.soundness import gaussian_epsilon, responses_epsilon
@@ -84,3 +84,11 @@ def test_one_query_after_the_other_costs_what_all_at_once_do() -> None:
 
     counts = pate.drawn()[:50]
     assert pate.one_by_one(counts) == pytest.approx(pate.vectorised(counts), rel=1e-9)
+
+
+def test_projections_are_timed() -> None:
+    """A small vocabulary: every row is there, and the bisection finds the share that the cubic finds."""
+    found = pmixed.main(["--vocabulary", "300", "--models", "3", "--rounds", "2"])
+    rows = [line.split("  ")[0] for line in found.splitlines()[3:6]]
+    assert rows == ["published share, order 3: cubic and one check", "sound, clip", "sound, mix"]
+    assert "one token of 3 models" in found

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from dpcli.lint.catalogue import checked, rule
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.read import examine, parse, toml_document
-from dpcli.pipeline.section import UNREAD
 from dpcli.registry import POLICY_KEYS, POLICY_READER, load
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.limits import read_bytes
@@ -34,7 +33,7 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
 
 def is_policy(tables: Mapping[str, Any]) -> bool:
     """Whether a file is a policy of the gate: it has a key that only policies have, or nearly one, and none that only pipelines have."""
-    own = [key for key in tables if key not in ("format", *UNREAD)]
+    own = [key for key in tables if key != "format"]
     return bool(own) and TOP.keys().isdisjoint(own) and any(closest(key, load(POLICY_KEYS)) for key in own)
 
 

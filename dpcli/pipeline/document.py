@@ -12,7 +12,7 @@ from dpcli.keys.kinds import KeyPlace, Kind, Refused
 from dpcli.keys.member import Member, Members, read_members
 from dpcli.pipeline.families import MECHANISMS
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
-from dpcli.pipeline.section import UNREAD, SectionTable
+from dpcli.pipeline.section import SectionTable
 from dpcli.registry import SECTIONS, load
 from dpcli.toml.findings import Findings
 
@@ -121,6 +121,6 @@ def meant(key: str, known: Iterable[str]) -> tuple[str | None, str]:
 
 def pipeline_of(values: Mapping[str, Any], tables: Mapping[str, Any]) -> Pipeline:
     """The pipeline of a document without findings outside the sections, which it keeps as the file states them."""
-    sections = tuple((name, tables[name]) for name in (*SECTIONS, *UNREAD) if type(tables.get(name)) is dict)
+    sections = tuple((name, tables[name]) for name in SECTIONS if type(tables.get(name)) is dict)
     stated = {key: values[key] for key in ("name", "budget", "gate", "disclosure") if key in values}
     return Pipeline(privacy=values["privacy"], mechanisms=values["mechanism"], sections=sections, **stated)
