@@ -20,6 +20,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 LENGTH = 64  # bytes of a record, as train.context in lm.toml
 RECORDS = 64_000  # private ones and those held out
+PUBLISHED = 20_000
 STEPS, BATCH = 1_200, 64  # of public training
 WEIGHTS = os.path.join("runs", "lm-public", "model.pt")
 
@@ -58,6 +59,11 @@ def documentation() -> list[str]:
 
 def source_code() -> list[str]:
     """Private, for this demonstration: modules of Python's standard library, in pieces of 64 characters."""
+    return source_pieces(RECORDS)
+
+
+def source_pieces(count: int) -> list[str]:
+    """The first pieces of the modules."""
     folder, tests = (
         sysconfig.get_paths()["stdlib"],
         {"test", "tests", "idlelib", "lib2to3", "site-packages", "pydoc_data", "encodings"},
@@ -70,7 +76,17 @@ def source_code() -> list[str]:
         if name.endswith(".py")
     )
     texts = (Path(file).read_text(encoding="utf-8", errors="replace") for file in files)
-    return list(itertools.islice(pieces(texts), RECORDS))
+    return list(itertools.islice(pieces(texts), count))
+
+
+def some_source_code() -> list[str]:
+    """Every fourth of the private pieces."""
+    return source_code()[::4]
+
+
+def published_code() -> list[str]:
+    """Of modules further on, every 100th piece: for this demonstration declared public, so that something can be measured on it."""
+    return source_pieces(RECORDS + PUBLISHED)[RECORDS::100]
 
 
 def pieces(texts: Iterable[str]) -> Iterator[str]:
