@@ -256,7 +256,11 @@ def test_a_changed_or_missing_model_is_refused(place: Path) -> None:
 def test_models_are_for_their_owner_alone(place: Path) -> None:
     plan = plan_of(str(written(place)))
     fit(plan)
-    assert {Path(model_file(plan.folder, shard)).stat().st_mode & 0o077 for shard in range(6)} == {0}
+    files = [
+        *(Path(model_file(plan.folder, shard)) for shard in range(6)),
+        Path(plan.folder, FITTED),
+    ]  # which has a hash of the texts
+    assert {file.stat().st_mode & 0o077 for file in files} == {0}
 
 
 def test_the_error_of_the_users_function_is_not_quoted(place: Path) -> None:

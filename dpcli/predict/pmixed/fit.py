@@ -89,7 +89,7 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
         report(len(shards), len(shards))
         ended = Fit(**{**asdict(begun), "models": tuple(map(_digest, files))})
         queries_of(plan, ended, new=True).close()
-        replaced(os.path.join(plan.folder, FITTED), json.dumps(asdict(ended)).encode())
+        replaced(os.path.join(plan.folder, FITTED), json.dumps(asdict(ended)).encode(), 0o600)
         if ledger is not None:
             ledger.commit(begun.run)
         os.unlink(os.path.join(plan.folder, BEGUN))
@@ -145,7 +145,7 @@ def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -
         if before is not None:
             raise InputError(f"{folder}: expected a new folder, found a fit that did not end: --resume goes on with it")
         made = Fit(uuid.uuid4().hex, plan.fingerprint(), digest, ledger is not None)
-        replaced(state, json.dumps(asdict(made)).encode())
+        replaced(state, json.dumps(asdict(made)).encode(), 0o600)
         try:
             _charge(plan, ledger, made)
         except Denied:
