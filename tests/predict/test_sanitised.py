@@ -28,7 +28,7 @@ def told(path: Path) -> Any:
     return json.loads(account(path, "-f", "json").out)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("entry", [CONFIDENT, GNMAX], ids=["confident-gnmax", "gnmax"])
 def test_it_is_released_once_and_kept(entry: str, tmp_path: Path) -> None:
     path = file(tmp_path, entry + PAYS, SANITISE)
@@ -83,7 +83,7 @@ WRONG = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_does_not_hold_is_refused(name: str, tmp_path: Path) -> None:
     entry, sanitise, code, message = WRONG[name]

@@ -20,6 +20,7 @@ from tests.predict.recipes import REFERENCE
 CLOSE = 1e-9  # relative; of logarithms of q0, which the reference finds by a search that stops at 1e-11
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", REFERENCE["smooth_gnmax"], ids=lambda case: f"{case['votes'][:2]}-{case['beta']}")
 def test_answers(case: dict[str, Any]) -> None:
     of = AnswerSensitivity(float(case["sigma"]), len(case["votes"]), case["order"])

@@ -23,7 +23,11 @@ from tests.command import ROOT, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, counts, saved, written
 
 ENTRIES = {"gnmax": GNMAX, "confident-gnmax": CONFIDENT, "lnmax": LNMAX}
-each_entry = pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+
+
+def each_entry(test: Any) -> Any:
+    """In a quick run one of them."""
+    return pytest.mark.sampled(1)(pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)(test))
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +104,8 @@ def test_a_session_that_ended_is_not_held_again(entry: str, tmp_path: Path) -> N
     assert Path(path_of(plan)).read_bytes() == before
 
 
-@pytest.mark.parametrize("answers", [1, 7, 20])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("answers", [7, 1, 20])
 def test_it_stops_at_the_last_answer(answers: int, tmp_path: Path) -> None:
     found = held(planned(tmp_path, f"{CONFIDENT}\nanswers = {answers}"))
     assert len(found.answered) == len(found.labels) == answers
@@ -183,6 +188,7 @@ def test_an_interrupted_write_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
         held(plan)
 
 
+@pytest.mark.long
 def test_seeded_noise_is_marked_and_repeats(tmp_path: Path) -> None:
     first = held(planned(tmp_path), 7)
     (tmp_path / "run" / "transcript.jsonl").unlink()
@@ -215,6 +221,32 @@ def test_the_ledger_is_charged_once_and_before(tmp_path: Path) -> None:
     assert entries(place)[1:] == ["reserve", "start", "commit"]
     refused = dpcli("pate", "label", path, folder=tmp_path)
     assert refused.code == 2 and "expected the --ledger that was charged" in refused.err
+
+
+def test_a_session_that_crashed_goes_on_in_its_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, plan = opened(tmp_path), planned(tmp_path)
+    winners, calls = type(plan.aggregator).winners, []
+
+    def failing(self: Any, votes: Any, stream: Any) -> list[int]:
+        calls.append(len(votes))
+        if len(calls) == 5:
+            raise RuntimeError("crash")
+        return winners(self, votes, stream)
+
+    monkeypatch.setattr(type(plan.aggregator), "winners", failing)
+    assert dpcli("pate", "label", plan.path, "--ledger", place, folder=tmp_path).code == 70
+    assert entries(place)[1:] == ["reserve", "start"]
+    before = read_transcript(plan)
+    assert before is not None and len(before.lost) == 1 and before.lost[0] in before.answered
+    assert dpcli("pate", "label", plan.path, folder=tmp_path).code == 2  # not without its books
+    assert dpcli("pate", "label", plan.path, "--ledger", place, folder=tmp_path).code == 0
+    assert entries(place)[1:] == ["reserve", "start", "commit"]
+    after = read_transcript(plan)
+    assert after is not None and after.lost == before.lost and before.lost[0] not in after.labels
+    whole = Path(path_of(plan)).read_bytes()
+    Path(path_of(plan)).write_bytes(whole[: len(whole) // 2])  # a copy from before its end
+    refused = dpcli("pate", "label", plan.path, "--ledger", place, folder=tmp_path)
+    assert refused.code == 2 and "found one that has ended" in refused.err
 
 
 def test_what_the_ledger_denies_is_not_begun(tmp_path: Path) -> None:

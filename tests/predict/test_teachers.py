@@ -203,6 +203,21 @@ def test_teachers_of_the_users_own_to_a_student(tmp_path: Path) -> None:
     assert student["metrics"]["accuracy"] > 0.9 and (student["labelled"], student["pseudo_labelled"]) == (40, 20)
 
 
+@pytest.mark.parametrize("command", ["fit", "label", "account"])
+def test_a_unit_with_several_records_must_be_known(command: str, tmp_path: Path) -> None:
+    """Else its records would be with several teachers, and more than one vote would move."""
+    path = whole_file(tmp_path, "own:nearest")
+    path.write_text(
+        path.read_text()
+        .replace('unit = "example"', 'unit = "user"\nmax_contributions = 3')
+        .replace("epsilon = 8.0", "epsilon = 30")
+    )
+    refused = dpcli("pate", command, str(path), folder=tmp_path)
+    assert refused.code == 2 and "pate.units: expected what tells whose a record is, as max_contributions = 3 needs" in refused.err
+    path.write_text(path.read_text() + 'units = "owner"\n')
+    assert dpcli("pate", command, str(path), folder=tmp_path).code == (2 if command == "label" else 0)  # no votes yet
+
+
 def test_teachers_of_other_data_are_fitted_anew(tmp_path: Path) -> None:
     path = whole_file(tmp_path)
     dpcli("pate", "fit", str(path), "--jobs", "1", folder=tmp_path)

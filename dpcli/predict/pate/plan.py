@@ -93,6 +93,7 @@ def plan_of(path: str) -> VotingPlan:
     pipeline = solved(data, path)
     diagnostics = judge(pipeline, data)
     _refuse_unsanitised(diagnostics, path)
+    _require_units(pipeline, pate, path)
     entry = _entry(pipeline, pate, path)
     stated = aggregator_class(entry).most_answers(entry)
     found = account(pipeline)
@@ -104,6 +105,16 @@ def plan_of(path: str) -> VotingPlan:
         pipeline = _with(pipeline, entry)
         found = account(pipeline)
     return VotingPlan(path, pipeline, pate, entry, aggregator_class(entry).most_queries(entry), answers, stated, found, diagnostics)
+
+
+def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
+    """A unit moves one vote where all of its records are one teacher's: whoever owns several must be known."""
+    owned = pipeline.privacy.max_contributions or 1
+    if owned > 1 and pate.data is not None and pate.units is None:
+        raise InputError(
+            f"{path}: pate.units: expected what tells whose a record is, as max_contributions = {owned} needs, found none: records of one "
+            "unit with several teachers would move several votes"
+        )
 
 
 def _refuse_unsanitised(diagnostics: tuple[Diagnostic, ...], path: str) -> None:

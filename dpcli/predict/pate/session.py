@@ -99,8 +99,23 @@ def _opened(plan: VotingPlan, kept: Transcript | None, ledger: Ledger | None, in
         return begin(plan, run, ledger is not None, insecure_seed is None)
     _require_same(plan, kept, ledger, insecure_seed)
     if ledger is not None:
-        ledger.start(kept.run)  # of a session that crashed before, which is said once; refused where it was voided or has ended
+        _require_charged(ledger, kept.run)
     return resume(plan, kept)
+
+
+def _require_charged(ledger: Ledger, run: str) -> None:
+    """A session that goes on must be one that this ledger was charged for, and that has not ended there: else it is a copy of one."""
+    reserved = ledger.state().run(run)
+    if reserved.status in ("committed", "void"):
+        said = "has ended" if reserved.status == "committed" else "was voided"
+        raise InputError(
+            f"--ledger: expected a session that is charged and goes on, found one that {said}: name another pate.output"
+        )
+    owner = reserved.content.get("who")
+    if owner != ledger.who:
+        raise InputError(
+            f"--ledger: expected the login that reserved this session, {owner}, found {ledger.who}, who could not commit it at its end"
+        )
 
 
 def _require_same(plan: VotingPlan, kept: Transcript, ledger: Ledger | None, insecure_seed: int | None) -> None:
