@@ -63,11 +63,10 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all ways share. members: one model for each shard. units: the records of each unit."""
+    """What all ways share. records: of the test text."""
 
     plan: PmixedPlan
     side: PublicSide
-    members: tuple[LanguageModel, ...]
     records: tuple[tuple[int, ...], ...]
     stream: Stream
 
@@ -97,11 +96,16 @@ def evaluate(
         raise InputError(f"--over: expected one of {', '.join(AXES)}, found {axis!r}")
     side = public_side(plan) if models is None else models.side
     members = tuple(_tuned(plan, side)) if models is None else models.members
-    setup = Setup(plan, side, members, _test(plan, side, tokens), stream or SystemStream())
+    setup = Setup(plan, side, _test(plan, side, tokens), stream or SystemStream())
     delta = plan.account.delta
     assert delta is not None
-    ways = tuple(_ways(setup, plan.account.upper, delta, report))
-    points = () if axis is None else tuple(_ablation(setup, axis, values, delta, report))
+    claims, variants = _claims(plan, plan.account.upper, delta), _variants(plan, axis, values, delta)
+    shared = [] if axis == "shards" else variants
+    modes = [*((mode, plan.spec.model_rate) for *_, mode in claims), *(mode for variant in shared for mode in variant.modes)]
+    measured = iter(_measured(setup, members, modes, report))
+    ensembles = [Way(name, kind, spent, next(measured)) for name, kind, spent, _ in claims]
+    points = tuple(_point(setup, variant, measured if shared else None, report) for variant in variants)
+    ways = tuple(_ways(setup, ensembles, plan.account.upper, delta))
     return Evaluation(plan, plan.account.upper, delta, sum(len(record) - 1 for record in setup.records), ways, axis, points)
 
 
@@ -122,30 +126,40 @@ def _test(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, .
     return tuple(found)
 
 
-def _ways(setup: Setup, epsilon: float, delta: float, report: Report) -> Iterator[Way]:
-    plan, side, heat = setup.plan, setup.side, setup.plan.settings.temperature
-    spec = plan.spec
+def _claims(plan: PmixedPlan, epsilon: float, delta: float) -> list[tuple[str, str, float | None, Mode]]:
+    """The ways of an ensemble: name, kind, epsilon and mode; the file's own first."""
+    names = sorted(PROJECTIONS, key=lambda name: name != plan.settings.projection)
+    found: list[tuple[str, str, float | None, Mode]] = [
+        (f"PMixED, {name}", "sound", epsilon, Sound(plan.spec.radius, PROJECTIONS[name])) for name in names
+    ]
+    published = _published(plan, epsilon, delta)
+    return found if published is None else [*found, ("published protocol (no guarantee)", "paper", None, published)]
+
+
+def _measured(
+    setup: Setup, members: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]], report: Report
+) -> list[Perplexity]:
+    """Of each mode at its rate; all in one pass over the text."""
+    heat = setup.plan.settings.temperature
+    found = ensemble_losses(setup.side.model, members, modes, setup.records, heat, setup.stream, report)
+    return [perplexity(per_record, setup.stream) for per_record in found]
+
+
+def _ways(setup: Setup, ensembles: Sequence[Way], epsilon: float, delta: float) -> Iterator[Way]:
+    """All ways, from the public model to no privacy."""
+    side, texts = setup.side, private_texts(setup.plan)
 
     def of(model: LanguageModel) -> Perplexity:
-        return perplexity(losses(model, setup.records, heat), setup.stream)
+        return perplexity(losses(model, setup.records, setup.plan.settings.temperature), setup.stream)
 
     yield Way("public model", "public", 0.0, of(side.model))
-    sound = [(f"PMixED, {name}", "sound", epsilon, Sound(spec.radius, PROJECTIONS[name])) for name in _projections(plan)]
-    modes: list[tuple[str, str, float | None, Mode]] = [*sound]
-    published = _published(plan, epsilon, delta)
-    if published is not None:
-        modes.append(("published protocol (no guarantee)", "paper", None, published))
-    found = ensemble_losses(
-        side.model, setup.members, [(mode, spec.model_rate) for *_, mode in modes], setup.records, heat, setup.stream, report
-    )
-    for (name, kind, spent, _), per_record in zip(modes, found, strict=True):
-        yield Way(name, kind, spent, perplexity(per_record, setup.stream))
-    texts = private_texts(plan)
+    yield from ensembles
     private = _alone(setup, texts, epsilon, delta)
     if private is not None:
         yield Way("one model, noisy counts" if isinstance(side.model, NGram) else "one model, DP-SGD", "dp", epsilon, of(private))
-    everything = side.model.tuned(side.model.tune(side.records(texts.texts)))
-    yield Way("one model, fine-tuned without privacy", "all", math.inf, of(everything))
+    yield Way(
+        "one model, fine-tuned without privacy", "all", math.inf, of(side.model.tuned(side.model.tune(side.records(texts.texts))))
+    )
 
 
 def _alone(setup: Setup, texts: OwnedTexts, epsilon: float, delta: float) -> LanguageModel | None:
@@ -168,11 +182,6 @@ def _alone(setup: Setup, texts: OwnedTexts, epsilon: float, delta: float) -> Lan
     return side.model.tuned(privately_trained(plan, side.model, len(texts.texts), per_unit, epsilon, delta))
 
 
-def _projections(plan: PmixedPlan) -> list[str]:
-    """The file's own first."""
-    return sorted(PROJECTIONS, key=lambda name: name != plan.settings.projection)
-
-
 def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
     """The published protocol for the same claim; None where it has nothing left at its order, or needs delta > 0."""
     if delta <= 0.0:
@@ -185,24 +194,42 @@ def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
     return Paper(published)
 
 
-def _ablation(setup: Setup, axis: str, values: Sequence[float], delta: float, report: Report) -> Iterator[AblationPoint]:
-    assert setup.plan.account is not None
-    for value in values:
-        plan, epsilon = _varied(setup.plan, axis, value, setup.plan.account.upper)
-        found = calibrate(plan.pipeline, epsilon, delta, "radius", ((plan.entry.name, "radius"),), ["rdp", "pld"])
-        members = setup.members if axis != "shards" else tuple(_tuned(plan, setup.side))
-        modes: list[tuple[Mode, float]] = [(Sound(found.value, PROJECTIONS[plan.settings.projection]), plan.spec.model_rate)]
-        published = _published(plan, epsilon, delta)
-        if published is not None:
-            modes.append((published, plan.spec.model_rate))
-        heat = plan.settings.temperature
-        per_mode = ensemble_losses(setup.side.model, members, modes, setup.records, heat, setup.stream, report)
-        measured = [perplexity(per_record, setup.stream) for per_record in per_mode]
-        yield AblationPoint(value, found.value, measured[0], measured[1] if published is not None else None)
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One point of an ablation before it is measured. modes: the sound one, and the published one where it claims anything."""
+
+    plan: PmixedPlan
+    value: float
+    radius: float
+    modes: tuple[tuple[Mode, float], ...]
 
 
-def _varied(plan: PmixedPlan, axis: str, value: float, epsilon: float) -> tuple[PmixedPlan, float]:
+def _variants(plan: PmixedPlan, axis: str | None, values: Sequence[float], delta: float) -> list[Variant]:
+    """The radius that meets the epsilon at each value."""
+    return [] if axis is None else [_variant(*_varied(plan, axis, value), value, delta) for value in values]
+
+
+def _variant(plan: PmixedPlan, epsilon: float, value: float, delta: float) -> Variant:
+    found = calibrate(plan.pipeline, epsilon, delta, "radius", ((plan.entry.name, "radius"),), ["rdp", "pld"])
+    modes: list[Mode] = [Sound(found.value, PROJECTIONS[plan.settings.projection])]
+    published = _published(plan, epsilon, delta)
+    if published is not None:
+        modes.append(published)
+    return Variant(plan, value, found.value, tuple((mode, plan.spec.model_rate) for mode in modes))
+
+
+def _point(setup: Setup, variant: Variant, measured: Iterator[Perplexity] | None, report: Report) -> AblationPoint:
+    """measured: the perplexities of all variants' modes in order; None where the variant has models of its own."""
+    if measured is None:
+        measured = iter(_measured(setup, tuple(_tuned(variant.plan, setup.side)), variant.modes, report))
+    found = [next(measured) for _ in variant.modes]
+    return AblationPoint(variant.value, variant.radius, found[0], found[1] if len(found) > 1 else None)
+
+
+def _varied(plan: PmixedPlan, axis: str, value: float) -> tuple[PmixedPlan, float]:
     """The plan with another value, and the epsilon to meet."""
+    assert plan.account is not None
+    epsilon = plan.account.upper
     if axis == "epsilon":
         return plan, value
     whole = axis in ("steps", "shards")

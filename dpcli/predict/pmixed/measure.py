@@ -59,7 +59,7 @@ def ensemble_losses(
 ) -> list[list[Array]]:
     """- log p of each token but the first of each record, for each mode at its rate: the models that take part are drawn for each token.
 
-    A model is asked once for a record, whatever the number of modes.
+    A model is asked once for a record, whatever the number of modes, and its answers are kept no longer than that.
     """
     found: list[list[Array]] = [[] for _ in modes]
     for number, record in enumerate(records):
@@ -67,37 +67,29 @@ def ensemble_losses(
         places = list(range(1, len(record)))
         taking = [[sampled(stream, len(members), rate) for _ in places] for _, rate in modes]
         base = probabilities(following(public, record, places), temperature)
-        rows = _asked(members, record, taking, temperature)
-        for which, (mode, _) in enumerate(modes):
-            chance = [
-                _chance(mode, base[at], [rows[one, place] for one in taking[which][at]], record[place])
-                for at, place in enumerate(places)
-            ]
-            found[which].append(-np.log(np.array(chance)))
+        sums = np.zeros((len(modes), len(places)))
+        for one, wanted in _by_member(taking).items():
+            at_places = sorted(wanted)
+            rows = probabilities(following(members[one], record, [at + 1 for at in at_places]), temperature)
+            for at, row in zip(at_places, rows, strict=True):
+                for which in wanted[at]:
+                    sums[which, at] += modes[which][0].projected(base[at], row, len(taking[which][at]))[record[at + 1]]
+        alone = base[np.arange(len(places)), np.array(record[1:])]
+        for which, drawn in enumerate(taking):
+            counts = np.array([len(chosen) for chosen in drawn])
+            with np.errstate(divide="ignore"):
+                found[which].append(-np.log(np.where(counts > 0, sums[which] / np.maximum(counts, 1), alone)))
     return found
 
 
-def _asked(
-    members: Sequence[LanguageModel], record: Sequence[int], taking: Sequence[Sequence[Sequence[int]]], temperature: float
-) -> dict[tuple[int, int], Array]:
-    """The probabilities of each model at each place where some mode has drawn it."""
-    wanted: dict[int, set[int]] = {}
-    for drawn in taking:
+def _by_member(taking: Sequence[Sequence[Sequence[int]]]) -> dict[int, dict[int, list[int]]]:
+    """For each model that takes part, for each place where it does, the modes that have drawn it there."""
+    found: dict[int, dict[int, list[int]]] = {}
+    for which, drawn in enumerate(taking):
         for at, chosen in enumerate(drawn):
             for one in chosen:
-                wanted.setdefault(one, set()).add(at + 1)
-    found = {}
-    for one, at_places in wanted.items():
-        places = sorted(at_places)
-        rows = probabilities(following(members[one], record, places), temperature)
-        found.update({(one, place): row for place, row in zip(places, rows, strict=True)})
+                found.setdefault(one, {}).setdefault(at, []).append(which)
     return found
-
-
-def _chance(mode: Mode, public: Array, private: Sequence[Array], token: int) -> float:
-    if not private:
-        return float(public[token])
-    return float(np.mean([model[token] for model in mode.projected(public, private)]))
 
 
 def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:

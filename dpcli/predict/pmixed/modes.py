@@ -26,8 +26,8 @@ class Mode(Protocol):
         """The sum of the projected models as multiples of 2^-50, and how many they are: the public one alone where there is none."""
         ...
 
-    def projected(self, public: Array, private: Sequence[Array]) -> list[Array]:
-        """Each projected model, for measurements."""
+    def projected(self, public: Array, private: Array, drawn: int) -> Array:
+        """One of `drawn` models that take part, for measurements."""
         ...
 
 
@@ -48,9 +48,8 @@ class Sound:
             found += whole.rounded(self.projection(around, model))
         return found, len(private)
 
-    def projected(self, public: Array, private: Sequence[Array]) -> list[Array]:
-        around = ball(public, self.radius)
-        return [self.projection(around, model) for model in private]
+    def projected(self, public: Array, private: Array, drawn: int) -> Array:
+        return self.projection(ball(public, self.radius), private)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +60,11 @@ class Paper:
     _radii: dict[int, float] = field(default_factory=dict, init=False)
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
-        found = self.projected(public, private) or [public]
+        found = [self.projected(public, model, len(private)) for model in private] or [public]
         return sum((multiples(model) for model in found), np.zeros(len(public), np.int64)), len(found)
 
-    def projected(self, public: Array, private: Sequence[Array]) -> list[Array]:
-        if not private:
-            return []
-        around = renyi_ball(public, float(self.published.order), self._radius(len(private)))
-        return [around.mixed(model) for model in private]
+    def projected(self, public: Array, private: Array, drawn: int) -> Array:
+        return renyi_ball(public, float(self.published.order), self._radius(drawn)).mixed(private)
 
     def _radius(self, drawn: int) -> float:
         if drawn not in self._radii:
