@@ -46,8 +46,9 @@ def evaluated(found: Evaluation) -> Document:
 
 
 def _ways(found: Evaluation) -> Table:
-    rows = tuple((way.name, _epsilon(way), *_cells(way.perplexity)) for way in found.ways)
-    return Table("perplexity per token", ("way", "epsilon", "perplexity", "95 % interval"), rows, frozenset({1, 2}))
+    rows = tuple((way.name, _epsilon(way), *_cells(way.perplexity), *_cells(way.relative)) for way in found.ways)
+    columns = ("way", "epsilon", "perplexity", "95 % interval", "over public", "95 % interval")
+    return Table("perplexity per token", columns, rows, frozenset({1, 2, 4}))
 
 
 def _epsilon(way: Way) -> str:
@@ -68,7 +69,8 @@ def _points(found: Evaluation) -> Table:
 
 
 def _way(way: Way) -> dict[str, object]:
-    return {"name": way.name, "kind": way.kind, "epsilon": way.epsilon, **_perplexity(way.perplexity)}
+    stated = {"name": way.name, "kind": way.kind, "epsilon": way.epsilon}
+    return {**stated, **_perplexity(way.perplexity), "relative": _perplexity(way.relative)}
 
 
 def _point(point: AblationPoint) -> dict[str, object]:

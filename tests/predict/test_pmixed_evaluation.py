@@ -87,6 +87,10 @@ def test_the_ensemble_lies_between_the_public_model_and_no_privacy(place: Path) 
     of = {way.kind: way.perplexity for way in reversed(found.ways)}
     assert of["all"].value < of["sound"].value < of["public"].value
     assert of["sound"].low < of["sound"].value < of["sound"].high
+    relative = {way.kind: way.relative for way in reversed(found.ways)}
+    assert (relative["public"].low, relative["public"].high) == (1.0, 1.0)
+    assert relative["sound"].value == pytest.approx(of["sound"].value / of["public"].value)
+    assert relative["all"].high < 1.0  # of the same records, so that what all ways find hard cancels
     first, second = (point.sound.value for point in found.points)
     assert first > second
     assert [point.radius for point in found.points] == sorted(point.radius for point in found.points)

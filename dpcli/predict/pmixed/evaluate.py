@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.errors import CannotCertify, InputError
+from dpcli.numerics.arrays import Array
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.predict.models.ngram import NGram
 from dpcli.predict.models.port import LanguageModel
@@ -27,12 +28,17 @@ TOKENS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way of using the private texts. kind: public, sound, paper, dp or all. epsilon: of it; None where there is no guarantee."""
+    """One way of using the private texts.
+
+    kind: public, sound, paper, dp or all. epsilon: of it; None where there is no guarantee. relative: its perplexity over the public
+    model's, of the same resamples.
+    """
 
     name: str
     kind: str
     epsilon: float | None
     perplexity: Perplexity
+    relative: Perplexity
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +69,18 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all ways share. records: of the test text."""
+    """What all ways share. records: of the test text. known: the public model's losses on them."""
 
     plan: PmixedPlan
     side: PublicSide
     records: tuple[tuple[int, ...], ...]
+    known: list[Array]
     stream: Stream
+
+    def measured(self, per_record: Sequence[Array]) -> tuple[Perplexity, Perplexity]:
+        """The perplexity, and that over the public model's."""
+        pairs = zip(per_record, self.known, strict=True)
+        return perplexity(per_record, self.stream), perplexity([own - public for own, public in pairs], self.stream)
 
 
 def evaluate(
@@ -96,14 +108,15 @@ def evaluate(
         raise InputError(f"--over: expected one of {', '.join(AXES)}, found {axis!r}")
     side = public_side(plan) if models is None else models.side
     members = tuple(_tuned(plan, side)) if models is None else models.members
-    setup = Setup(plan, side, _test(plan, side, tokens), stream or SystemStream())
+    records = _test(plan, side, tokens)
+    setup = Setup(plan, side, records, losses(side.model, records, plan.settings.temperature), stream or SystemStream())
     delta = plan.account.delta
     assert delta is not None
     claims, variants = _claims(plan, plan.account.upper, delta), _variants(plan, axis, values, delta)
     shared = [] if axis == "shards" else variants
     modes = [*((mode, plan.spec.model_rate) for *_, mode in claims), *(mode for variant in shared for mode in variant.modes)]
     measured = iter(_measured(setup, members, modes, report))
-    ensembles = [Way(name, kind, spent, next(measured)) for name, kind, spent, _ in claims]
+    ensembles = [Way(name, kind, spent, *next(measured)) for name, kind, spent, _ in claims]
     points = tuple(_point(setup, variant, measured if shared else None, report) for variant in variants)
     ways = tuple(_ways(setup, ensembles, plan.account.upper, delta))
     return Evaluation(plan, plan.account.upper, delta, sum(len(record) - 1 for record in setup.records), ways, axis, points)
@@ -138,28 +151,28 @@ def _claims(plan: PmixedPlan, epsilon: float, delta: float) -> list[tuple[str, s
 
 def _measured(
     setup: Setup, members: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]], report: Report
-) -> list[Perplexity]:
+) -> list[tuple[Perplexity, Perplexity]]:
     """Of each mode at its rate; all in one pass over the text."""
     heat = setup.plan.settings.temperature
     found = ensemble_losses(setup.side.model, members, modes, setup.records, heat, setup.stream, report)
-    return [perplexity(per_record, setup.stream) for per_record in found]
+    return [setup.measured(per_record) for per_record in found]
 
 
 def _ways(setup: Setup, ensembles: Sequence[Way], epsilon: float, delta: float) -> Iterator[Way]:
     """All ways, from the public model to no privacy."""
     side, texts = setup.side, private_texts(setup.plan)
 
-    def of(model: LanguageModel) -> Perplexity:
-        return perplexity(losses(model, setup.records, setup.plan.settings.temperature), setup.stream)
+    def of(model: LanguageModel) -> tuple[Perplexity, Perplexity]:
+        return setup.measured(losses(model, setup.records, setup.plan.settings.temperature))
 
-    yield Way("public model", "public", 0.0, of(side.model))
+    yield Way("public model", "public", 0.0, *setup.measured(setup.known))
     yield from ensembles
     private = _alone(setup, texts, epsilon, delta)
     if private is not None:
-        yield Way("one model, noisy counts" if isinstance(side.model, NGram) else "one model, DP-SGD", "dp", epsilon, of(private))
-    yield Way(
-        "one model, fine-tuned without privacy", "all", math.inf, of(side.model.tuned(side.model.tune(side.records(texts.texts))))
-    )
+        name = "one model, noisy counts" if isinstance(side.model, NGram) else "one model, DP-SGD"
+        yield Way(name, "dp", epsilon, *of(private))
+    everything = side.model.tuned(side.model.tune(side.records(texts.texts)))
+    yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(everything))
 
 
 def _alone(setup: Setup, texts: OwnedTexts, epsilon: float, delta: float) -> LanguageModel | None:
@@ -218,11 +231,13 @@ def _variant(plan: PmixedPlan, epsilon: float, value: float, delta: float) -> Va
     return Variant(plan, value, found.value, tuple((mode, plan.spec.model_rate) for mode in modes))
 
 
-def _point(setup: Setup, variant: Variant, measured: Iterator[Perplexity] | None, report: Report) -> AblationPoint:
+def _point(
+    setup: Setup, variant: Variant, measured: Iterator[tuple[Perplexity, Perplexity]] | None, report: Report
+) -> AblationPoint:
     """measured: the perplexities of all variants' modes in order; None where the variant has models of its own."""
     if measured is None:
         measured = iter(_measured(setup, tuple(_tuned(variant.plan, setup.side)), variant.modes, report))
-    found = [next(measured) for _ in variant.modes]
+    found = [next(measured)[0] for _ in variant.modes]
     return AblationPoint(variant.value, variant.radius, found[0], found[1] if len(found) > 1 else None)
 
 
