@@ -68,7 +68,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class EvaluationSetup:
     """What all ways share. records: of the test text. known: the public model's losses on them."""
 
     plan: PmixedPlan
@@ -109,7 +109,7 @@ def evaluate(
     side = public_side(plan) if models is None else models.side
     members = tuple(_tuned(plan, side)) if models is None else models.members
     records = _test(plan, side, tokens)
-    setup = Setup(plan, side, records, losses(side.model, records, plan.settings.temperature), stream or SystemStream())
+    setup = EvaluationSetup(plan, side, records, losses(side.model, records, plan.settings.temperature), stream or SystemStream())
     delta = plan.account.delta
     assert delta is not None
     claims, variants = _claims(plan, plan.account.upper, delta), _variants(plan, axis, values, delta)
@@ -150,7 +150,7 @@ def _claims(plan: PmixedPlan, epsilon: float, delta: float) -> list[tuple[str, s
 
 
 def _measured(
-    setup: Setup, members: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]], report: Report
+    setup: EvaluationSetup, members: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]], report: Report
 ) -> list[tuple[Perplexity, Perplexity]]:
     """Of each mode at its rate; all in one pass over the text."""
     heat = setup.plan.settings.temperature
@@ -158,7 +158,7 @@ def _measured(
     return [setup.measured(per_record) for per_record in found]
 
 
-def _ways(setup: Setup, ensembles: Sequence[Way], epsilon: float, delta: float) -> Iterator[Way]:
+def _ways(setup: EvaluationSetup, ensembles: Sequence[Way], epsilon: float, delta: float) -> Iterator[Way]:
     """All ways, from the public model to no privacy."""
     side, texts = setup.side, private_texts(setup.plan)
 
@@ -175,7 +175,7 @@ def _ways(setup: Setup, ensembles: Sequence[Way], epsilon: float, delta: float) 
     yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(everything))
 
 
-def _alone(setup: Setup, texts: OwnedTexts, epsilon: float, delta: float) -> LanguageModel | None:
+def _alone(setup: EvaluationSetup, texts: OwnedTexts, epsilon: float, delta: float) -> LanguageModel | None:
     """One model under differential privacy, on all texts; None where nobody knows how: of a model of the user's own."""
     plan, side, grouped = setup.plan, setup.side, by_unit(texts.texts, texts.units)
     each = len(texts.texts) / len(grouped)
@@ -208,7 +208,7 @@ def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class AblationCase:
     """One point of an ablation before it is measured. modes: the sound one, and the published one where it claims anything."""
 
     plan: PmixedPlan
@@ -217,22 +217,22 @@ class Variant:
     modes: tuple[tuple[Mode, float], ...]
 
 
-def _variants(plan: PmixedPlan, axis: str | None, values: Sequence[float], delta: float) -> list[Variant]:
+def _variants(plan: PmixedPlan, axis: str | None, values: Sequence[float], delta: float) -> list[AblationCase]:
     """The radius that meets the epsilon at each value."""
     return [] if axis is None else [_variant(*_varied(plan, axis, value), value, delta) for value in values]
 
 
-def _variant(plan: PmixedPlan, epsilon: float, value: float, delta: float) -> Variant:
+def _variant(plan: PmixedPlan, epsilon: float, value: float, delta: float) -> AblationCase:
     found = calibrate(plan.pipeline, epsilon, delta, "radius", ((plan.entry.name, "radius"),), ["rdp", "pld"])
     modes: list[Mode] = [Sound(found.value, PROJECTIONS[plan.settings.projection])]
     published = _published(plan, epsilon, delta)
     if published is not None:
         modes.append(published)
-    return Variant(plan, value, found.value, tuple((mode, plan.spec.model_rate) for mode in modes))
+    return AblationCase(plan, value, found.value, tuple((mode, plan.spec.model_rate) for mode in modes))
 
 
 def _point(
-    setup: Setup, variant: Variant, measured: Iterator[tuple[Perplexity, Perplexity]] | None, report: Report
+    setup: EvaluationSetup, variant: AblationCase, measured: Iterator[tuple[Perplexity, Perplexity]] | None, report: Report
 ) -> AblationPoint:
     """measured: the perplexities of all variants' modes in order; None where the variant has models of its own."""
     if measured is None:
