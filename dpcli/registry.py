@@ -68,6 +68,7 @@ SECTIONS: dict[str, str] = {
     "sweep": "dpcli.sweep.settings:Sweep",
     "pate": "dpcli.predict.pate.settings:Pate",
     "pmixed": "dpcli.predict.pmixed.settings:Pmixed",
+    "prompt": "dpcli.predict.prompt.settings:Prompt",
 }
 
 # What a section says of the rest of the file: (its value, the file's tables, findings to add to).
@@ -99,6 +100,13 @@ AGGREGATORS: dict[str, str] = {
     "lnmax": "dpcli.predict.pate.aggregators:LnMax",
 }
 
+# Types of mechanism that answer a query by votes, and how each does it.
+VOTING: dict[str, str] = {
+    "gnmax": "dpcli.predict.voting.rules:GaussianVoting",
+    "confident-gnmax": "dpcli.predict.voting.rules:ConfidentVoting",
+    "lnmax": "dpcli.predict.voting.rules:LaplaceVoting",
+}
+
 # The other format of `lint` and `schema`.
 POLICY_KEYS = "dpcli.gate.policy_read:KEYS"
 POLICY_READER = "dpcli.gate.policy_read:read_policy_bytes"
@@ -106,6 +114,7 @@ POLICY_READER = "dpcli.gate.policy_read:read_policy_bytes"
 # What a lower room asks a higher one for, by name.
 STATEMENT_OF = "dpcli.present.run_statement:statement"  # a run that has ended
 PATE_STATEMENT_OF = "dpcli.present.pate_statement:statement"  # a session of votes that has ended
+PREDICTION_STATEMENT_OF = "dpcli.present.prediction_statement:statement"  # a session of private prediction
 REPLAYED = "dpcli.train.replay.program:replays"  # a file with [train]
 
 FILTERS: dict[str, str] = {

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.extras import unavailable
 
 FAILURES = (Exception, SystemExit)  # sys.exit() in a user's code must not end us, with exit code 0 at that
 
@@ -20,7 +21,7 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
             in for Python's own wherever torch imports that.
 
     Raises:
-        InputError: no such module or function, or the module itself fails while it is imported.
+        InputError: no such module or function, or the module itself fails while it is imported. Unavailable: it needs an extra.
     """
     module, colon, name = target.partition(":")
     if not colon or not module or not name:
@@ -30,7 +31,7 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
         imported = importlib.import_module(module)
         found = getattr(imported, name, None)
     except FAILURES as error:
-        raise InputError(f"{target}: cannot be imported: {error_text(error)}") from None
+        raise unavailable(error) or InputError(f"{target}: cannot be imported: {error_text(error)}") from None
     if not callable(found):
         place = getattr(imported, "__file__", None) or "a module of Python's own"
         raise InputError(f"{target}: expected a function, found {'nothing' if found is None else type(found).__name__} in {place}")

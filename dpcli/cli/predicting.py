@@ -1,0 +1,47 @@
+"""A session of private prediction on a terminal: the ledger that it is charged to, and a line that says how far it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+import click
+
+from dpcli.cli.budget.options import opened
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from dpcli.ledger.ledger import Ledger
+
+EVERY = 0.5  # seconds between two lines
+
+
+def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
+    """The ledger, closed at the end; None where none is named."""
+    return nullcontext() if ledger is None else opened(ledger, dataset)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """What is told how much is done, and says so on standard error where that is a terminal, once it takes over a second."""
+    begun = last = time.monotonic()
+    quiet = not sys.stderr.isatty() or click.get_current_context().obj.quiet
+    shown = False
+
+    def report(done: int, all_: int) -> None:
+        nonlocal last, shown
+        now = time.monotonic()
+        if quiet or now - begun < 1.0 or now - last < EVERY:
+            return
+        last, shown = now, True
+        click.echo(f"\r[{'#' * round(30 * done / all_):.<30}] {what} {done:,} of {all_:,}  ", nl=False, err=True)
+
+    try:
+        yield report
+    finally:
+        if shown:
+            click.echo(err=True)

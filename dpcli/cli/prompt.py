@@ -1,0 +1,47 @@
+"""dpcli prompt."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import emit, output_options
+
+
+@click.command(short_help="Make a prompt of private demonstrations, by noisy votes (PromptPATE).")
+@click.argument("file")
+@click.option("--dry-run", is_flag=True, help="Print what it would do and cost.")
+@click.option(
+    "--resume", is_flag=True, help="Go on with the session in the folder: texts that were answered are not asked about again."
+)
+@click.option("--moved", is_flag=True, help="The folder was moved here from another place, which is gone.")
+@click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the first noise.")
+@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@output_options("text", "total")
+def command(
+    file: str,
+    dry_run: bool,
+    resume: bool,
+    moved: bool,
+    ledger: str | None,
+    dataset: str | None,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """Label public texts by the noisy votes of teachers, each a prompt with private demonstrations of its own, as [prompt] in FILE says,
+    and make a prompt of those labels.
+
+    Exit code 1 where the budget or the ledger says no, 2 where the file asks for what cannot be done, 4 where the count of queries or the
+    ledger cannot be relied on.
+    """
+    from dpcli.predict.prompt.plan import plan_of
+    from dpcli.present.prompt import outcome, planned
+
+    plan = plan_of(file)
+    if dry_run:
+        return emit(planned(plan), format_, outputs)
+    from dpcli.cli.predicting import charged_to, progress
+    from dpcli.predict.prompt.run import vote_and_teach
+
+    with charged_to(ledger, dataset) as found, progress("text") as report:
+        done = vote_and_teach(plan, found, resume, moved, report)
+    return emit(outcome(done), format_, outputs)

@@ -1,0 +1,131 @@
+"""A session's folder: under which run it is charged, and where its answers are counted; settled before the first noise."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dpcli.errors import InputError, LedgerError
+from dpcli.predict.queries.open import FILE, open_queries, require_charged
+from dpcli.train.run.folder import replaced
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.pipeline.model import Pipeline
+    from dpcli.predict.queries.budget import QueryBudget
+
+RUN = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One charge, and what it is for.
+
+    fingerprint: of every table that its privacy depends on. charged: whether a ledger was. counted: whether the count of its answers was
+    made: from then on it must be there.
+    """
+
+    folder: str
+    run: str
+    fingerprint: str
+    charged: bool
+    counted: bool = False
+
+    @property
+    def identity(self) -> str:
+        """What its answers are counted under: of another session of the same file they are others."""
+        return hashlib.sha256(f"{self.run} {self.fingerprint}".encode()).hexdigest()
+
+    def write(self) -> None:
+        content = {name: value for name, value in asdict(self).items() if name != "folder"}
+        replaced(os.path.join(self.folder, RUN), json.dumps(content, indent=1).encode(), 0o600)
+
+
+def fingerprint(content: Mapping[str, Any]) -> str:
+    """SHA-256 of what a session that goes on must not have changed."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def session_in(folder: str, fingerprint: str, resume: bool, ledger: Ledger | None) -> Session:
+    """A new session, or under --resume the one that is there. The folder is held by the caller.
+
+    Raises InputError where it is not what was asked for, or of a file that has changed since.
+    """
+    path = os.path.join(folder, RUN)
+    if not os.path.lexists(path):
+        if resume:
+            raise InputError(f"--resume: expected a session in {folder}, found none")
+        return Session(folder, uuid.uuid4().hex, fingerprint, ledger is not None)
+    if not resume:
+        raise InputError(
+            f"{folder}: expected a new folder, found a session: --resume goes on with it; a second one is another charge, in another folder"
+        )
+    found = _read(path, folder)
+    if found.fingerprint != fingerprint:
+        raise InputError(f"--resume: {path}: expected the file as it was when the session began, found it changed: begin a new one")
+    if found.charged != (ledger is not None):
+        stated = (
+            ("the --ledger that was charged for this session", "none") if found.charged else ("no --ledger, as at its start", "one")
+        )
+        raise InputError(f"--resume: expected {stated[0]}, found {stated[1]}")
+    return found
+
+
+def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str) -> None:
+    """Reserve and start the whole session in the ledger, once; its folder knows the run before the ledger does."""
+    session.write()
+    if ledger is None:
+        return
+    known = ledger.state().runs.get(session.run)
+    if known is None and session.counted:
+        raise LedgerError(
+            f'dataset "{ledger.dataset}": expected the run {session.run[:12]} that this session was charged under, found none'
+        )
+    if known is None:
+        known = ledger.reserve(pipeline, session.run, why=why).run
+    if known is not None and known.status == "reserved":
+        ledger.start(session.run)
+    require_charged(ledger, session.run)
+
+
+def commit(session: Session, ledger: Ledger | None) -> None:
+    """All that was to be answered for now is; the run stays charged in full."""
+    if ledger is not None and ledger.state().run(session.run).status == "started":
+        ledger.commit(session.run)
+
+
+def counted(session: Session, total: int, place: str | None, moved: bool, name: str = "") -> QueryBudget:
+    """The count of a session's answers, made where it begins. name: of a second count beside the first.
+
+    Raises LedgerError where it cannot be relied on.
+    """
+    stated = place or os.path.join(session.folder, FILE)
+    beside = f"{stated}-{name}" if name and place is not None else os.path.join(session.folder, f"{name}.db") if name else stated
+    return open_queries(beside, session.identity, total, new=not session.counted, moved=moved)
+
+
+def noted(session: Session) -> Session:
+    """The session, which remembers that its counts are there."""
+    found = replace(session, counted=True)
+    found.write()
+    return found
+
+
+def _read(path: str, folder: str) -> Session:
+    try:
+        with open(path, "rb") as file:
+            content = json.load(file)
+        found = Session(folder=folder, **content)
+        types = [type(value) for value in (found.run, found.fingerprint, found.charged, found.counted)]
+    except (OSError, ValueError, TypeError):
+        types = []
+    if types != [str, str, bool, bool]:
+        raise InputError(
+            f"{path}: expected what dpcli wrote of a session, found something else: nothing more is answered in this folder"
+        )
+    return found

@@ -1,0 +1,93 @@
+"""Text in, label out: what answers a prompt. A language model by the first token of each label's word, or a function of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpcli.errors import InputError
+from dpcli.predict.models.port import LanguageModel, Vocabulary
+from dpcli.predict.prompt.settings import Prompt
+from dpcli.train.tasks.user_code import called_on_records, user
+
+
+class Labeller(Protocol):
+    """What votes. The answer to one prompt does not depend on others."""
+
+    def label(self, prompt: str) -> int:
+        """The number of a label."""
+        ...
+
+    def fits(self, prompt: str) -> bool:
+        """Whether the prompt is short enough; a longer one is never cut."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLabeller:
+    """words: the token that stands for each label."""
+
+    model: LanguageModel
+    vocabulary: Vocabulary
+    words: tuple[int, ...]
+
+    def label(self, prompt: str) -> int:
+        scores = self.model.next_token([self.vocabulary.ids(prompt)])[0]
+        return int(np.argmax(scores[list(self.words)]))
+
+    def fits(self, prompt: str) -> bool:
+        return 1 <= len(self.vocabulary.ids(prompt)) <= self.model.context
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLabeller:
+    """A function of one prompt, which returns a label or a score for each label."""
+
+    target: str
+    function: Callable[[str], Any]
+    labels: tuple[str, ...]
+
+    def label(self, prompt: str) -> int:
+        found = called_on_records(self.target, self.function, prompt)
+        if isinstance(found, str) and found in self.labels:
+            return self.labels.index(found)
+        scores = None if isinstance(found, str) else _numbers(found)
+        if scores is None or scores.shape != (len(self.labels),) or np.isnan(scores).any():
+            raise InputError(
+                f"{self.target}: expected one of the labels, or a score for each of {len(self.labels)}, found something else"
+            )
+        return int(np.argmax(scores))
+
+    def fits(self, prompt: str) -> bool:
+        return True
+
+
+def labeller_of(prompt: Prompt, path: str) -> Labeller:
+    """The one that [prompt] names. Raises InputError where it cannot be had, or has no token for a label."""
+    if prompt.labeller is not None:
+        return OwnLabeller(prompt.labeller, user(prompt.labeller, path), prompt.labels)
+    from dpcli.predict.models.load import language_model
+
+    assert prompt.model is not None
+    model, vocabulary = language_model(prompt.model, prompt.tokenizer, path, "prompt")
+    return ModelLabeller(model, vocabulary, spoken(prompt.words, model, vocabulary, path))
+
+
+def spoken(words: Sequence[str], model: LanguageModel, vocabulary: Vocabulary, path: str) -> tuple[int, ...]:
+    """The token that stands for each label. Raises InputError where two labels share one, or the model does not know it."""
+    found = [next(iter(vocabulary.ids(word)), -1) for word in words]
+    if len(set(found)) < len(found):
+        raise InputError(f"{path}: prompt.verbalizers: expected words that begin with different tokens, found {', '.join(words)}")
+    if not all(0 <= token < model.vocabulary for token in found):
+        raise InputError(f"{path}: prompt.verbalizers: expected words that the model has tokens for, found {', '.join(words)}")
+    return tuple(found)
+
+
+def _numbers(found: Any) -> Any:
+    try:
+        return np.asarray(found, float)
+    except (TypeError, ValueError):
+        return None

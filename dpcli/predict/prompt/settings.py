@@ -1,0 +1,106 @@
+"""The [prompt] table: teachers that are prompts with private demonstrations, and the public queries that they vote on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from dpcli.fields import COUNT, Constraint, Key, Note, Reader
+from dpcli.toml.findings import Problem
+from dpcli.train.plan.settings import FUNCTION
+from dpcli.train.plan.settings_language import TEMPLATE
+
+AT_MOST = Constraint("a whole number from 1 to 100000", lambda x: 1 <= x <= 100_000, (("minimum", 1), ("maximum", 100_000)))
+OF_MODELS = Reader("model", lambda prompt: prompt.model is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """PromptPATE: teachers are prompts with disjoint private demonstrations; of their noisy votes on public texts a public prompt is made.
+
+    Source: Duan, Dziedzic, Papernot, Boenisch 2023, arXiv:2305.15594, Section 5.
+    """
+
+    # Tables that between them state every key.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "data": "reviews.csv",
+            "queries": "public.txt",
+            "labels": ["1", "2"],
+            "model": "gpt2",
+            "tokenizer": "gpt2",
+            "text": "review",
+            "label": "stars",
+            "units": "author",
+            "verbalizers": [" bad", " good"],
+            "template": "{text} It was",
+            "instruction": "Films.",
+            "separator": ". ",
+            "teachers": 50,
+            "demonstrations": 2,
+            "longest": 200,
+            "candidates": 20,
+            "student_demonstrations": 2,
+            "public": "test.csv",
+            "mechanism": "votes",
+            "count": "queries.db",
+            "output": "runs/reviews",
+        },
+        {"data": "own:data", "queries": "own:queries", "labels": ["no", "yes"], "labeller": "own:labeller", "teachers": 10},
+    )
+
+    data: Annotated[
+        str, Key("private labelled texts: a .csv, .jsonl or .parquet file, or module:function (texts, labels, then units)")
+    ]
+    queries: Annotated[str, Key("public texts without labels that the teachers vote on: a file, or module:function")]
+    labels: Annotated[tuple[str, ...], Key("every label, declared; at least two")]
+    teachers: Annotated[int, Key("prompts with disjoint private demonstrations, by unit of privacy; each has one vote", AT_MOST)]
+    model: Annotated[str | None, Key("language model: a path, a name, or module:function; its next word is a prompt's answer")] = (
+        None
+    )
+    labeller: Annotated[
+        str | None,
+        Key("in place of model: module:function that takes a prompt and returns a label, or a score for each label", FUNCTION),
+    ] = None
+    tokenizer: Annotated[
+        str | None, Key("of model: bytes, a path, a name or module:function; the model's own where absent", reader=OF_MODELS)
+    ] = None
+    text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
+    label: Annotated[str, Key("column of the label in such a file")] = "label"
+    units: Annotated[str | None, Key("column that tells whose a record is; where absent, each is a unit of its own")] = None
+    verbalizers: Annotated[
+        tuple[str, ...] | None,
+        Key("a word for each label, which stands after the template; its first token is the answer; the labels where absent"),
+    ] = None
+    template: Annotated[str, Key("how a prompt shows a text, with {text} in it once; the label's word follows", TEMPLATE)] = (
+        "{text}"
+    )
+    instruction: Annotated[Note | None, Key("public text at the beginning of every prompt")] = None
+    separator: Annotated[
+        Note | None, Key("between two demonstrations, and before the text that is asked about; a line end where absent")
+    ] = None
+    demonstrations: Annotated[int, Key("records of its shard that a teacher shows at most", AT_MOST)] = 1
+    longest: Annotated[int, Key("characters of a private text that a teacher shows at most; the rest is cut off", COUNT)] = 400
+    candidates: Annotated[int, Key("student prompts that are compared by the noisy labels alone", AT_MOST)] = 32
+    student_demonstrations: Annotated[int, Key("public texts with noisy labels in each of them", AT_MOST)] = 1
+    public: Annotated[str | None, Key("public labelled texts that measure the prompt and decide nothing, as data")] = None
+    mechanism: Annotated[str | None, Key("name of the entry that is performed, where the file has several of votes")] = None
+    count: Annotated[
+        str | None, Key("where answers are counted: a path, or postgresql://...#name; queries.db in output where absent")
+    ] = None
+    output: Annotated[str | None, Key("folder of the session; runs/NAME where absent")] = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What stands for each label in a prompt."""
+        return self.verbalizers or self.labels
+
+    def problems(self) -> Iterator[Problem]:
+        """What the keys do not agree on."""
+        if len(set(self.labels)) < max(2, len(self.labels)):
+            yield ("labels",), "at least two labels, all different", ", ".join(self.labels) or "none"
+        elif self.verbalizers is not None and len(self.verbalizers) != len(self.labels):
+            yield ("verbalizers",), f"one word for each of {len(self.labels)} labels", f"{len(self.verbalizers)}"
+        if (self.model is None) == (self.labeller is None):
+            yield ("model",), "model or labeller", "both" if self.model else "neither"

@@ -1,0 +1,110 @@
+"""A session of votes: each query is charged durably before its noise is drawn, and answered once.
+
+The transcript in the session's folder is what was released: a query that is asked again is answered from there, for nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.errors import InputError
+
+if TYPE_CHECKING:
+    from dpcli.predict.queries.budget import QueryBudget
+    from dpcli.predict.voting.counts import VoteCounts
+    from dpcli.predict.voting.rules import VotingRule
+    from dpcli.train.noise.randomness import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """One answer. number: of the query in its budget, from 1. label: the number of a label; None where the votes did not agree."""
+
+    number: int
+    label: int | None
+
+
+class VoteTranscript:
+    """What a session has released, by query, in a file of one line each that only grows."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._known = dict(_lines(path))
+
+    def known(self, query: str) -> Released | None:
+        return self._known.get(digest(query))
+
+    def add(self, query: str, released: Released) -> None:
+        """Durable when it returns."""
+        line = {"query": digest(query), "number": released.number, "label": released.label}
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, json.dumps(line).encode() + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._known[digest(query)] = released
+
+
+@dataclass(frozen=True, slots=True)
+class VotingSession:
+    """budget: of queries. answers: of those that are answered, where the entry bounds them."""
+
+    rule: VotingRule
+    budget: QueryBudget
+    answers: QueryBudget | None
+    transcript: VoteTranscript
+    stream: Stream
+
+    def ask(self, query: str, votes: Callable[[], VoteCounts]) -> Released:
+        """The answer to a public query, from the transcript where it was given before; then the votes are not even counted.
+
+        Raises Denied where no more may be asked, LedgerError where the count cannot be relied on; nothing is released then.
+        """
+        before = self.transcript.known(query)
+        if before is not None:
+            return before
+        for count in self._counts():  # before the work: whoever has had all answers asks no more
+            if count.taken() == count.total:
+                count.take()  # which says no
+        counts = votes()
+        number = self.budget.take().first
+        label = None
+        if self.rule.agree(counts, self.stream):
+            if self.answers is not None:
+                self.answers.take()
+            label = self.rule.winner(counts, self.stream)
+        released = Released(number, label)
+        self.transcript.add(query, released)
+        return released
+
+    def _counts(self) -> list[QueryBudget]:
+        return [count for count in (self.budget, self.answers) if count is not None]
+
+
+def digest(query: str) -> str:
+    """What a query is known by."""
+    return hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _lines(path: str) -> list[tuple[str, Released]]:
+    """Each whole line; one that was cut short by a crash was not released, and is taken away."""
+    if not os.path.lexists(path):
+        return []
+    with open(path, "r+b") as file:
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        file.truncate(whole)
+    found = []
+    for line in content[:whole].splitlines():
+        try:
+            entry = json.loads(line)
+            found.append((str(entry["query"]), Released(entry["number"], entry["label"])))
+        except (ValueError, KeyError, TypeError):
+            raise InputError(f"{path}: expected the transcript of a session, found something else") from None
+    return found

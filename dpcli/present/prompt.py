@@ -1,0 +1,73 @@
+"""PromptPATE as a document: what it would do, and what it did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpcli.document.document import Document
+from dpcli.present.account import headline
+from dpcli.present.training import shown
+from dpcli.rounding import percent, up
+
+if TYPE_CHECKING:
+    from dpcli.predict.prompt.plan import PromptPlan
+    from dpcli.predict.prompt.run import PromptOutcome
+
+
+def planned(plan: PromptPlan) -> Document:
+    """What `dpcli prompt` would do and cost."""
+    prompt, entry, found = plan.prompt, plan.priced.entry, plan.priced.account
+    bounded = "" if plan.answered is None else f", at most {plan.answered:,} of them answered"
+    details = (
+        f"{prompt.teachers:,} teachers with up to {prompt.demonstrations:,} demonstrations each, from {prompt.data}",
+        f"at most {plan.asked:,} queries by {entry.name} ({entry.type}){bounded}, from {prompt.queries}",
+        f"up to {plan.asked * prompt.teachers:,} calls of {prompt.model or prompt.labeller}, then up to "
+        f"{prompt.candidates * (plan.answered or plan.asked):,} to choose the student's prompt, which costs no privacy",
+        f"leaves labels, prompt and statement in {shown(plan.folder)}",
+    )
+    data = {
+        "schema": "dpcli/prompt-plan/v1",
+        "teachers": prompt.teachers,
+        "queries": plan.asked,
+        "answers": plan.answered,
+        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "fingerprint": plan.fingerprint(),
+        "exit_code": 0,
+    }
+    return Document(headline(found), data, "pass", notes=details, details=details, total=repr(found.upper))
+
+
+def outcome(done: PromptOutcome) -> Document:
+    """What it did."""
+    plan, found, chosen = done.plan, done.plan.priced.account, done.student
+    measured = ""
+    if done.accuracy is not None:
+        with_, without = done.accuracy
+        measured = f"; accuracy {with_:.4f} on texts declared public (not checked), {without:.4f} without demonstrations"
+    said = (
+        f"epsilon <= {up(found.upper)} at delta = {found.delta!r}: {done.answered:,} of {done.texts:,} public texts were labelled, "
+        f"{done.asked:,} of {plan.asked:,} queries are spent{measured}"
+    )
+    agreement = "" if chosen.agreement is None else f", which agrees with {percent(chosen.agreement)} of the other labels"
+    details = (
+        f"the prompt has {len(chosen.demonstrations):,} demonstrations{agreement}",
+        f"labels, prompt and statement are in {shown(done.folder)}",
+        *((f"{done.waiting:,} texts were not asked about: no query or answer is left for them",) if done.waiting else ()),
+    )
+    data = {
+        "schema": "dpcli/prompt/v1",
+        "asked": done.asked,
+        "queries": plan.asked,
+        "texts": done.texts,
+        "answered": done.answered,
+        "waiting": done.waiting,
+        "prompt": done.prompt,
+        "agreement": chosen.agreement,
+        "accuracy": None if done.accuracy is None else done.accuracy[0],
+        "accuracy_without_demonstrations": None if done.accuracy is None else done.accuracy[1],
+        "folder": done.folder,
+        "run": done.run,
+        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "exit_code": 0,
+    }
+    return Document(said, data, "pass", notes=details, details=details, total=repr(found.upper))

@@ -1,0 +1,305 @@
+"""PromptPATE from a file to a prompt, on a function that stands for a language model."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.predict.prompt.plan import PromptPlan, plan_of
+from dpcli.predict.prompt.prompts import Shape, fitted, in_turn
+from dpcli.predict.prompt.run import vote_and_teach
+from tests.command import dpcli
+
+FILE = """format = 1
+name = "stub"
+[privacy]
+unit = "user"
+max_contributions = 2
+adjacency = "add-remove"
+releases = "outputs"
+delta = 1e-6
+[[mechanism]]
+name = "votes"
+type = "confident-gnmax"
+queries = 30
+answers = 25
+threshold = 22.0
+threshold_sigma = 8.0
+sigma = 5.0
+[prompt]
+data = "stub:data"
+queries = "stub:queries"
+public = "stub:public"
+labels = ["no", "yes"]
+units = "user"
+labeller = "stub:labeller"
+template = "{text} ->"
+separator = " | "
+verbalizers = [" no", " yes"]
+teachers = 40
+demonstrations = 2
+output = "out"
+"""
+# The words of a text are of one kind or the other; which kind is "yes" is known from demonstrations alone.
+STUB = """
+import random
+KINDS = ("ash birch cedar elm".split(), "bream carp eel pike".split())
+calls = []
+
+def texts(seed, count):
+    chance = random.Random(seed)
+    kinds = [chance.randrange(2) for _ in range(count)]
+    found = [f"{chance.choice(KINDS[kind])} {chance.choice(KINDS[kind])} {n}" for n, kind in enumerate(kinds)]
+    return found, ["yes no".split()[kind] for kind in kinds]
+
+def data():
+    found, labels = texts(1, 400)
+    return [f"{text} secret{n}" for n, text in enumerate(found)], labels, [n // 2 for n in range(400)]
+
+def queries():
+    return texts(2, 40)[0]
+
+def public():
+    return texts(3, 50)
+
+def kind(text):
+    return int(text.split()[0] in KINDS[1])
+
+def labeller(prompt):
+    calls.append(prompt)
+    *shown, asked = prompt.split(" | ")
+    scores = [0.0, 0.1]
+    for one in shown:
+        text, label = one.split(" -> ")
+        said = ("no", "yes").index(label)
+        scores[said if kind(text) == kind(asked) else 1 - said] += 1.0
+    return scores
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "stub.toml").write_text(FILE)
+    (tmp_path / "stub.py").write_text(STUB)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(__import__("sys").modules, "stub", raising=False)
+    return tmp_path
+
+
+def edited(folder: Path, *changes: tuple[str, str]) -> PromptPlan:
+    text = FILE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "stub.toml").write_text(text)
+    return plan_of("stub.toml")
+
+
+def test_from_private_demonstrations_to_a_public_prompt(folder: Path) -> None:
+    found = dpcli("prompt", "stub.toml", "-f", "json", folder=folder)
+    assert found.code == 0, found.err
+    data = json.loads(found.out)
+    assert data["accuracy"] > 0.95 > 0.7 > data["accuracy_without_demonstrations"]
+    assert data["asked"] <= 30 and 15 <= data["answered"] <= 25 and data["waiting"] >= 10
+    out = folder / "out"
+    assert data["prompt"] == (out / "prompt.txt").read_text()
+    labels = [json.loads(line) for line in (out / "labels.jsonl").read_text().splitlines()]
+    assert sum(line["label"] is not None for line in labels) == data["answered"]
+    assert "epsilon <=" in (out / "statement.md").read_text()
+    for path in out.iterdir():  # of the private texts nothing is left
+        assert re.search(rb"secret\d", path.read_bytes()) is None, path
+
+
+def test_each_teacher_sees_its_own_shard_alone(folder: Path) -> None:
+    import stub  # type: ignore[import-not-found]
+
+    plan = plan_of("stub.toml")
+    vote_and_teach(plan)
+    shown: dict[str, set[str]] = {}
+    for prompt in stub.calls:
+        private = frozenset(word for word in prompt.split() if word.startswith("secret"))
+        for word in private:
+            shown.setdefault(word, set()).update(private)
+    owners = dict(zip([text.split()[-1] for text in stub.data()[0]], stub.data()[2], strict=True))
+    teachers = {frozenset(group) for group in shown.values()}
+    assert sum(len(group) for group in teachers) == len(shown) <= 80  # disjoint
+    seen: dict[int, frozenset[str]] = {}
+    for group in teachers:
+        for word in group:
+            assert seen.setdefault(owners[word], group) == group  # all records of a unit are one teacher's
+
+
+def test_queries_are_charged_once_and_denied_when_spent(folder: Path) -> None:
+    first = vote_and_teach(plan_of("stub.toml"))
+    transcript = (folder / "out" / "transcript.jsonl").read_bytes()
+    with pytest.raises(InputError, match="--resume goes on"):
+        vote_and_teach(plan_of("stub.toml"))
+    again = vote_and_teach(plan_of("stub.toml"), resume=True)
+    assert (again.asked, again.answered, again.run) == (first.asked, first.answered, first.run)
+    assert (folder / "out" / "transcript.jsonl").read_bytes() == transcript
+    (folder / "out" / "queries.db").unlink()
+    with pytest.raises(LedgerError, match="no count of queries"):
+        vote_and_teach(plan_of("stub.toml"), resume=True)
+
+
+def test_a_session_of_another_file_does_not_go_on(folder: Path) -> None:
+    vote_and_teach(plan_of("stub.toml"))
+    for change in (("sigma = 5.0", "sigma = 6.0"), ("queries = 30", "queries = 31"), ("teachers = 40", "teachers = 41")):
+        with pytest.raises(InputError, match="found it changed"):
+            vote_and_teach(edited(folder, change), resume=True)
+    assert vote_and_teach(edited(folder, ("teachers = 40", "teachers = 40\ncandidates = 3")), resume=True).waiting  # it is public
+
+
+def test_the_ledger_is_charged_before_the_first_vote(folder: Path) -> None:
+    from dpcli.ledger.stores.places import open_ledger
+
+    terms = ("--dataset", "d", "--unit", "user", "--adjacency", "add-remove", "--delta", "1e-6", "--filter", "zcdp")
+    assert dpcli("budget", "init", "ledger.db", *terms, "--epsilon", "50", folder=folder).code == 0
+    assert dpcli("prompt", "stub.toml", "--ledger", "ledger.db", folder=folder).code == 0
+    with open_ledger("ledger.db") as ledger:
+        (run,) = ledger.state().runs.values()
+    assert run.status == "committed"
+    assert json.loads((folder / "out" / "run.json").read_text())["run"] == run.key
+    assert dpcli("prompt", "stub.toml", "--resume", folder=folder).code == 2  # without the ledger
+    again = dpcli("prompt", "stub.toml", "--resume", "--ledger", "ledger.db", folder=folder)
+    assert again.code == 0, again.err
+    with open_ledger("ledger.db") as ledger:
+        assert len(ledger.state().runs) == 1
+
+
+def test_a_ledger_or_budget_that_says_no_stops_before_the_data(folder: Path) -> None:
+    import stub
+
+    terms = ("--dataset", "d", "--unit", "user", "--adjacency", "add-remove", "--delta", "1e-6", "--filter", "zcdp")
+    assert dpcli("budget", "init", "ledger.db", *terms, "--epsilon", "0.1", folder=folder).code == 0
+    found = dpcli("prompt", "stub.toml", "--ledger", "ledger.db", folder=folder)
+    assert found.code == 1, found.err
+    with pytest.raises(Denied, match="budget: expected at most epsilon 1 "):
+        vote_and_teach(edited(folder, ("[[mechanism]]", "[budget]\nepsilon = 1.0\n[[mechanism]]")))
+    assert stub.calls == [] and not (folder / "out" / "transcript.jsonl").exists()
+
+
+def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
+    (folder / "stub.py").write_text("raise SystemExit(3)")
+    found = dpcli("prompt", "stub.toml", "--dry-run", "-f", "json", folder=folder)
+    assert found.code == 0, found.err
+    data = json.loads(found.out)
+    assert (data["queries"], data["answers"], data["teachers"]) == (30, 25, 40)
+    assert (
+        data["result"]["epsilon_upper"]
+        == json.loads(dpcli("account", "stub.toml", "-f", "json", folder=folder).out)["result"]["epsilon_upper"]
+    )
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (('labels = ["no", "yes"]', 'labels = ["no", "no"]'), "at least two labels"),
+        (('verbalizers = [" no", " yes"]', 'verbalizers = [" no"]'), "one word for each of 2 labels"),
+        (('labeller = "stub:labeller"', 'labeller = "stub:labeller"\nmodel = "gpt2"'), "model or labeller"),
+        (('labeller = "stub:labeller"', ""), "model or labeller"),
+        (('labeller = "stub:labeller"', 'labeller = "stub:labeller"\ntokenizer = "bytes"'), "no such key without model"),
+        (('units = "user"', ""), "prompt.units"),
+        (('"{text} ->"', '"text ->"'), "text with {text}"),
+        (
+            (
+                'type = "confident-gnmax"\nqueries = 30\nanswers = 25\nthreshold = 22.0\nthreshold_sigma = 8.0\nsigma = 5.0',
+                'type = "gaussian"\nnoise_multiplier = 1.0',
+            ),
+            "none of a type",
+        ),
+        (('output = "out"', 'output = "out"\nmechanism = "other"'), "prompt.mechanism"),
+        (('"stub:queries"', '"stub:labeller"'), "stub:labeller"),
+        (('"stub:data"', '"stub:queries"'), "expected 3 lists"),
+        (('"stub:data"', '"no.txt"'), "a .csv, .jsonl, .parquet file"),
+        (('"stub:data"', '"no.csv"'), "expected a file"),
+        (('labels = ["no", "yes"]', 'labels = ["off", "on"]'), "every label of the data"),
+        (('"stub:labeller"', '"stub:kind"'), "expected one of the labels, or a score for each"),
+    ],
+)
+def test_what_is_refused(change: tuple[str, str], said: str, folder: Path) -> None:
+    """By name, and without a private text."""
+    (folder / "stub.toml").write_text(FILE.replace(*change))
+    found = dpcli("prompt", "stub.toml", folder=folder)
+    assert found.code == 2, found.err
+    assert said in found.err and "secret" not in found.err
+    assert not (folder / "out" / "transcript.jsonl").exists()
+
+
+def test_a_function_may_return_labels(folder: Path) -> None:
+    (folder / "stub.py").write_text(
+        STUB + "\nscores = labeller\ndef labeller(prompt):\n    return 'no yes'.split()[scores(prompt)[1] > .5]\n"
+    )
+    found = dpcli("prompt", "stub.toml", "-f", "json", folder=folder)
+    assert found.code == 0 and json.loads(found.out)["accuracy"] > 0.95
+
+
+MODEL = """
+from dpcli.predict.models.vocabularies import ByteVocabulary
+import numpy as np
+
+class Model:
+    vocabulary, context = 256, 40
+    def next_token(self, contexts):
+        assert all(len(context) <= self.context for context in contexts)
+        rows = np.full((len(contexts), 256), -9.0)
+        for row, context in zip(rows, contexts):
+            row[ord("y" if labeller(bytes(context).decode().replace(" n", " no").replace(" y", " yes"))[1] > .5 else "n")] = -1e-9
+        return rows
+
+def model():
+    return Model(), ByteVocabulary()
+
+def narrow():
+    found = Model()
+    found.vocabulary = 120  # y is 121
+    return found, ByteVocabulary()
+
+def long():
+    return ["ash " * 12]
+"""
+
+
+def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) -> None:
+    (folder / "stub.py").write_text(STUB + MODEL)
+    words = ('verbalizers = [" no", " yes"]', 'verbalizers = ["n", "y"]')
+    found = vote_and_teach(
+        edited(folder, ('labeller = "stub:labeller"', 'model = "stub:model"'), words, ('"{text} ->"', '"{text} -> "'))
+    )
+    assert found.accuracy is not None and found.accuracy[0] > 0.9  # though only one short demonstration fits
+    for change, said in (
+        (('"stub:queries"', '"stub:long"'), "fit into the model's context"),
+        (('["n", "y"]', '["no", "nope"]'), "different tokens"),
+        (('"stub:model"', '"stub:narrow"'), "has tokens for"),
+    ):
+        text = (folder / "stub.toml").read_text().replace(*change).replace('"out"', '"other"')
+        (folder / "changed.toml").write_text(text)
+        with pytest.raises(InputError, match=re.escape(said)):
+            vote_and_teach(plan_of("changed.toml"))
+
+
+def test_a_function_that_fails_on_a_private_text_does_not_tell_it(folder: Path) -> None:
+    (folder / "stub.py").write_text(STUB + "\ndef labeller(prompt):\n    raise ValueError(prompt)\n")
+    found = dpcli("prompt", "stub.toml", folder=folder)
+    assert found.code == 2 and "ValueError at stub.py" in found.err and "secret" not in found.err
+
+
+SHAPE = Shape("", "{text} ->", " | ", (" no", " yes"))
+
+
+def test_a_private_demonstration_that_is_too_long_is_left_out_and_not_refused() -> None:
+    shown = [("a", 0), ("b" * 50, 1)]
+    assert fitted(SHAPE, shown, "c", lambda prompt: True) == f"a -> no | {'b' * 50} -> yes | c ->"
+    assert fitted(SHAPE, shown, "c", lambda prompt: len(prompt) < 20) == "a -> no | c ->"
+    assert fitted(SHAPE, shown[1:], "c", lambda prompt: len(prompt) < 20) == "c ->"
+
+
+def test_demonstrations_are_of_all_labels_in_turn() -> None:
+    records = [("a", 0), ("b", 0), ("c", 0), ("d", 1)]
+    assert in_turn(records, 2) == [("a", 0), ("d", 1), ("b", 0), ("c", 0)]
