@@ -69,6 +69,7 @@ SECTIONS: dict[str, str] = {
     "pate": "dpcli.predict.pate.settings:Pate",
     "pmixed": "dpcli.predict.pmixed.settings:Pmixed",
     "prompt": "dpcli.predict.prompt.settings:Prompt",
+    "generate": "dpcli.predict.decode.settings:Generate",
 }
 
 # What a section says of the rest of the file: (its value, the file's tables, findings to add to).
@@ -106,6 +107,9 @@ VOTING: dict[str, str] = {
     "confident-gnmax": "dpcli.predict.voting.rules:ConfidentVoting",
     "lnmax": "dpcli.predict.voting.rules:LaplaceVoting",
 }
+
+# Types of mechanism by which a token is drawn from clipped logits.
+DECODING = frozenset({"private-decoding"})
 
 # The other format of `lint` and `schema`.
 POLICY_KEYS = "dpcli.gate.policy_read:KEYS"

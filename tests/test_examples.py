@@ -34,6 +34,7 @@ EXPECTED = {
     "pmixed.toml": (7.9, 8.0),  # by Renyi divergences 8.3728, by another conversion 8.4
     "prompt-pate.toml": (2.9, 3.0),  # one Gaussian, mu = hypot(sqrt(60) / 21, sqrt(2 * 30) / 12.6)
     "soft-prompt.toml": (2.9, 3.0),
+    "private-text.toml": (5.5, 5.6231),  # rho = 240 (0.06 / 0.8)^2 / 2, by the best conversion of zCDP: 5.6230
     "dp-sgd.toml": (2.6, 2.6003),
     "dp-ftrl.toml": (1.8424, 1.8426),  # one Gaussian, mu = sqrt(5 sum of f_k^2) / 9
 }
@@ -123,7 +124,9 @@ def test_an_example_warns_only_where_it_is_about_that(path: Path) -> None:
 
 
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize(("command", "name"), [("train", "soft-prompt"), ("prompt", "prompt-pate")])
+@pytest.mark.parametrize(
+    ("command", "name"), [pytest.param("train", "soft-prompt", marks=pytest.mark.long), ("prompt", "prompt-pate")]
+)
 def test_a_private_prompt_is_worth_its_epsilon(command: str, name: str, tmp_path: Path) -> None:
     """Both ways of one task, on the same data: better than chance by more than 14 standard errors of 200 texts."""
     found = run(command, str(ROOT / "examples" / f"{name}.toml"), "-f", "json", folder=tmp_path)
@@ -131,3 +134,13 @@ def test_a_private_prompt_is_worth_its_epsilon(command: str, name: str, tmp_path
     data = json.loads(found.out)
     assert data["result"]["epsilon_upper"] <= 3.0
     assert (data["accuracy"] if command == "prompt" else data["metrics"]["accuracy"]) > 0.85
+
+
+@pytest.mark.needs("torch")
+def test_private_texts_are_like_the_notes_and_keep_the_secret(tmp_path: Path) -> None:
+    """Half of them and more say what is usual in the private notes alone; in public ones it is one in twelve."""
+    found = run("generate", str(ROOT / "examples" / "private-text.toml"), "--texts", "5", "-f", "json", folder=tmp_path)
+    assert found.code == 0, found.err
+    written = json.loads(found.out)["written"]
+    assert sum("coughed" in text for text in written) >= 2
+    assert not [text for text in written if "seven five four" in text]

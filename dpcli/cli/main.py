@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("dpcli.cli.doctor:command", "Whether this machine has what dpcli needs."),
     "explain": ("dpcli.cli.explain:command", "What a pipeline's guarantee, a rule or a term means."),
     "gate": ("dpcli.cli.gate:command", "Stop a change that overspends: verdict by exit code."),
+    "generate": ("dpcli.cli.generate:command", "Write private texts, token by token."),
     "init": ("dpcli.cli.init:command", "Write a pipeline file to start from."),
     "lint": ("dpcli.cli.lint:command", "Check files against the catalogue of known failures."),
     "man": ("dpcli.cli.man:command", "Write the manual pages."),

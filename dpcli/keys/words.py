@@ -55,10 +55,12 @@ class Remark:
             place.wrong_type(self.text, value, _quotes(value))
         if not value.translate(_BREAKS).isprintable():
             place.out_of_range("text without control or invisible characters", value)
+        if place.rule and not place.rule.holds(value):
+            place.out_of_range(place.rule.text, value)
         return value
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        return {"type": "string"}
+        return {"type": "string", **dict(rule.schema if rule else ())}
 
 
 def _quotes(value: Any) -> str:

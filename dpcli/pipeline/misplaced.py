@@ -20,6 +20,10 @@ WHOLE = (
     "a token is drawn from the whole average of the projected models: to cut it off or to take its maximum reads the models once more, or "
     "releases something else than what is accounted for; temperature is applied before projection"
 )
+FROM_ALL = (
+    "a token is drawn from all of the vocabulary, by its clipped and averaged logits: to cut these off or to take their maximum would be "
+    "another release than the one that is accounted for; temperature is a key of the private-decoding entry"
+)
 RHO_CAP = "a budget caps epsilon: in place of rho state epsilon = rho + 2 sqrt(rho ln(1/delta)), and delta"
 
 
@@ -31,6 +35,8 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
     here = list(known)
     if key.replace("-", "_") in ONE_DRAW and {"temperature", "projection"} <= set(here):
         return None, WHOLE
+    if key.replace("-", "_") in ONE_DRAW and {"method", "tokens"} <= set(here):
+        return None, FROM_ALL
     if key == "rho" and "warn_at" in here:
         return None, RHO_CAP
     meant = closest(key, here, cutoff=0.9)

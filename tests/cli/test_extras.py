@@ -24,6 +24,7 @@ BARE = f"import sys; sys.modules.update(dict.fromkeys({list(EXTRAS)})); from dpc
         ("train", "examples/digits-ftrl.toml"),
         ("sweep", "examples/digits-sweep.toml"),
         ("prompt", "examples/prompt-pate.toml"),
+        ("generate", "examples/private-text.toml"),
         ("audit", "examples/digits.toml", "--kind", "replay"),
         ("audit", "examples/audit/worst-case.toml", "--kind", "replay"),
         ("plot", "rdp", "examples/mnist.toml", "-o", "x.png"),

@@ -99,7 +99,12 @@ def opened(path: Path, dataset: str) -> None:
 
 def called(words: tuple[str, ...], folder: Path) -> Result:
     (folder / "run.toml").write_text(FILE)
-    file = {"train": "digits.toml", "sweep": "digits-sweep.toml", "prompt": "prompt-pate.toml"}.get(words[-1])
+    file = {
+        "train": "digits.toml",
+        "sweep": "digits-sweep.toml",
+        "prompt": "prompt-pate.toml",
+        "generate": "private-text.toml",
+    }.get(words[-1])
     given = arguments_of(ALL[words], folder / "ledger.db", ROOT / "examples" / file if file else folder / "run.toml")
     return dpcli(*words, *given, folder=folder)
 

@@ -26,7 +26,7 @@ from dpcli.keys.kinds import Day, Flag, Kind, Number, WholeNumber
 from dpcli.keys.member import Member, Members
 from dpcli.keys.plain import plain as plain_value
 from dpcli.keys.tables import KeyTable, SelectedTable
-from dpcli.keys.words import OneOf, Text
+from dpcli.keys.words import OneOf, Remark, Text
 from dpcli.lint.run import lint_bytes
 from dpcli.pipeline.document import TOP, MechanismTable
 from dpcli.pipeline.families import MECHANISMS, SAMPLING
@@ -179,7 +179,7 @@ def out_of_range(member: Member) -> tuple[Any, ...]:
         return tuple([value] for value in out_of_range(Member(member.name, kind.item, member.rule)))
     if isinstance(kind, OneOf):
         return ("zzz",)
-    if member.rule is not None and isinstance(kind, Text):
+    if member.rule is not None and isinstance(kind, Text | Remark):
         return tuple(text for text in TEXTS if not member.rule.holds(text))[:1]
     if member.rule is None or not isinstance(kind, Number | WholeNumber):
         return ()

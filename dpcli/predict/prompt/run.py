@@ -71,11 +71,11 @@ def vote_and_teach(
             cannot be relied on.
     """
     plan.priced.require_budget()
+    labeller, texts = labeller_of(plan.prompt, plan.priced.path), queries(plan.prompt, plan.priced.path)
+    _require_fitting(labeller, shape_of(plan.prompt), texts, plan.priced.path)
+    public = _public(plan)
     with exclusive(plan.folder):
         session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
-        labeller, texts = labeller_of(plan.prompt, plan.priced.path), queries(plan.prompt, plan.priced.path)
-        _require_fitting(labeller, shape_of(plan.prompt), texts, plan.priced.path)
-        public = _public(plan)
         votes = Teachers.of(plan, labeller)
         charge(session, plan.priced.pipeline, ledger, f"dpcli prompt {os.path.basename(plan.priced.path)}")
         with ExitStack() as open_:

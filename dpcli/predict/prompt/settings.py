@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, Constraint, Key, Note, Reader
+from dpcli.predict.templates import ALONE, SHOWING
 from dpcli.toml.findings import Problem
 from dpcli.train.plan.settings import FUNCTION
-from dpcli.train.plan.settings_language import TEMPLATE
 
 AT_MOST = Constraint("a whole number from 1 to 100000", lambda x: 1 <= x <= 100_000, (("minimum", 1), ("maximum", 100_000)))
 OF_MODELS = Reader("model", lambda prompt: prompt.model is not None)
@@ -73,9 +73,7 @@ class Prompt:
         tuple[str, ...] | None,
         Key("a word for each label, which stands after the template; its first token is the answer; the labels where absent"),
     ] = None
-    template: Annotated[str, Key("how a prompt shows a text, with {text} in it once; the label's word follows", TEMPLATE)] = (
-        "{text}"
-    )
+    template: Annotated[Note, Key("how a prompt shows a text, with {text} in it once; the label's word follows", SHOWING)] = ALONE
     instruction: Annotated[Note | None, Key("public text at the beginning of every prompt")] = None
     separator: Annotated[
         Note | None, Key("between two demonstrations, and before the text that is asked about; a line end where absent")

@@ -1,0 +1,46 @@
+"""dpcli generate."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import emit, output_options
+
+
+@click.command(short_help="Write private texts, token by token.")
+@click.argument("file")
+@click.option("--dry-run", is_flag=True, help="Print what it would do and cost.")
+@click.option("--resume", is_flag=True, help="Go on with the session in the folder: write more of its texts.")
+@click.option("--moved", is_flag=True, help="The folder was moved here from another place, which is gone.")
+@click.option("--texts", type=click.IntRange(min=1), help="How many to write now; all that are left without it.")
+@click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the first noise.")
+@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@output_options("text", "total")
+def command(
+    file: str,
+    dry_run: bool,
+    resume: bool,
+    moved: bool,
+    texts: int | None,
+    ledger: str | None,
+    dataset: str | None,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """Write texts from private ones by a language model, as [generate] in FILE says: each token is drawn from clipped, averaged logits.
+
+    All tokens that may be written are paid for beforehand. Exit code 1 where the budget or the ledger says no or no text is left, 2 where
+    the file asks for what cannot be done, 4 where the count of texts or the ledger cannot be relied on.
+    """
+    from dpcli.predict.decode.plan import plan_of
+    from dpcli.present.generate import outcome, planned
+
+    plan = plan_of(file)
+    if dry_run:
+        return emit(planned(plan), format_, outputs)
+    from dpcli.cli.predicting import charged_to, progress
+    from dpcli.predict.decode.run import write_texts
+
+    with charged_to(ledger, dataset) as found, progress("text") as report:
+        done = write_texts(plan, found, resume, moved, texts, report)
+    return emit(outcome(done), format_, outputs)

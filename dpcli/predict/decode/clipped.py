@@ -1,0 +1,79 @@
+"""What private contexts add to the logits: each clipped, in whole numbers, so that their sum moves by no more than one of them may.
+
+With u = clip / (2^20 B), a context contributes whole multiples of u, from -2^20 to 2^20 for each token; sums of them are exact, and B is
+the public size of a batch, whatever number of contexts is in it. An empty place adds 0.
+
+Scores are (base + u sum) / temperature in double precision, base at most 0 and at least -1000 temperature, and the sum bounded by 8 B
+contexts' worth, which moves no more than the sum does. Rounding then takes a weight e^score off by a factor within e^h, h = 2^-50 (1000 +
+8 clip / temperature), and the loss of a token by 4 h at most: the clip that is used is smaller than the file's by 2 h B temperature, which
+pays for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpcli.errors import InputError
+from dpcli.numerics.arrays import Array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Sums = NDArray[np.int64]
+
+GRID = 2**20  # parts of a clip
+FAR = 1000.0  # temperatures below the largest base: e^-1000 is drawn by nobody
+MOST = 8  # times the size of a batch: more contexts than that move a score no further
+
+
+@dataclass(frozen=True, slots=True)
+class LogitClipping:
+    """clip: what is used. size: the public size B of a batch."""
+
+    clip: float
+    size: int
+    temperature: float
+
+    @classmethod
+    def of(cls, spec: Any) -> LogitClipping:
+        """By the keys of a private-decoding entry. Raises InputError where its clip is too small to be computed with."""
+        lost = 2.0**-50 * (FAR + MOST * spec.clip / spec.temperature)
+        used = spec.clip - 2.0 * lost * spec.batch_size * spec.temperature
+        if not used >= 0.99 * spec.clip:
+            raise InputError(
+                "clip: expected one that moves a logit by more than rounding does, found a smaller one: clip / (batch_size temperature) = "
+                f"{spec.clip / spec.batch_size / spec.temperature:.3g}"
+            )
+        return cls(used, spec.batch_size, spec.temperature)
+
+    def differences(self, private: Array, public: Array) -> Sums:
+        """The sum of what contexts contribute, by how far each one's logits are from the public ones.
+
+        Args:
+            private: (contexts, vocabulary) log-probabilities. public: (vocabulary,).
+
+        Source: Vinod, Pillutla, Thakurta 2025, arXiv:2507.02974 (InvisibleInk).
+        """
+        with np.errstate(invalid="ignore"):  # two that are -inf do not differ
+            return self._whole(np.nan_to_num(private - public, nan=0.0, posinf=np.inf, neginf=-np.inf))
+
+    def logits(self, private: Array) -> Sums:
+        """The same, by the logits themselves, moved so that the largest is `clip`. Source: Amin et al. 2024, arXiv:2407.12108."""
+        return self._whole(private - private.max(axis=1, keepdims=True) + self.clip)
+
+    def _whole(self, values: Array) -> Sums:
+        clipped = np.clip(values, -self.clip, self.clip)
+        return np.asarray(np.rint(clipped * (GRID / self.clip)).astype(np.int64).clip(-GRID, GRID).sum(axis=0))
+
+    def scores(self, base: Array, sums: Sums) -> Array:
+        """What a token is drawn by, (vocabulary,): with probability proportional to e^score.
+
+        Args:
+            base: (vocabulary,) public logits, or 0.
+        """
+        limit = MOST * self.size * GRID
+        lowered = np.maximum(base - base.max(), -FAR * self.temperature)
+        return np.asarray((lowered + np.clip(sums, -limit, limit) * (self.clip / GRID / self.size)) / self.temperature)

@@ -1,0 +1,67 @@
+"""Private contexts, in batches that a change of one unit's texts meets one of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from dpcli.errors import InputError
+from dpcli.predict.decode.settings import Generate
+from dpcli.predict.models.load import require_fits
+from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
+from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
+from dpcli.predict.shards import shards_of
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFrame:
+    """What stands before and after a private text, and the public context; all public."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    prompt: tuple[int, ...]
+    longest: int
+
+    def context(self, text: Tokens) -> tuple[int, ...]:
+        return (*self.before, *text[: self.longest], *self.after)
+
+
+def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -> ContextFrame:
+    """As [generate] says.
+
+    Raises InputError where a context of the greatest length leaves no room for the tokens of a text: before any text is read, as whether
+    one is too long would tell of it.
+    """
+    before, after = (tuple(vocabulary.ids(part)) for part in generate.template.split("{text}"))
+    found = ContextFrame(before, after, tuple(vocabulary.ids(generate.prompt)), generate.longest)
+    require_fits(model, found.prompt, generate.tokens)
+    require_fits(model, found.context((0,) * generate.longest), generate.tokens)
+    if not found.prompt:
+        raise InputError("generate.prompt: expected a context that the tokenizer knows a token of, found none")
+    return found
+
+
+def batches(
+    generate: Generate, path: str, contributions: int, frame: ContextFrame, vocabulary: Vocabulary
+) -> list[list[tuple[int, ...]]]:
+    """The contexts of each batch, which may be of any number.
+
+    Args:
+        contributions: texts of one unit that are used at most, its first ones.
+    """
+    found = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record))
+    kept = found if generate.units is None else _first(found, contributions)  # else each text is a unit, equal ones too
+    return [
+        [context for place in shard if (context := frame.context(vocabulary.ids(kept.texts[place])))]
+        for shard in shards_of(kept.units, generate.batches, "texts")
+    ]
+
+
+def _first(texts: OwnedTexts, contributions: int) -> OwnedTexts:
+    seen: Counter[str | int] = Counter()
+    chosen = []
+    for place, unit in enumerate(texts.units):
+        seen[unit] += 1
+        if seen[unit] <= contributions:
+            chosen.append(place)
+    return OwnedTexts(tuple(texts.texts[place] for place in chosen), tuple(texts.units[place] for place in chosen))

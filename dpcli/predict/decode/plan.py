@@ -1,0 +1,89 @@
+"""What `dpcli generate` will do, and what a text costs, settled before any private text is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dpcli.errors import InputError
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.pipeline.canonical import tables_of
+from dpcli.pipeline.read import section
+from dpcli.predict.charged import fingerprint
+from dpcli.predict.decode.clipped import LogitClipping
+from dpcli.predict.decode.settings import Generate
+from dpcli.predict.priced import PricedSession, folder_of, in_full, priced, require_units
+from dpcli.registry import DECODING
+from dpcli.toml.limits import read_bytes
+
+# Keys that may change while a session goes on.
+PLACES = ("count", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationPlan:
+    """priced: the file's account, and the entry that is performed."""
+
+    priced: PricedSession
+    generate: Generate
+    clipping: LogitClipping
+
+    @property
+    def texts(self) -> int:
+        """How many may be written."""
+        return self.generate.batches * self.generate.texts
+
+    @property
+    def contributions(self) -> int:
+        """Texts of one unit that are used at most."""
+        return self.priced.pipeline.privacy.max_contributions or 1
+
+    @property
+    def folder(self) -> str:
+        return folder_of(self.generate.output, self.priced)
+
+    def batch(self, number: int) -> int:
+        """Which batch the text of this number, from 1, is written from: each in turn."""
+        return (number - 1) % self.generate.batches
+
+    def epsilon(self, texts: int) -> float:
+        """What so many texts would cost, with the rest of the file; an upper bound at the file's delta."""
+        from dpcli.analysis.account import account
+
+        steps = -(-texts // self.generate.batches) * self.generate.tokens
+        pipeline = self.priced.pipeline
+        entries = tuple(replace(one, steps=steps) if one == self.priced.entry else one for one in pipeline.mechanisms)
+        return account(replace(pipeline, mechanisms=entries, budget=None), delta=self.priced.account.delta).upper
+
+    @property
+    def rho(self) -> float:
+        """What one token costs, in zCDP; an upper bound."""
+        privacy = self.priced.pipeline.privacy
+        return self.priced.entry.spec.resolve(Neighbours(privacy.adjacency, self.contributions)).zcdp()
+
+    def fingerprint(self) -> str:
+        stated = {name: value for name, value in in_full(self.generate).items() if name not in PLACES}
+        return fingerprint({"pipeline": tables_of(self.priced.pipeline), "generate": stated})
+
+
+def plan_of(path: str) -> GenerationPlan:
+    """The plan of a file with [generate].
+
+    Raises InputError where it cannot be read or asks for what cannot be done, CannotCertify where nobody can say what it costs.
+    """
+    data = read_bytes(path)
+    generate = section(data, path, "generate")
+    if not isinstance(generate, Generate):
+        raise InputError(f"{path}: expected a [generate] table, found none; dpcli schema lists its keys")
+    found = priced(path, data, DECODING, "generate", generate.mechanism)
+    require_units(found.pipeline, generate.units, path, "generate")
+    steps = generate.texts * generate.tokens
+    if found.entry.steps != steps:
+        raise InputError(
+            f'{path}: mechanism["{found.entry.name}"].steps: expected {steps:,}, the tokens of all texts of one batch '
+            f"({generate.texts:,} texts of at most {generate.tokens:,}), found {found.entry.steps:,}"
+        )
+    try:
+        clipping = LogitClipping.of(found.entry.spec)
+    except InputError as problem:
+        raise InputError(f'{path}: mechanism["{found.entry.name}"].{problem}') from None
+    return GenerationPlan(found, generate, clipping)

@@ -1,0 +1,116 @@
+"""Private texts: each is charged whole before its first token is drawn, and kept as soon as it is written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.predict.charged import charge, commit, counted, noted, session_in
+from dpcli.predict.decode.contexts import batches, frame_of
+from dpcli.predict.decode.plan import GenerationPlan
+from dpcli.predict.decode.write import Writer
+from dpcli.predict.models.load import language_model
+from dpcli.registry import PREDICTION_STATEMENT_OF, load
+from dpcli.train.noise.randomness import SystemStream
+from dpcli.train.run.folder import exclusive, replaced
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.train.noise.randomness import Stream
+
+TEXTS, STATEMENT = "texts.jsonl", "statement.md"
+Report = Callable[[int, int], None]  # texts written, of how many
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What a session came to. written: texts of this call. taken: texts that are charged up to now, of plan.texts."""
+
+    plan: GenerationPlan
+    folder: str
+    run: str
+    written: tuple[str, ...]
+    taken: int
+
+
+def write_texts(
+    plan: GenerationPlan,
+    ledger: Ledger | None = None,
+    resume: bool = False,
+    moved: bool = False,
+    texts: int | None = None,
+    report: Report = lambda done, all_: None,
+    stream: Stream | None = None,
+) -> Generated:
+    """Write texts of private contexts.
+
+    Args:
+        ledger: charged in full before the first token.
+        resume, moved: --resume and --moved.
+        texts: how many; all that are left where None.
+        stream: what tokens are drawn by; the system's where None.
+
+    Raises:
+        InputError: what the file asks for cannot be done. Denied: the file's budget or the ledger says no, or no text is left.
+        LedgerError: ledger or count cannot be relied on.
+    """
+    plan.priced.require_budget()
+    generate, path = plan.generate, plan.priced.path
+    model, vocabulary = language_model(generate.model, generate.tokenizer, path, "generate")
+    frame = frame_of(generate, model, vocabulary)
+    with exclusive(plan.folder):
+        session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
+        private = batches(generate, path, plan.contributions, frame, vocabulary)
+        writer = Writer(model, plan.clipping, frame.prompt, generate.method == "difference", generate.tokens, vocabulary.end)
+        charge(session, plan.priced.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")
+        written: list[str] = []
+        with counted(session, plan.texts, generate.count, moved) as budget:
+            session = noted(session)
+            asked = max(1, plan.texts - budget.taken()) if texts is None else texts
+            while len(written) < asked:
+                number = budget.take().first
+                batch = plan.batch(number)
+                written.append(vocabulary.text(writer.text(private[batch], stream or SystemStream())))
+                _keep(os.path.join(plan.folder, TEXTS), {"number": number, "batch": batch, "text": written[-1]})
+                report(len(written), asked)
+            outcome = Generated(plan, plan.folder, session.run, tuple(written), budget.taken())
+        replaced(os.path.join(plan.folder, STATEMENT), load(PREDICTION_STATEMENT_OF)(plan.priced, said(outcome)).encode())
+        commit(session, ledger)
+    return outcome
+
+
+def _keep(path: str, line: dict[str, object]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(descriptor, json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def said(outcome: Generated) -> dict[str, str]:
+    """What the session did, as answers of the disclosure statement; `done` is its first paragraph."""
+    plan, spec = outcome.plan, outcome.plan.priced.entry.spec
+    what = {
+        "difference": "the difference of each private context's logits and the public context's",
+        "logits": "each private context's logits below their largest",
+    }
+    return {
+        "done": (
+            f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
+            f"{plan.generate.batches:,} batches of private contexts. All that may be written is charged for, written or not."
+        ),
+        "randomness": "tokens are drawn by the operating system's random numbers; no seed exists and nothing is saved",
+        "floating_point": (
+            "contributions and their sums are whole numbers; a token is drawn exactly in proportion to weights in double precision, whose "
+            "rounding a smaller clip pays for"
+        ),
+        "clipping": (
+            f"{what[plan.generate.method]}, to {spec.clip:g} for each token of the vocabulary; their sum is divided by "  # type: ignore[attr-defined]
+            f"{plan.clipping.size:,}, whatever their number; of each unit at most {plan.contributions:,} texts were used"
+        ),
+        "query_model": "one-release",
+    }

@@ -1,0 +1,47 @@
+"""One text, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcli.numerics.arrays import Array
+from dpcli.predict.decode.clipped import LogitClipping
+from dpcli.predict.decode.draw import token
+from dpcli.predict.models.port import LanguageModel, Tokens
+from dpcli.train.noise.randomness import Stream
+
+AT_ONCE = 64  # contexts whose log-probabilities are in memory together
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """prompt: the public context. differences: what is clipped (see [generate] method). tokens: most of a text. end: what closes it."""
+
+    model: LanguageModel
+    clipping: LogitClipping
+    prompt: Tokens
+    differences: bool
+    tokens: int
+    end: int | None
+
+    def text(self, contexts: Sequence[Tokens], stream: Stream) -> list[int]:
+        """The tokens of one text of a batch, without the one that closes it."""
+        written: list[int] = []
+        while len(written) < self.tokens:
+            found = token(self.scores(contexts, written), stream)
+            if found == self.end:
+                break
+            written.append(found)
+        return written
+
+    def scores(self, contexts: Sequence[Tokens], written: Tokens) -> Array:
+        """What the next token is drawn by."""
+        public = self.model.next_token([(*self.prompt, *written)])[0]
+        sums = np.zeros(len(public), np.int64)
+        for start in range(0, len(contexts), AT_ONCE):
+            private = self.model.next_token([(*context, *written) for context in contexts[start : start + AT_ONCE]])
+            sums += self.clipping.differences(private, public) if self.differences else self.clipping.logits(private)
+        return self.clipping.scores(public if self.differences else np.zeros(len(public)), sums)

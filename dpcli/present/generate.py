@@ -1,0 +1,69 @@
+"""Private texts as a document: what writing them would cost, and what was written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpcli.document.document import Document
+from dpcli.present.account import headline
+from dpcli.present.training import shown
+from dpcli.rounding import up
+
+if TYPE_CHECKING:
+    from dpcli.predict.decode.plan import GenerationPlan
+    from dpcli.predict.decode.run import Generated
+
+MANY = 1_000
+
+
+def planned(plan: GenerationPlan) -> Document:
+    """What `dpcli generate` would do and cost: all texts, the first of each batch, and a thousand."""
+    generate, entry, found = plan.generate, plan.priced.entry, plan.priced.account
+    rho = plan.rho
+    first, many = plan.epsilon(generate.batches), plan.epsilon(MANY)
+    size = plan.priced.pipeline.privacy.dataset_size
+    details = (
+        f"{plan.texts:,} texts of at most {generate.tokens:,} tokens, {generate.texts:,} from each of {generate.batches:,} batches, by "
+        f"{entry.name}",
+        f"rho <= {up(rho, 6)} for a token, {up(rho * generate.tokens, 6)} for a text",
+        f"epsilon <= {up(first)} for {_texts(generate.batches)}, one of each batch; <= {up(many)} for {MANY:,} texts",
+        f"each token is averaged over {plan.clipping.size:,} places"
+        + ("" if size is None else f"; {size / generate.batches:,.0f} of {size:,} records are expected in a batch"),
+        f"leaves texts and statement in {shown(plan.folder)}",
+    )
+    data = {
+        "schema": "dpcli/generate-plan/v1",
+        "texts": plan.texts,
+        "tokens": generate.tokens,
+        "batches": generate.batches,
+        "rho_per_token": rho,
+        "epsilon_of_one_text_per_batch": first,
+        "epsilon_of_1000_texts": many,
+        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "fingerprint": plan.fingerprint(),
+        "exit_code": 0,
+    }
+    return Document(headline(found), data, "pass", notes=details, details=details, total=repr(found.upper))
+
+
+def outcome(done: Generated) -> Document:
+    """What was written."""
+    plan, found = done.plan, done.plan.priced.account
+    written = f"{_texts(len(done.written))} written, {done.taken:,} of {plan.texts:,} in all"
+    said = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}: {written}"
+    details = (f"texts and statement are in {shown(done.folder)}",)
+    data = {
+        "schema": "dpcli/generate/v1",
+        "written": list(done.written),
+        "taken": done.taken,
+        "texts": plan.texts,
+        "folder": done.folder,
+        "run": done.run,
+        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "exit_code": 0,
+    }
+    return Document(said, data, "pass", notes=details, details=details, total=repr(found.upper))
+
+
+def _texts(count: int) -> str:
+    return f"{count:,} text{'' if count == 1 else 's'}"

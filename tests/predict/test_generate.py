@@ -1,0 +1,284 @@
+"""Private text from a file to texts, on a model without torch that says again what it was shown."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.numerics.arrays import Array
+from dpcli.predict.decode.contexts import ContextFrame, batches, frame_of
+from dpcli.predict.decode.plan import GenerationPlan, plan_of
+from dpcli.predict.decode.run import write_texts
+from dpcli.predict.decode.write import Writer
+from dpcli.predict.models.load import language_model
+from dpcli.predict.models.vocabularies import ByteVocabulary
+from tests.command import dpcli
+
+FILE = """format = 1
+name = "stub"
+[privacy]
+unit = "user"
+max_contributions = 2
+adjacency = "add-remove"
+releases = "outputs"
+delta = 1e-6
+dataset_size = 120
+[[mechanism]]
+name = "letters"
+type = "private-decoding"
+clip = 4.0
+batch_size = 60
+temperature = 1.0
+steps = 24
+[generate]
+data = "notes:private"
+model = "notes:model"
+units = "user"
+prompt = ">"
+template = "{text}>"
+batches = 2
+texts = 3
+tokens = 8
+longest = 10
+output = "out"
+"""
+# Letters after a sign: what stood behind the last letter before, else any letter alike.
+NOTES = """
+import numpy as np
+from dpcli.predict.models.vocabularies import ByteVocabulary
+
+def private():
+    return ["aabaabab"] * 119 + ["aSECRETS"], [n // 2 for n in range(120)]
+
+def alone():
+    return [f"text {n}" for n in range(120)]
+
+class Model:
+    vocabulary, context = 256, 40
+    seen = []
+
+    def next_token(self, contexts):
+        rows = np.full((len(contexts), 256), 0.001)
+        for row, context in zip(rows, contexts):
+            Model.seen.append(bytes(context))
+            for before, after in zip(context, context[1:]):
+                row[after] += 10.0 * (before == context[-1])
+            row[ord("a"):ord("d")] += 1.0
+            row[10] += 0.05
+        return np.log(rows / rows.sum(1, keepdims=True))
+
+def model():
+    return Model(), ByteVocabulary()
+
+def other():
+    return Model(), Wide()
+
+class Wide(ByteVocabulary):
+    def ids(self, text):
+        return [300 for _ in text]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "notes.toml").write_text(FILE)
+    (tmp_path / "notes.py").write_text(NOTES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(__import__("sys").modules, "notes", raising=False)
+    return tmp_path
+
+
+def edited(folder: Path, *changes: tuple[str, str]) -> GenerationPlan:
+    text = FILE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "notes.toml").write_text(text)
+    return plan_of("notes.toml")
+
+
+def lines(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "out" / "texts.jsonl").read_text().splitlines()]
+
+
+def test_texts_are_written_like_the_private_ones_and_without_the_secret(folder: Path) -> None:
+    found = dpcli("generate", "notes.toml", "-f", "json", folder=folder)
+    assert found.code == 0, found.err
+    data = json.loads(found.out)
+    assert (len(data["written"]), data["taken"], data["texts"]) == (6, 6, 6)
+    assert [(line["number"], line["batch"]) for line in lines(folder)] == [(1, 0), (2, 1), (3, 0), (4, 1), (5, 0), (6, 1)]
+    assert all(len(str(line["text"])) <= 8 for line in lines(folder))
+    assert not set("".join(data["written"])) & set("SECRT")
+    assert "epsilon <=" in (folder / "out" / "statement.md").read_text()
+
+
+def test_the_next_letter_is_nearer_to_the_private_ones_and_as_far_from_the_secret_as_before(folder: Path) -> None:
+    plan = plan_of("notes.toml")
+    model, vocabulary = language_model("notes:model", None, "notes.toml", "generate")
+    writer = Writer(model, plan.clipping, b">", True, 8, 10)
+    private = batches(plan.generate, "notes.toml", 2, frame_of(plan.generate, model, vocabulary), vocabulary)
+
+    def chance(contexts: list[tuple[int, ...]]) -> Array:
+        scores = writer.scores(contexts, b"a")
+        return np.exp(scores - np.logaddexp.reduce(scores))
+
+    for batch in private:
+        known, public = chance(batch), chance([])
+        assert known[ord("c")] < 0.2 * public[ord("c")]
+        assert known[ord("S")] < public[ord("S")] * math.exp(2 * 4.0 / 60)
+
+
+def test_without_a_clip_that_binds_the_secret_comes_out(folder: Path) -> None:
+    """What the private way keeps back is there to be said: one context, hardly averaged."""
+    loose = (("clip = 4.0", "clip = 1000.0"), ("batch_size = 60", "batch_size = 1"), ('"{text}>"', '">{text}>"'))
+    (folder / "notes.py").write_text(NOTES.replace('["aabaabab"] * 119 + ["aSECRETS"]', '["SECURITY"] * 120'))
+    assert any("SECURI" in text for text in write_texts(edited(folder, *loose)).written)
+
+
+def test_no_text_is_written_beyond_the_last(folder: Path) -> None:
+    plan = plan_of("notes.toml")
+    assert len(write_texts(plan, texts=2).written) == 2
+    with pytest.raises(InputError, match="--resume goes on"):
+        write_texts(plan)
+    assert write_texts(plan, resume=True, texts=1).taken == 3
+    with pytest.raises(Denied, match="6 of 6"):
+        write_texts(plan, resume=True, texts=9)
+    assert [line["number"] for line in lines(folder)] == [1, 2, 3, 4, 5, 6]
+    assert dpcli("generate", "notes.toml", "--resume", folder=folder).code == 1
+    (folder / "out" / "queries.db").unlink()
+    with pytest.raises(LedgerError, match="no count"):
+        write_texts(plan, resume=True)
+
+
+def test_a_text_is_charged_before_its_first_token(folder: Path) -> None:
+    """A crash in the middle of one loses it."""
+
+    class Broken:
+        private = True
+        left = 3
+
+        def words(self, count: int) -> object:
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+            from dpcli.train.noise.randomness import SystemStream
+
+            return SystemStream().words(count)
+
+    plan = plan_of("notes.toml")
+    with pytest.raises(KeyboardInterrupt):
+        write_texts(plan, stream=Broken())  # type: ignore[arg-type]
+    assert write_texts(plan, resume=True, texts=1).taken == 2
+    assert [line["number"] for line in lines(folder)] == [2]
+
+
+def test_what_it_costs_is_said_before(folder: Path) -> None:
+    found = json.loads(dpcli("generate", "notes.toml", "--dry-run", "-f", "json", folder=folder).out)
+    account = json.loads(dpcli("account", "notes.toml", "-f", "json", folder=folder).out)
+    assert found["result"]["epsilon_upper"] == account["result"]["epsilon_upper"]
+    assert found["rho_per_token"] == pytest.approx((2 * 4.0 / 60) ** 2 / 2)  # two texts of a user
+    text = FILE.replace("steps = 24", "steps = 8")
+    assert (
+        found["epsilon_of_one_text_per_batch"]
+        == json.loads(dpcli("account", "-", "-f", "json", stdin=text.encode()).out)["result"]["epsilon_upper"]
+    )
+    text = FILE.replace("steps = 24", "steps = 4_000")
+    assert (
+        found["epsilon_of_1000_texts"]
+        == json.loads(dpcli("account", "-", "-f", "json", stdin=text.encode()).out)["result"]["epsilon_upper"]
+    )
+    assert not (folder / "out").exists()
+
+
+def test_a_change_of_one_unit_meets_one_batch_in_so_many_contexts_as_it_may_contribute(folder: Path) -> None:
+    plan = edited(folder, ("batches = 2", "batches = 7"))
+    frame, vocabulary = ContextFrame((), (62,), (62,), 10), ByteVocabulary()
+
+    def contexts(units: list[int]) -> list[Counter[tuple[int, ...]]]:
+        texts = [f"{unit} {place}" for place, unit in enumerate(units)]
+        body = f"def private():\n    return {texts!r}, {units!r}\n"
+        (folder / "more.py").write_text(body)
+        __import__("sys").modules.pop("more", None)
+        __import__("importlib").invalidate_caches()
+        from dataclasses import replace
+
+        generate = replace(plan.generate, data="more:private")
+        return [Counter(batch) for batch in batches(generate, "notes.toml", 2, frame, vocabulary)]
+
+    units = [unit for unit in range(40) for _ in range(1 + unit % 4)]
+    before = contexts(units)
+    for unit in (0, 3, 17):
+        after = contexts([one if one != unit else 1000 + place for place, one in enumerate(units)])
+        gone = [batch - other for batch, other in zip(before, after, strict=True)]
+        assert sum(1 for one in gone if one) == 1
+        assert 1 <= sum(gone[next(k for k, one in enumerate(gone) if one)].values()) <= 2
+
+
+def test_texts_that_are_alike_are_units_of_their_own(folder: Path) -> None:
+    plan = edited(folder, ('units = "user"\n', ""), ('unit = "user"\nmax_contributions = 2', 'unit = "example"'))
+    (folder / "notes.py").write_text(NOTES.replace("], [n // 2 for n in range(120)]", "]"))
+    found = batches(plan.generate, "notes.toml", 1, ContextFrame((), (), (62,), 10), ByteVocabulary())
+    assert sorted(map(len, found)) in ([0, 120], [1, 119])
+
+
+def test_contexts_are_as_long_as_the_file_says(folder: Path) -> None:
+    import notes  # type: ignore[import-not-found]
+
+    write_texts(edited(folder, ("longest = 10", "longest = 3")), texts=1)
+    assert {context[:4] for context in notes.Model.seen if not context.startswith(b">")} == {b"aab>", b"aSE>"}
+
+
+def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path) -> None:
+    from dpcli.ledger.stores.places import open_ledger
+
+    terms = ("--dataset", "d", "--unit", "user", "--adjacency", "add-remove", "--delta", "1e-6", "--filter", "zcdp")
+    assert dpcli("budget", "init", "ledger.db", *terms, "--epsilon", "9", folder=folder).code == 0
+    assert dpcli("generate", "notes.toml", "--ledger", "ledger.db", "--texts", "1", folder=folder).code == 0
+    assert dpcli("generate", "notes.toml", "--ledger", "ledger.db", "--resume", folder=folder).code == 0
+    with open_ledger("ledger.db") as ledger:
+        (run,) = ledger.state().runs.values()
+    assert run.status == "committed" and run.pipeline["mechanism"][0]["steps"] == 24
+    other = FILE.replace('"out"', '"again"').replace("clip = 4.0", "clip = 40.0")
+    (folder / "notes.toml").write_text(other)
+    assert dpcli("generate", "notes.toml", "--ledger", "ledger.db", folder=folder).code == 1
+    assert not (folder / "again" / "texts.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        *(
+            (("texts = 3", f"texts = 3\n{key}"), "a token is drawn from all of the vocabulary")
+            for key in ("top_k = 5", "top_p = 0.9", "greedy = true")
+        ),
+        (("texts = 3", "texts = 4"), "steps: expected 32"),
+        (('prompt = ">"', f'prompt = "{">" * 40}"'), "at most 33 tokens before 8 new ones"),
+        (("longest = 10", "longest = 33"), "at most 33 tokens before 8 new ones"),
+        (('"notes:model"', '"notes:other"'), "another model's"),
+        (('"{text}>"', '"text>"'), "text with {text}"),
+        (('units = "user"', ""), "generate.units"),
+        (("[generate]", "[prompt]"), "prompt."),
+        (
+            (
+                'type = "private-decoding"\nclip = 4.0\nbatch_size = 60\ntemperature = 1.0',
+                'type = "gaussian"\nnoise_multiplier = 9.0',
+            ),
+            "none of a type",
+        ),
+        (("clip = 4.0", "clip = 1e-12"), "than rounding does"),
+        (('"notes:private"', '"notes:alone"'), "two lists"),
+    ],
+)
+def test_what_is_refused(change: tuple[str, str], said: str, folder: Path) -> None:
+    (folder / "notes.toml").write_text(FILE.replace(*change))
+    found = dpcli("generate", "notes.toml", folder=folder)
+    assert found.code == 2, found.err
+    assert said in found.err and "SECRET" not in found.err
+    assert not (folder / "out" / "texts.jsonl").exists()
