@@ -45,7 +45,9 @@ def _approximation(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "a limit theorem bounds nothing after finitely many steps: choose an accountant that is an upper bound, or leave it out"
     )
-    yield from chosen(pipeline, ACCOUNTANT, one_of(*APPROXIMATIONS), message, "train", "pate", "pmixed", "audit")
+    yield from chosen(
+        pipeline, ACCOUNTANT, one_of(*APPROXIMATIONS), message, "train", "pate", "pmixed", "prompt", "generate", "audit"
+    )
 
 
 def _data_dependent(pipeline: Pipeline) -> Iterator[RuleFinding]:

@@ -80,7 +80,9 @@ def cased(draw: Draw, key: str) -> str:
 
 
 def in_section(
-    bad: st.SearchStrategy[Document], good: st.SearchStrategy[Document], sections: tuple[str, ...] = ("train", "pate", "pmixed")
+    bad: st.SearchStrategy[Document],
+    good: st.SearchStrategy[Document],
+    sections: tuple[str, ...] = ("train", "pate", "pmixed", "prompt", "generate"),
 ) -> Callable[[Draw], tuple[Document, Document]]:
     """Settings in a section beside a Poisson-sampled mechanism under add-remove."""
 
@@ -361,7 +363,7 @@ def dp208(draw: Draw) -> tuple[Document, Document]:
 def dp110(draw: Draw) -> tuple[Document, Document]:
     keys = ["sweep", "grid", "tuning", "search", "grid_search", "param_grid", "optuna"]
     bad, good = in_section(settings(keys, st.sampled_from([True, {"lr": [0.1, 0.3]}, [1, 2]])), settings(keys, OFF))(draw)
-    section = next(name for name in ("train", "pate", "pmixed") if name in bad)
+    section = next(name for name in ("train", "pate", "pmixed", "prompt", "generate") if name in bad)
     noted = {**bad, section: {**bad[section], "covers": {"tuning": "all runs are counted"}}}
     trial = next(entry["name"] for entry in bad["mechanism"] if entry["type"] == "gaussian")
     selection = {
@@ -413,7 +415,7 @@ SECTIONS = {
     "DP107": in_section(
         settings(["accountant", "accounting", "analysis"], words("gdp", "clt", "central_limit_theorem")),
         settings(["accountant", "accounting"], words("pld", "rdp", "exact", "moments")),
-        ("train", "pate", "pmixed", "audit"),
+        ("train", "pate", "pmixed", "prompt", "generate", "audit"),
     ),
     "DP113": in_section(
         settings(["resume", "resume_from", "resume_from_checkpoint"], st.sampled_from([True, "runs/7/last.pt"])),
