@@ -1,0 +1,89 @@
+"""Sessions on a transformer in a folder, as transformers saves one: untrained, since what it says does not matter here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command import dpcli
+
+pytestmark = pytest.mark.needs("torch", "transformers")
+
+PRIVACY = """format = 1
+name = "local"
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+releases = "outputs"
+delta = 1e-5
+"""
+PROMPT = """[[mechanism]]
+name = "votes"
+type = "gnmax"
+sigma = 4.0
+steps = 3
+[prompt]
+data = "private.csv"
+queries = "public.txt"
+public = "private.csv"
+labels = ["a", "b"]
+teachers = 6
+demonstrations = 3
+model = "model"
+tokenizer = "bytes"
+"""
+GENERATE = """[[mechanism]]
+name = "bytes"
+type = "private-decoding"
+clip = 2.0
+batch_size = 6
+steps = 10
+[generate]
+data = "private.csv"
+model = "model"
+tokenizer = "bytes"
+prompt = "x"
+method = "METHOD"
+texts = 2
+tokens = 5
+longest = 20
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(1)
+    config = GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=256, n_positions=40, bos_token_id=0, eos_token_id=0)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path / "model")
+    rows = "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(12))
+    (tmp_path / "private.csv").write_text(f"text,label\n{rows}")
+    (tmp_path / "public.txt").write_text("one\ntwo\nthree\nfour\n")
+    return tmp_path
+
+
+def test_teachers_vote_by_a_local_transformer(folder: Path) -> None:
+    (folder / "local.toml").write_text(PRIVACY + PROMPT)
+    found = dpcli("prompt", "local.toml", "-f", "json", folder=folder)
+    assert found.code == 0, found.err
+    data = json.loads(found.out)
+    assert (data["asked"], data["answered"], data["waiting"]) == (3, 3, 1)
+    (folder / "public.txt").write_text("x" * 41)
+    found = dpcli("prompt", "local.toml", "--resume", folder=folder)
+    assert found.code == 2 and "fit into the model's context" in found.err
+
+
+@pytest.mark.parametrize("method", ["difference", "logits"])
+def test_a_local_transformer_writes_private_texts(method: str, folder: Path) -> None:
+    (folder / "local.toml").write_text(PRIVACY + GENERATE.replace("METHOD", method))
+    found = dpcli("generate", "local.toml", "-f", "json", folder=folder)
+    assert found.code == 0, found.err
+    assert len(json.loads(found.out)["written"]) == 2
+    assert dpcli("generate", "local.toml", "--resume", folder=folder).code == 1
+    (folder / "local.toml").write_text((PRIVACY + GENERATE).replace("METHOD", method).replace("longest = 20", "longest = 37"))
+    found = dpcli("generate", "local.toml", folder=folder)
+    assert found.code == 2 and "at most 36 tokens before 5 new ones" in found.err
