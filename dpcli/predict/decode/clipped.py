@@ -66,7 +66,7 @@ class LogitClipping:
 
     def _whole(self, values: Array) -> Sums:
         clipped = np.clip(values, -self.clip, self.clip)
-        return np.asarray(np.rint(clipped * (GRID / self.clip)).astype(np.int64).clip(-GRID, GRID).sum(axis=0))
+        return np.asarray(np.rint(clipped * (GRID / self.clip)).astype(np.int64).sum(axis=0))
 
     def scores(self, base: Array, sums: Sums) -> Array:
         """What a token is drawn by, (vocabulary,): with probability proportional to e^score.
