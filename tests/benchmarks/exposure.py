@@ -39,7 +39,7 @@ Next = Callable[[tuple[int, ...]], Array]  # written tokens -> log-probabilities
 
 def main() -> None:
     plan = plan_of(str(FILE))
-    sys.stdout.write(f"{'model':<20}{'decoding':<26}{'exposure':>9}{'P(code | safe)':>16}{'tell it':>9}{'cough':>7}\n")
+    sys.stdout.write(f"{'model':<20}{'decoding':<26}{'exposure':>9}{'P(code | safe)':>16}{'tell it':>11}{'cough':>7}\n")
     for name, source in (("one attention head", plan.generate.model), ("GPT-2, 2 layers", "tests.benchmarks.exposure:trained")):
         measured(plan, name, source)
 
@@ -49,7 +49,7 @@ def measured(plan: GenerationPlan, name: str, source: str) -> None:
     generate = plan.generate
     model, vocabulary = language_model(source, generate.tokenizer, str(FILE), "generate")
     frame = frame_of(generate, model, vocabulary)
-    (contexts,) = batches(generate, str(FILE), 1, frame, vocabulary)
+    (contexts,) = batches(generate, str(FILE), 1, frame, vocabulary, model.vocabulary)
     writer = Writer(model, plan.clipping, frame.prompt, True, generate.tokens, vocabulary.end)
     rows: list[tuple[str, list[Next]]] = [
         ("public alone", [cache(lambda written: normal(writer.scores([], written)))]),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from dpcli.predict.decode.write import Writer
 from dpcli.predict.models.load import language_model
 from dpcli.predict.models.vocabularies import ByteVocabulary
 from tests.command import dpcli
+from tests.ledger.conftest import Database, cluster, database, used_again  # noqa: F401
 
 FILE = """format = 1
 name = "stub"
@@ -79,6 +82,13 @@ def model():
 def other():
     return Model(), Wide()
 
+def second():
+    return Model(), Wider()
+
+class Wider(ByteVocabulary):
+    def ids(self, text):
+        return [300 if letter == "S" else ord(letter) for letter in text]
+
 class Wide(ByteVocabulary):
     def ids(self, text):
         return [300 for _ in text]
@@ -123,7 +133,7 @@ def test_the_next_letter_is_nearer_to_the_private_ones_and_as_far_from_the_secre
     plan = plan_of("notes.toml")
     model, vocabulary = language_model("notes:model", None, "notes.toml", "generate")
     writer = Writer(model, plan.clipping, b">", True, 8, 10)
-    private = batches(plan.generate, "notes.toml", 2, frame_of(plan.generate, model, vocabulary), vocabulary)
+    private = batches(plan.generate, "notes.toml", 2, frame_of(plan.generate, model, vocabulary), vocabulary, 256)
 
     def chance(contexts: list[tuple[int, ...]]) -> Array:
         scores = writer.scores(contexts, b"a")
@@ -155,6 +165,32 @@ def test_no_text_is_written_beyond_the_last(folder: Path) -> None:
     (folder / "out" / "queries.db").unlink()
     with pytest.raises(LedgerError, match="no count"):
         write_texts(plan, resume=True)
+
+
+def test_copies_of_a_folder_share_a_count_in_a_database(folder: Path, database: Database) -> None:  # noqa: F811
+    plan = edited(folder, ('output = "out"', f'output = "out"\ncount = "{database.url}#notes"'))
+    try:
+        assert write_texts(plan, texts=2).taken == 2
+        shutil.copytree(folder / "out", folder / "copy")
+        copy = replace(plan, generate=replace(plan.generate, output="copy"))
+        assert write_texts(copy, resume=True, texts=3).taken == 5
+        assert write_texts(plan, resume=True).taken == 6
+        for one in (plan, copy):
+            with pytest.raises(Denied):
+                write_texts(one, resume=True)
+    finally:
+        database.cluster.run("DROP SCHEMA IF EXISTS dpcli_queries CASCADE", database=database.name)
+
+
+def test_a_copy_of_a_folder_writes_nothing(folder: Path) -> None:
+    plan = plan_of("notes.toml")
+    write_texts(plan, texts=1)
+    shutil.copytree(folder / "out", folder / "copy")
+    copy = replace(plan, generate=replace(plan.generate, output="copy"))
+    with pytest.raises(LedgerError, match="a copy of"):
+        write_texts(copy, resume=True)
+    shutil.rmtree(folder / "out")
+    assert write_texts(copy, resume=True, moved=True).taken == 6
 
 
 def test_a_text_is_charged_before_its_first_token(folder: Path) -> None:
@@ -207,10 +243,8 @@ def test_a_change_of_one_unit_meets_one_batch_in_so_many_contexts_as_it_may_cont
         (folder / "more.py").write_text(body)
         __import__("sys").modules.pop("more", None)
         __import__("importlib").invalidate_caches()
-        from dataclasses import replace
-
         generate = replace(plan.generate, data="more:private")
-        return [Counter(batch) for batch in batches(generate, "notes.toml", 2, frame, vocabulary)]
+        return [Counter(batch) for batch in batches(generate, "notes.toml", 2, frame, vocabulary, 256)]
 
     units = [unit for unit in range(40) for _ in range(1 + unit % 4)]
     before = contexts(units)
@@ -224,7 +258,7 @@ def test_a_change_of_one_unit_meets_one_batch_in_so_many_contexts_as_it_may_cont
 def test_texts_that_are_alike_are_units_of_their_own(folder: Path) -> None:
     plan = edited(folder, ('units = "user"\n', ""), ('unit = "user"\nmax_contributions = 2', 'unit = "example"'))
     (folder / "notes.py").write_text(NOTES.replace("], [n // 2 for n in range(120)]", "]"))
-    found = batches(plan.generate, "notes.toml", 1, ContextFrame((), (), (62,), 10), ByteVocabulary())
+    found = batches(plan.generate, "notes.toml", 1, ContextFrame((), (), (62,), 10), ByteVocabulary(), 256)
     assert sorted(map(len, found)) in ([0, 120], [1, 119])
 
 
@@ -262,6 +296,7 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
         (('prompt = ">"', f'prompt = "{">" * 40}"'), "at most 33 tokens before 8 new ones"),
         (("longest = 10", "longest = 33"), "at most 33 tokens before 8 new ones"),
         (('"notes:model"', '"notes:other"'), "another model's"),
+        (('"notes:model"', '"notes:second"'), "another model's"),
         (('"{text}>"', '"text>"'), "text with {text}"),
         (('units = "user"', ""), "generate.units"),
         (("[generate]", "[prompt]"), "prompt."),

@@ -42,19 +42,24 @@ def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -
 
 
 def batches(
-    generate: Generate, path: str, contributions: int, frame: ContextFrame, vocabulary: Vocabulary
+    generate: Generate, path: str, contributions: int, frame: ContextFrame, vocabulary: Vocabulary, words: int
 ) -> list[list[tuple[int, ...]]]:
     """The contexts of each batch, which may be of any number.
 
     Args:
         contributions: texts of one unit that are used at most, its first ones.
+        words: how many tokens the model tells apart.
+
+    Raises InputError where texts cannot be read, or hold tokens of another model.
     """
     found = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record))
     kept = found if generate.units is None else _first(found, contributions)  # else each text is a unit, equal ones too
-    return [
-        [context for place in shard if (context := frame.context(vocabulary.ids(kept.texts[place])))]
-        for shard in shards_of(kept.units, generate.batches, "texts")
-    ]
+    contexts = [frame.context(vocabulary.ids(text)) for text in kept.texts]
+    if not all(0 <= token < words for context in contexts for token in context):
+        raise InputError(
+            f"{path}: generate.tokenizer: expected tokens below the model's {words}, found others: it is another model's"
+        )
+    return [[contexts[place] for place in shard if contexts[place]] for shard in shards_of(kept.units, generate.batches, "texts")]
 
 
 def _first(texts: OwnedTexts, contributions: int) -> OwnedTexts:
