@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import random
 import shutil
+import signal
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +18,18 @@ import pytest
 
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.numerics.arrays import Array
+from dpcli.predict.charged import session_in
 from dpcli.predict.decode.contexts import ContextFrame, batches, frame_of
 from dpcli.predict.decode.plan import GenerationPlan, plan_of
 from dpcli.predict.decode.run import write_texts
 from dpcli.predict.decode.write import Writer
 from dpcli.predict.models.load import language_model
 from dpcli.predict.models.vocabularies import ByteVocabulary
+from dpcli.predict.queries.open import open_queries
 from tests.command import dpcli
 from tests.ledger.conftest import Database, cluster, database, used_again  # noqa: F401
+from tests.ledger.spenders import started
+from tests.waiting import until
 
 FILE = """format = 1
 name = "stub"
@@ -115,7 +123,8 @@ def edited(folder: Path, *changes: tuple[str, str]) -> GenerationPlan:
 
 
 def lines(folder: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (folder / "out" / "texts.jsonl").read_text().splitlines()]
+    """Those that were written whole."""
+    return [json.loads(line) for line in (folder / "out" / "texts.jsonl").read_text().splitlines() if line.endswith("}")]
 
 
 def test_texts_are_written_like_the_private_ones_and_without_the_secret(folder: Path) -> None:
@@ -165,6 +174,35 @@ def test_no_text_is_written_beyond_the_last(folder: Path) -> None:
     (folder / "out" / "queries.db").unlink()
     with pytest.raises(LedgerError, match="no count"):
         write_texts(plan, resume=True)
+
+
+@pytest.mark.parametrize("moments", [3, pytest.param(30, marks=pytest.mark.long)])
+def test_killed_at_any_moment_it_gives_no_text_for_nothing(moments: int, folder: Path) -> None:
+    """The whole command: its lock, its session, its count and its texts. A text that was being written is lost, and stays charged."""
+    plan = edited(folder, ("texts = 3", f"texts = {4 * moments}"), ("steps = 24", f"steps = {32 * moments}"))
+    write_texts(plan, texts=1)
+    chance = random.Random()
+    for moment in range(moments):
+        before = len(lines(folder))
+        child = started(lambda: write_texts(plan, resume=True) and None)
+        until(lambda before=before: len(lines(folder)) > before, every=0.001)  # type: ignore[misc]
+        time.sleep(chance.uniform(0.0, 0.05))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        numbers = [line["number"] for line in lines(folder)]
+        assert len(set(numbers)) == len(numbers) > moment
+        with open_queries("out/queries.db", session_in("out", plan.fingerprint(), True, None).identity, plan.texts) as budget:
+            assert len(numbers) <= budget.taken() <= len(numbers) + moment + 1
+            assert max(map(int, numbers)) <= budget.taken()  # type: ignore[call-overload]
+
+
+def test_a_line_that_was_cut_short_spoils_no_other(folder: Path) -> None:
+    plan = plan_of("notes.toml")
+    write_texts(plan, texts=1)
+    with open("out/texts.jsonl", "ab") as file:
+        file.write(b'{"number": 2, "te')
+    write_texts(plan, resume=True, texts=1)
+    assert [line["number"] for line in lines(folder)] == [1, 2]
 
 
 def test_copies_of_a_folder_share_a_count_in_a_database(folder: Path, database: Database) -> None:  # noqa: F811

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from dpcli.predict.charged import charge, commit, counted, noted, session_in
 from dpcli.predict.decode.contexts import batches, frame_of
 from dpcli.predict.decode.plan import GenerationPlan
 from dpcli.predict.decode.write import Writer
+from dpcli.predict.lines import add_line, whole_lines
 from dpcli.predict.models.load import language_model
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.train.noise.randomness import SystemStream
@@ -67,6 +67,8 @@ def write_texts(
         writer = Writer(model, plan.clipping, frame.prompt, generate.method == "difference", generate.tokens, vocabulary.end)
         charge(session, plan.priced.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")
         written: list[str] = []
+        kept = os.path.join(plan.folder, TEXTS)
+        whole_lines(kept)  # the next one begins a line
         with counted(session, plan.texts, generate.count, moved) as budget:
             session = noted(session)
             asked = max(1, plan.texts - budget.taken()) if texts is None else texts
@@ -74,21 +76,12 @@ def write_texts(
                 number = budget.take().first
                 batch = plan.batch(number)
                 written.append(vocabulary.text(writer.text(private[batch], stream or SystemStream())))
-                _keep(os.path.join(plan.folder, TEXTS), {"number": number, "batch": batch, "text": written[-1]})
+                add_line(kept, {"number": number, "batch": batch, "text": written[-1]})
                 report(len(written), asked)
             outcome = Generated(plan, plan.folder, session.run, tuple(written), budget.taken())
         replaced(os.path.join(plan.folder, STATEMENT), load(PREDICTION_STATEMENT_OF)(plan.priced, said(outcome)).encode())
         commit(session, ledger)
     return outcome
-
-
-def _keep(path: str, line: dict[str, object]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        os.write(descriptor, json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def said(outcome: Generated) -> dict[str, str]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
+from dpcli.predict.lines import add_line, whole_lines
 
 if TYPE_CHECKING:
     from dpcli.predict.queries.budget import QueryBudget
@@ -41,13 +41,7 @@ class VoteTranscript:
 
     def add(self, query: str, released: Released) -> None:
         """Durable when it returns."""
-        line = {"query": digest(query), "number": released.number, "label": released.label}
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(descriptor, json.dumps(line).encode() + b"\n")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        add_line(self._path, {"query": digest(query), "number": released.number, "label": released.label})
         self._known[digest(query)] = released
 
 
@@ -93,15 +87,8 @@ def digest(query: str) -> str:
 
 
 def _lines(path: str) -> list[tuple[str, Released]]:
-    """Each whole line; one that was cut short by a crash was not released, and is taken away."""
-    if not os.path.lexists(path):
-        return []
-    with open(path, "r+b") as file:
-        content = file.read()
-        whole = content.rfind(b"\n") + 1
-        file.truncate(whole)
     found = []
-    for line in content[:whole].splitlines():
+    for line in whole_lines(path):
         try:
             entry = json.loads(line)
             found.append((str(entry["query"]), Released(entry["number"], entry["label"])))

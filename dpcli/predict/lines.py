@@ -1,0 +1,29 @@
+"""What a session has released, in a file of one line of JSON each that only grows."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+
+def add_line(path: str, content: Mapping[str, Any]) -> None:
+    """One more, durable when it returns."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(descriptor, json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def whole_lines(path: str) -> list[bytes]:
+    """Those that were written whole; what a crash cut short is taken away, so that the next one begins a line."""
+    if not os.path.lexists(path):
+        return []
+    with open(path, "r+b") as file:
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        file.truncate(whole)
+    return content[:whole].splitlines()
