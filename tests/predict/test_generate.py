@@ -44,7 +44,7 @@ dataset_size = 120
 name = "letters"
 type = "private-decoding"
 clip = 4.0
-batch_size = 60
+references = 60
 temperature = 1.0
 steps = 24
 [generate]
@@ -156,7 +156,7 @@ def test_the_next_letter_is_nearer_to_the_private_ones_and_as_far_from_the_secre
 
 def test_without_a_clip_that_binds_the_secret_comes_out(folder: Path) -> None:
     """What the private way keeps back is there to be said: one context, hardly averaged."""
-    loose = (("clip = 4.0", "clip = 1000.0"), ("batch_size = 60", "batch_size = 1"), ('"{text}>"', '">{text}>"'))
+    loose = (("clip = 4.0", "clip = 1000.0"), ("references = 60", "references = 1"), ('"{text}>"', '">{text}>"'))
     (folder / "notes.py").write_text(NOTES.replace('["aabaabab"] * 119 + ["aSECRETS"]', '["SECURITY"] * 120'))
     assert any("SECURI" in text for text in write_texts(edited(folder, *loose)).written)
 
@@ -340,7 +340,7 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
         (("[generate]", "[prompt]"), "prompt."),
         (
             (
-                'type = "private-decoding"\nclip = 4.0\nbatch_size = 60\ntemperature = 1.0',
+                'type = "private-decoding"\nclip = 4.0\nreferences = 60\ntemperature = 1.0',
                 'type = "gaussian"\nnoise_multiplier = 9.0',
             ),
             "none of a type",

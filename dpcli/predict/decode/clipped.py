@@ -41,13 +41,13 @@ class LogitClipping:
     def of(cls, spec: Any) -> LogitClipping:
         """By the keys of a private-decoding entry. Raises InputError where its clip is too small to be computed with."""
         lost = 2.0**-50 * (FAR + MOST * spec.clip / spec.temperature)
-        used = spec.clip - 2.0 * lost * spec.batch_size * spec.temperature
+        used = spec.clip - 2.0 * lost * spec.references * spec.temperature
         if not used >= 0.99 * spec.clip:
             raise InputError(
-                "clip: expected one that moves a logit by more than rounding does, found a smaller one: clip / (batch_size temperature) = "
-                f"{spec.clip / spec.batch_size / spec.temperature:.3g}"
+                "clip: expected one that moves a logit by more than rounding does, found a smaller one: clip / (references temperature) = "
+                f"{spec.clip / spec.references / spec.temperature:.3g}"
             )
-        return cls(used, spec.batch_size, spec.temperature)
+        return cls(used, spec.references, spec.temperature)
 
     def differences(self, private: Array, public: Array) -> Sums:
         """The sum of what contexts contribute, by how far each one's logits are from the public ones.

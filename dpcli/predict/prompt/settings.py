@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from dpcli.fields import COUNT, Constraint, Key, Note, Reader
 from dpcli.predict.templates import ALONE, SHOWING
 from dpcli.toml.findings import Problem
-from dpcli.train.plan.settings import FUNCTION
+from dpcli.train.plan.sources import FUNCTION
 
 AT_MOST = Constraint("a whole number from 1 to 100000", lambda x: 1 <= x <= 100_000, (("minimum", 1), ("maximum", 100_000)))
 OF_MODELS = Reader("model", lambda prompt: prompt.model is not None)
