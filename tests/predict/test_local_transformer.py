@@ -9,7 +9,7 @@ import pytest
 
 from tests.command import dpcli
 
-pytestmark = pytest.mark.needs("torch", "transformers")
+pytestmark = [pytest.mark.needs("torch", "transformers"), pytest.mark.long]
 
 PRIVACY = """format = 1
 name = "local"

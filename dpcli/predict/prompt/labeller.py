@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpcli.errors import InputError
+from dpcli.audit.user_code import FAILURES
+from dpcli.errors import DpcliError, InputError
 from dpcli.predict.models.port import LanguageModel, Vocabulary
 from dpcli.predict.prompt.settings import Prompt
-from dpcli.train.tasks.user_code import called_on_records, user
+from dpcli.train.tasks.user_code import raised_at, user
 
 
 class Labeller(Protocol):
@@ -51,7 +52,7 @@ class OwnLabeller:
     labels: tuple[str, ...]
 
     def label(self, prompt: str) -> int:
-        found = called_on_records(self.target, self.function, prompt)
+        found = self._asked(prompt)
         if isinstance(found, str) and found in self.labels:
             return self.labels.index(found)
         scores = None if isinstance(found, str) else _numbers(found)
@@ -63,6 +64,15 @@ class OwnLabeller:
 
     def fits(self, prompt: str) -> bool:
         return True
+
+    def _asked(self, prompt: str) -> Any:
+        """What the function returns. Raises InputError for what it raises, without its words, which may quote a private text."""
+        try:
+            return self.function(prompt)
+        except DpcliError:
+            raise
+        except FAILURES as error:
+            raise InputError(f"{self.target}: raised {raised_at(error)}") from error
 
 
 def labeller_of(prompt: Prompt, path: str) -> Labeller:

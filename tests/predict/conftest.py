@@ -1,0 +1,19 @@
+"""What the tests of sessions share."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcli.present import prediction_statement
+
+
+@pytest.fixture(autouse=True)
+def short_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements of one line, as a whole one takes a second; `@pytest.mark.usefixtures("whole_statements")` leaves them as they are."""
+    if "whole_statements" not in request.fixturenames:
+        monkeypatch.setattr(prediction_statement, "statement", lambda priced, said: said["done"])
+
+
+@pytest.fixture
+def whole_statements() -> None:
+    """As a user gets them."""
