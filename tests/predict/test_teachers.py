@@ -275,6 +275,7 @@ def test_a_student_that_is_asked_first_labels_what_it_is_sure_of(tmp_path: Path)
     assert by.count("teachers") == json.loads(found.out)["answered"] and by.count("student") > 10
     costs = json.loads(dpcli("pate", "account", str(path), "-f", "json", folder=tmp_path).out)
     assert costs["held"]["answered"] == by.count("teachers")
+    assert set(costs["unsanitised_do_not_publish"]) == {"realised"}  # beforehand nobody knows what the student will have learnt
     assert dpcli("pate", "student", str(path), folder=tmp_path).code == 0
 
 

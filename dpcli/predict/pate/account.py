@@ -33,7 +33,7 @@ class VoteEpsilon:
 
 @dataclass(frozen=True, slots=True)
 class VoteAccount:
-    """plan.account is the guarantee. expected: over the noise of a session that has not been held; realised: of one that has.
+    """plan.account is the guarantee. expected: over the noise of a session; realised: of one that has.
 
     as_planned: the account of a session that had been planned to end where this one did, whatever the votes are; None where none was held.
     sanitised: what is released of `realised`, where the file says how.
@@ -57,7 +57,9 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
         return VoteAccount(plan, None, None, None)
     asked = min(len(votes), plan.queries)
     kept = read_transcript(plan)
-    expected = _epsilon(plan.aggregator.expected(votes.counts[:asked], votes.largest[:asked]), plan)
+    expected = None
+    if plan.pate.check == "votes":  # what a student will have learnt by then is not known beforehand
+        expected = _epsilon(plan.aggregator.expected(votes.counts[:asked], votes.largest[:asked]), plan)
     if kept is None or not len(kept):
         return VoteAccount(plan, votes, expected, None)
     realised = _epsilon(realised_costs(plan, votes, kept), plan)
