@@ -97,6 +97,14 @@ def test_a_path_alone_means_the_format_of_its_ending(words: tuple[str, ...]) -> 
     assert not parsed(words, "-o", f"{own[0]}=x", "-o", f"{own[1]}=x")
 
 
+# A delta that is too large, which a rule refuses; teachers that are still to be fitted.
+VOTES = """
+format = 1
+privacy = { adjacency = "add-remove", dataset_size = 100, delta = 0.5, unit = "example", releases = "outputs" }
+mechanism = [{ name = "answers", type = "gnmax", sigma = 40.0 }]
+pate = { teachers = 10, classes = 2, data = "private.npz", queries = "public.npz" }
+"""
+
 # What goes wrong: the files beside each other in one folder, a command, its exit code.
 CASES = {
     "account over.toml": 1,
@@ -137,6 +145,8 @@ CASES = {
     "budget spend full.db over.toml --key late": 1,
     "budget reserve full.db over.toml --key late": 1,
     "budget commit full.db nobody": 4,
+    "pate account votes.toml": 1,
+    "pate account rule.toml": 2,
     "plot accountants rule.toml": 1,
     "plot accountants no-guarantee.toml": 3,
     "plot accountants missing.toml": 2,
@@ -153,6 +163,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "no-guarantee": NO_GUARANTEE,
         "silent": SILENT,
         "no-budget": NO_BUDGET,
+        "votes": VOTES,
         "broken": GATE.replace("scale =", "scal ="),
     }
     for name, text in texts.items():
