@@ -96,16 +96,9 @@ STYLES: dict[str, str] = {
 
 # Types of mechanisms that aggregate votes of teachers: what each does with the votes of a query.
 AGGREGATORS: dict[str, str] = {
-    "gnmax": "dpcli.predict.pate.aggregators:GnMax",
-    "confident-gnmax": "dpcli.predict.pate.aggregators:ConfidentGnMax",
-    "lnmax": "dpcli.predict.pate.aggregators:LnMax",
-}
-
-# Types of mechanism that answer a query by votes, and how each does it.
-VOTING: dict[str, str] = {
-    "gnmax": "dpcli.predict.voting.rules:GaussianVoting",
-    "confident-gnmax": "dpcli.predict.voting.rules:ConfidentVoting",
-    "lnmax": "dpcli.predict.voting.rules:LaplaceVoting",
+    "gnmax": "dpcli.predict.voting.aggregators:GnMax",
+    "confident-gnmax": "dpcli.predict.voting.aggregators:ConfidentGnMax",
+    "lnmax": "dpcli.predict.voting.aggregators:LnMax",
 }
 
 # Types of mechanism by which a token is drawn from clipped logits.

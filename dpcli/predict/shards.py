@@ -7,7 +7,10 @@ retrains one model. Shards that are cut to equal sizes would all move when one r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from dpcli.errors import InputError
+from dpcli.mechanisms.neighbours import Adjacency
 
 KEY = b"dpcli shard 1"
 
@@ -25,3 +28,21 @@ def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[l
     for place, unit in enumerate(units):
         places[shard_of(unit, shards, salt)].append(place)
     return places
+
+
+def spread_names(units: Sequence[str | int], stated: bool, adjacency: Adjacency) -> Sequence[str | int]:
+    """By what records are spread over shards: whose they are, where the file says that (`stated`).
+
+    Else by what they say (`units` then) under add-remove, as places move when others come and go; elsewhere by their places, as what
+    changes stays in its place.
+    """
+    return units if stated or adjacency is Adjacency.ADD_REMOVE else range(len(units))
+
+
+def refuse_replaced_units(units: str | None, adjacency: Adjacency, path: str, table: str) -> None:
+    """Raise InputError where one unit may take another's place: the shards of both change, and one is what is priced."""
+    if units is not None and adjacency is Adjacency.REPLACE_ONE:
+        raise InputError(
+            f'{path}: privacy.adjacency: expected "add-remove" or "zero-out" with {table}.units, found "replace-one": where one unit takes '
+            "the place of another, the shards of both change"
+        )

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dpcli.errors import CannotCertify
-from dpcli.predict.pate.conditions import conditions
-from dpcli.predict.pate.gaussian_bound import rdp_gaussian
 from dpcli.predict.pate.sanitise import Release, release_cost, released
-from dpcli.predict.pate.sensitivity import AnswerSensitivity, inverse_log_ndtr, smooth, threshold_by_distance
-from dpcli.predict.pate.winner import log_answered, log_q_gaussian
+from dpcli.predict.voting.conditions import conditions
+from dpcli.predict.voting.gaussian_bound import rdp_gaussian
+from dpcli.predict.voting.sensitivity import AnswerSensitivity, inverse_log_ndtr, smooth, threshold_by_distance
+from dpcli.predict.voting.winner import log_answered, log_q_gaussian
 from tests.predict.recipes import REFERENCE
 
 CLOSE = 1e-9  # relative; of logarithms of q0, which the reference finds by a search that stops at 1e-11

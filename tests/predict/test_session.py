@@ -123,8 +123,8 @@ def test_it_stops_at_the_last_answer(answers: int, tmp_path: Path, monkeypatch: 
 def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
     """As many answers as fit, fixed beforehand; one more would not."""
     from dpcli.analysis.account import account
-    from dpcli.predict.pate.aggregators import aggregator_class
     from dpcli.predict.pate.plan import _with
+    from dpcli.predict.voting.aggregators import aggregator_class
 
     whole = planned(tmp_path, entry)
     path = tmp_path / "votes.toml"
@@ -329,7 +329,7 @@ def test_the_distribution_of_what_is_answered() -> None:
     """Shares of winners and of answers against the probabilities that they are accounted by; a chance of 1e-6 to fail."""
     from scipy.special import ndtr
 
-    from dpcli.predict.pate.aggregators import ConfidentGnMax, LnMax
+    from dpcli.predict.voting.aggregators import ConfidentGnMax, LnMax
     from dpcli.train.noise.randomness import SystemStream
 
     many, stream = 40_000, SystemStream()

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.closed.conversion import balle, classic
-from dpcli.predict.pate.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
-from dpcli.predict.pate.gaussian_bound import rdp_gaussian, total_rdp_gaussian
-from dpcli.predict.pate.winner import log_answered, log_q_gaussian, log_q_laplace
+from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
+from dpcli.predict.voting.gaussian_bound import rdp_gaussian, total_rdp_gaussian
+from dpcli.predict.voting.winner import log_answered, log_q_gaussian, log_q_laplace
 from tests.predict.recipes import GRID, REFERENCE, votes
 
 CLOSE = 1e-9  # relative, as agreed; the values differ by rounding, and by ours being rounded up

@@ -13,7 +13,7 @@ import pytest
 from dpcli.errors import InputError
 from dpcli.predict.pate.settings import Pate
 from dpcli.predict.pate.vote_file import votes_of
-from dpcli.predict.pate.votes import counted, vote_counts
+from dpcli.predict.voting.votes import counted, vote_counts
 from tests.command import dpcli
 from tests.predict.samples import CLASSES, TEACHERS, counts, saved, written
 

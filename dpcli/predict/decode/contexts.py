@@ -6,11 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dpcli.errors import InputError
+from dpcli.pipeline.model import Privacy
 from dpcli.predict.decode.settings import Generate
 from dpcli.predict.models.load import require_fits
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
-from dpcli.predict.shards import shards_of
+from dpcli.predict.shards import shards_of, spread_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +43,27 @@ def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -
 
 
 def batches(
-    generate: Generate, path: str, contributions: int, frame: ContextFrame, vocabulary: Vocabulary, words: int
+    generate: Generate, path: str, privacy: Privacy, frame: ContextFrame, vocabulary: Vocabulary, words: int
 ) -> list[list[tuple[int, ...]]]:
     """The contexts of each batch, which may be of any number.
 
     Args:
-        contributions: texts of one unit that are used at most, its first ones.
+        privacy: of its units, the first max_contributions texts are used.
         words: how many tokens the model tells apart.
 
     Raises InputError where texts cannot be read, or hold tokens of another model.
     """
     found = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record))
-    kept = found if generate.units is None else _first(found, contributions)  # else each text is a unit, equal ones too
+    kept = (
+        found if generate.units is None else _first(found, privacy.max_contributions or 1)
+    )  # else each text is a unit, equal ones too
     contexts = [frame.context(vocabulary.ids(text)) for text in kept.texts]
     if not all(0 <= token < words for context in contexts for token in context):
         raise InputError(
             f"{path}: generate.tokenizer: expected tokens below the model's {words}, found others: it is another model's"
         )
-    return [[contexts[place] for place in shard if contexts[place]] for shard in shards_of(kept.units, generate.batches, "texts")]
+    names = spread_names(kept.units, generate.units is not None, privacy.adjacency)
+    return [[contexts[place] for place in shard if contexts[place]] for shard in shards_of(names, generate.batches, "texts")]
 
 
 def _first(texts: OwnedTexts, contributions: int) -> OwnedTexts:

@@ -63,7 +63,7 @@ def write_texts(
     frame = frame_of(generate, model, vocabulary)
     with exclusive(plan.folder):
         session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
-        private = batches(generate, path, plan.contributions, frame, vocabulary, model.vocabulary)
+        private = batches(generate, path, plan.priced.pipeline.privacy, frame, vocabulary, model.vocabulary)
         writer = Writer(model, plan.clipping, frame.prompt, generate.method == "difference", generate.tokens, vocabulary.end)
         charge(session, plan.priced.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")
         written: list[str] = []

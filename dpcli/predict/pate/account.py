@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.predict.pate.held_costs import realised_costs
 from dpcli.predict.pate.sanitised import Sanitised, sanitised
-from dpcli.predict.pate.vote_costs import VoteCosts
+from dpcli.predict.voting.vote_costs import VoteCosts
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript
-    from dpcli.predict.pate.votes import VoteCounts
+    from dpcli.predict.voting.votes import VoteCounts
 
 
 @dataclass(frozen=True, slots=True)

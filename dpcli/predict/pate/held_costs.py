@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.pate.vote_costs import VoteCosts
+from dpcli.predict.voting.vote_costs import VoteCosts
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript
-    from dpcli.predict.pate.votes import VoteCounts
+    from dpcli.predict.voting.votes import VoteCounts
 
 
 def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> VoteCosts:

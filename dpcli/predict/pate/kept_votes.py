@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import np
 from dpcli.predict.pate.vote_file import table_of, votes_of
-from dpcli.predict.pate.votes import VoteCounts, vote_counts
+from dpcli.predict.voting.votes import VoteCounts, vote_counts
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan

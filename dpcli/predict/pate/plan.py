@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.predict.pate.aggregators import Aggregator, aggregator_class
 from dpcli.predict.pate.settings import Pate, read_pate
+from dpcli.predict.shards import refuse_replaced_units
+from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.registry import AGGREGATORS
 from dpcli.rounding import up
 from dpcli.toml.limits import read_bytes
@@ -115,6 +116,7 @@ def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
             f"{path}: pate.units: expected what tells whose a record is, as max_contributions = {owned} needs, found none: records of one "
             "unit with several teachers would move several votes"
         )
+    refuse_replaced_units(pate.units, pipeline.privacy.adjacency, path, "pate")
 
 
 def _refuse_unsanitised(diagnostics: tuple[Diagnostic, ...], path: str) -> None:
@@ -135,10 +137,8 @@ def _entry(pipeline: Pipeline, pate: Pate, path: str) -> Entry:
     place = f'{path}: mechanism["{name}"]'
     if entry.partition is not None:
         raise InputError(f"{place}: expected no partition, found one: every teacher votes on every query")
-    abstains = aggregator_class(entry).abstains
-    if abstains and entry.steps != 1:
-        raise InputError(f"{place}: steps: expected 1, as a step is a session of `queries` queries, found {entry.steps}")
-    if pate.check == "student" and not abstains:
+    require_one_session(entry, path)
+    if pate.check == "student" and not aggregator_class(entry).abstains:
         raise InputError(f"{path}: pate.check: expected student with a threshold alone, as of confident-gnmax, found {entry.type}")
     return entry
 

@@ -13,14 +13,14 @@ from dpcli.errors import CannotCertify, InputError
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle
 from dpcli.predict.pate.held_costs import compared, realised_costs
-from dpcli.predict.pate.noise import normal_noise
 from dpcli.predict.pate.sanitise import Release, release_cost, released
-from dpcli.predict.pate.sensitivity import smooth
+from dpcli.predict.voting.noise import normal_noise
+from dpcli.predict.voting.sensitivity import smooth
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript
-    from dpcli.predict.pate.votes import VoteCounts
+    from dpcli.predict.voting.votes import VoteCounts
 
 KEPT = "sanitised.json"
 SLACK = 1e-9  # relative, by which the entry that pays may be below the cost of the release: the file states it rounded

@@ -20,7 +20,7 @@ from dpcli.train.run.folder import exclusive, replaced
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.pate.plan import VotingPlan
-    from dpcli.predict.pate.votes import VoteCounts
+    from dpcli.predict.voting.votes import VoteCounts
     from dpcli.train.noise.randomness import Stream
 
 LABELS, STATEMENT, MACHINE = "labels.csv", "statement.md", "statement.json"

@@ -17,13 +17,13 @@ from dpcli.numerics.arrays import np
 from dpcli.predict.pate.data import Records, query_inputs, shards
 from dpcli.predict.pate.kept_votes import OWN, keep_votes
 from dpcli.predict.pate.learners import learnt, require_learner
-from dpcli.predict.pate.votes import counted
+from dpcli.predict.voting.votes import counted
 from dpcli.train.run.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.numerics.arrays import Array
     from dpcli.predict.pate.plan import VotingPlan
-    from dpcli.predict.pate.votes import VoteCounts
+    from dpcli.predict.voting.votes import VoteCounts
 
 FOLDER = "teachers"
 BATCH = 8  # teachers of one piece of work

@@ -11,8 +11,8 @@ from typing import Any
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import np
 from dpcli.predict.pate.settings import Pate, ending
-from dpcli.predict.pate.votes import MOST, VoteCounts, counted, vote_counts
 from dpcli.predict.places import beside
+from dpcli.predict.voting.votes import MOST, VoteCounts, counted, vote_counts
 from dpcli.toml.limits import escaped_path
 
 LARGEST = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # bytes

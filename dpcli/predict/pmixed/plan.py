@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.keys.kinds import KeyPlace
-from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixtureSpec
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
@@ -18,6 +17,7 @@ from dpcli.pipeline.read import examine, refuse, targets, toml_document
 from dpcli.pipeline.section import SectionTable
 from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.settings import Pmixed
+from dpcli.predict.shards import refuse_replaced_units
 from dpcli.rounding import up
 from dpcli.toml.findings import Findings
 from dpcli.toml.limits import read_bytes
@@ -140,11 +140,8 @@ def _require_units(pipeline: Pipeline, settings: Pmixed, entry: Entry, path: str
     if settings.units is None and (whole or (privacy.max_contributions or 1) > 1):
         why = 'change = "remove-shard"' if whole else f"max_contributions = {privacy.max_contributions}"
         raise InputError(f"{path}: pmixed.units: expected what tells whose a text is, as {why} needs, found none")
-    if settings.units is not None and not whole and privacy.adjacency is Adjacency.REPLACE_ONE:
-        raise InputError(
-            f'{path}: privacy.adjacency: expected "add-remove" or "zero-out" with pmixed.units, found "replace-one": where one unit takes '
-            "the place of another, the shards of both change"
-        )
+    if not whole:
+        refuse_replaced_units(settings.units, privacy.adjacency, path, "pmixed")
 
 
 def _published(pipeline: Pipeline, settings: Pmixed, entry: Entry, path: str) -> Published:

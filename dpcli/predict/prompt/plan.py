@@ -10,8 +10,8 @@ from dpcli.pipeline.read import section
 from dpcli.predict.charged import fingerprint
 from dpcli.predict.priced import PricedSession, folder_of, in_full, priced, require_units
 from dpcli.predict.prompt.settings import Prompt
-from dpcli.predict.voting.rules import VotingRule
-from dpcli.registry import VOTING, load
+from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
+from dpcli.registry import AGGREGATORS
 from dpcli.toml.limits import read_bytes
 
 # Keys that may change while a session goes on: what is asked, and what is done with the answers.
@@ -24,16 +24,21 @@ class PromptPlan:
 
     priced: PricedSession
     prompt: Prompt
-    rule: VotingRule
 
     @property
     def asked(self) -> int:
         """Queries that may be put to the teachers."""
-        return self.rule.asked(self.priced.entry.steps)
+        return aggregator_class(self.priced.entry).most_queries(self.priced.entry)
 
     @property
     def answered(self) -> int | None:
-        return self.rule.answered(self.priced.entry.steps)
+        """How many of them may be answered; None where all of them are."""
+        kind = aggregator_class(self.priced.entry)
+        return kind.most_answers(self.priced.entry) if kind.abstains else None
+
+    @property
+    def aggregator(self) -> Aggregator:
+        return aggregator_class(self.priced.entry).of(self.priced.entry.spec)
 
     @property
     def folder(self) -> str:
@@ -53,7 +58,7 @@ def plan_of(path: str) -> PromptPlan:
     prompt = section(data, path, "prompt")
     if not isinstance(prompt, Prompt):
         raise InputError(f"{path}: expected a [prompt] table, found none; dpcli schema lists its keys")
-    found = priced(path, data, VOTING, "prompt", prompt.mechanism)
+    found = priced(path, data, AGGREGATORS, "prompt", prompt.mechanism)
     require_units(found.pipeline, prompt.units, path, "prompt")
-    rule: type[VotingRule] = load(VOTING[found.entry.type])
-    return PromptPlan(found, prompt, rule.of(found.entry.spec))
+    require_one_session(found.entry, path)
+    return PromptPlan(found, prompt)

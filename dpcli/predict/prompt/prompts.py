@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.prompt.labelled import LabelledTexts
 from dpcli.predict.prompt.settings import Prompt
-from dpcli.predict.shards import shards_of
+from dpcli.predict.shards import shards_of, spread_names
 
 Demonstration = tuple[str, int]  # a text, and the number of its label
 
@@ -32,10 +33,11 @@ def shape_of(prompt: Prompt) -> Shape:
     return Shape(prompt.instruction or "", prompt.template, prompt.separator or "\n", prompt.words)
 
 
-def teachers(private: LabelledTexts, prompt: Prompt) -> list[tuple[Demonstration, ...]]:
+def teachers(private: LabelledTexts, prompt: Prompt, adjacency: Adjacency) -> list[tuple[Demonstration, ...]]:
     """The demonstrations of each teacher, from its shard alone; none where that is empty."""
     found = []
-    for shard in shards_of(private.units, prompt.teachers):
+    names = spread_names(private.units, prompt.units is not None, adjacency)
+    for shard in shards_of(names, prompt.teachers):
         records = [(private.texts[place][: prompt.longest], private.labels[place]) for place in shard]
         found.append(tuple(in_turn(records, len(prompt.labels))[: prompt.demonstrations]))
     return found

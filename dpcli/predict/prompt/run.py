@@ -16,9 +16,9 @@ from dpcli.predict.prompt.labeller import Labeller, labeller_of
 from dpcli.predict.prompt.plan import PromptPlan
 from dpcli.predict.prompt.prompts import Demonstration, Shape, fitted, shape_of, teachers
 from dpcli.predict.prompt.student import Student, student
-from dpcli.predict.voting.counts import VoteCounts
-from dpcli.predict.voting.counts import counted as counted_votes
 from dpcli.predict.voting.session import VoteTranscript, VotingSession
+from dpcli.predict.voting.votes import VoteCounts
+from dpcli.predict.voting.votes import counted as counted_votes
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.train.noise.randomness import SystemStream
 from dpcli.train.run.folder import exclusive, replaced
@@ -76,7 +76,7 @@ def vote_and_teach(
     public = _public(plan)
     with exclusive(plan.folder):
         session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
-        votes = Teachers.of(plan, labeller)
+        votes = PromptTeachers.of(plan, labeller)
         charge(session, plan.priced.pipeline, ledger, f"dpcli prompt {os.path.basename(plan.priced.path)}")
         with ExitStack() as open_:
             budget = open_.enter_context(counted(session, plan.asked, plan.prompt.count, moved))
@@ -85,7 +85,7 @@ def vote_and_teach(
                 answers = open_.enter_context(counted(session, plan.answered, plan.prompt.count, moved, "answers"))
             session = noted(session)
             transcript = VoteTranscript(os.path.join(plan.folder, TRANSCRIPT))
-            voting = VotingSession(plan.rule, budget, answers, transcript, stream or SystemStream())
+            voting = VotingSession(plan.aggregator, budget, answers, transcript, stream or SystemStream())
             released = list(_released(voting, votes, texts, report))
             asked = budget.taken()
         answered = [(text, label) for text, label in released if label is not None]
@@ -96,7 +96,7 @@ def vote_and_teach(
 
 
 @dataclass(frozen=True, slots=True)
-class Teachers:
+class PromptTeachers:
     """Prompts with private demonstrations."""
 
     shape: Shape
@@ -105,20 +105,25 @@ class Teachers:
     labels: int
 
     @classmethod
-    def of(cls, plan: PromptPlan, labeller: Labeller) -> Teachers:
+    def of(cls, plan: PromptPlan, labeller: Labeller) -> PromptTeachers:
         prompt = plan.prompt
         private = labelled(prompt.data, prompt, plan.priced.path, "data", prompt.units)
-        return cls(shape_of(prompt), labeller, teachers(private, prompt), len(prompt.labels))
+        return cls(
+            shape_of(prompt), labeller, teachers(private, prompt, plan.priced.pipeline.privacy.adjacency), len(prompt.labels)
+        )
 
     def votes(self, text: str) -> VoteCounts:
         prompts = [fitted(self.shape, shown, text, self.labeller.fits) for shown in self.demonstrations]
         known: dict[str, int] = {}
         for prompt in prompts:  # teachers without a record have the same one
             known[prompt] = known[prompt] if prompt in known else self.labeller.label(prompt)
-        return counted_votes([known[prompt] for prompt in prompts], self.labels)
+        votes = [[known[prompt] for prompt in prompts]]
+        return counted_votes(votes, len(prompts), self.labels, "votes")
 
 
-def _released(voting: VotingSession, votes: Teachers, texts: tuple[str, ...], report: Report) -> Iterator[tuple[str, int | None]]:
+def _released(
+    voting: VotingSession, votes: PromptTeachers, texts: tuple[str, ...], report: Report
+) -> Iterator[tuple[str, int | None]]:
     """Each text with its label, up to where no more may be asked."""
     for number, text in enumerate(texts):
         try:

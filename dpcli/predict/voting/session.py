@@ -16,8 +16,8 @@ from dpcli.predict.lines import add_line, whole_lines
 
 if TYPE_CHECKING:
     from dpcli.predict.queries.budget import QueryBudget
-    from dpcli.predict.voting.counts import VoteCounts
-    from dpcli.predict.voting.rules import VotingRule
+    from dpcli.predict.voting.aggregators import Aggregator
+    from dpcli.predict.voting.votes import VoteCounts
     from dpcli.train.noise.randomness import Stream
 
 
@@ -49,14 +49,14 @@ class VoteTranscript:
 class VotingSession:
     """budget: of queries. answers: of those that are answered, where the entry bounds them."""
 
-    rule: VotingRule
+    aggregator: Aggregator
     budget: QueryBudget
     answers: QueryBudget | None
     transcript: VoteTranscript
     stream: Stream
 
     def ask(self, query: str, votes: Callable[[], VoteCounts]) -> Released:
-        """The answer to a public query, from the transcript where it was given before; then the votes are not even counted.
+        """The answer to a public query, by one row of votes; from the transcript where it was given before, without counting any.
 
         Raises Denied where no more may be asked, LedgerError where the count cannot be relied on; nothing is released then.
         """
@@ -69,10 +69,10 @@ class VotingSession:
         counts = votes()
         number = self.budget.take().first
         label = None
-        if self.rule.agree(counts, self.stream):
+        if self.aggregator.reached(counts.largest, self.stream)[0]:
             if self.answers is not None:
                 self.answers.take()
-            label = self.rule.winner(counts, self.stream)
+            (label,) = self.aggregator.winners(counts.counts, self.stream)
         released = Released(number, label)
         self.transcript.add(query, released)
         return released

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from dpcli.errors import InternalError
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1_array
-from dpcli.predict.pate.moment import ROUNDING, divergence, log1mexp_array
+from dpcli.predict.voting.moment import ROUNDING, divergence, log1mexp_array
 
 
 class _Terms(NamedTuple):

@@ -16,8 +16,8 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_ndtr_array, log_normal
 from dpcli.numerics.roots import bracket_root
-from dpcli.predict.pate.gaussian_bound import independent_gaussian, rdp_gaussian
-from dpcli.predict.pate.winner import Counts, log_answered, log_q_gaussian
+from dpcli.predict.voting.gaussian_bound import independent_gaussian, rdp_gaussian
+from dpcli.predict.voting.winner import Counts, log_answered, log_q_gaussian
 
 FARTHEST = 1e6  # -log q beyond which nobody looks for q0
 EQUAL = 1e-12  # relative: a cost that is less by this is not less

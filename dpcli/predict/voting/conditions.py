@@ -6,7 +6,7 @@ import math
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_ndtr_array
-from dpcli.predict.pate.sensitivity import AnswerSensitivity, inverse_log_ndtr
+from dpcli.predict.voting.sensitivity import AnswerSensitivity, inverse_log_ndtr
 
 FINE = 32  # points of the grid in the distance by which one vote moves q
 MOST = 200_000  # points

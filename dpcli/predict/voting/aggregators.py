@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpcli.errors import CannotCertify
+from dpcli.errors import CannotCertify, InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.pate.conditions import conditions
-from dpcli.predict.pate.gaussian_bound import total_rdp_gaussian
-from dpcli.predict.pate.laplace_bound import total_rdp_laplace
-from dpcli.predict.pate.noise import laplace_noise, normal_noise
-from dpcli.predict.pate.sensitivity import AnswerSensitivity, threshold_by_distance
-from dpcli.predict.pate.vote_costs import Releases, VoteCosts, releases
-from dpcli.predict.pate.winner import log_answered, log_q_gaussian, log_q_laplace
+from dpcli.predict.voting.conditions import conditions
+from dpcli.predict.voting.gaussian_bound import total_rdp_gaussian
+from dpcli.predict.voting.laplace_bound import total_rdp_laplace
+from dpcli.predict.voting.noise import laplace_noise, normal_noise
+from dpcli.predict.voting.sensitivity import AnswerSensitivity, threshold_by_distance
+from dpcli.predict.voting.vote_costs import Releases, VoteCosts, releases
+from dpcli.predict.voting.winner import log_answered, log_q_gaussian, log_q_laplace
 from dpcli.registry import AGGREGATORS, load
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Entry
-    from dpcli.predict.pate.winner import Counts
+    from dpcli.predict.voting.winner import Counts
     from dpcli.train.noise.randomness import Stream
 
 
@@ -195,3 +195,10 @@ def aggregator_class(entry: Entry) -> type[Aggregator]:
     """By the type of an entry, which must be one of votes."""
     found: type[Aggregator] = load(AGGREGATORS[entry.type])
     return found
+
+
+def require_one_session(entry: Entry, path: str) -> None:
+    """Raise InputError for several steps of what is a whole session each."""
+    if aggregator_class(entry).abstains and entry.steps != 1:
+        place = f'{path}: mechanism["{entry.name}"]: steps'
+        raise InputError(f"{place}: expected 1, as a step is a session of `queries` queries, found {entry.steps}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.pate.winner import Counts
+from dpcli.predict.voting.winner import Counts
 
 MOST = 10**8  # numbers in a file
 LABELS = 'found labels: say vote_rows = "labels" where each row holds the label that every teacher gave'

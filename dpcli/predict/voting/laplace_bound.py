@@ -6,7 +6,7 @@ import math
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1_array
-from dpcli.predict.pate.moment import ROUNDING, divergence, log1mexp_array
+from dpcli.predict.voting.moment import ROUNDING, divergence, log1mexp_array
 
 
 def independent_laplace(epsilon: float, orders: Array) -> Array:
