@@ -13,6 +13,7 @@ import pytest
 from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
 from tests.command import ROOT, Result, dpcli
+from tests.predict.samples import saved, written
 
 TERMS = ("--unit", "user", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "1e-6", "--filter", "approx-dp")
 FILE = """
@@ -99,12 +100,19 @@ def opened(path: Path, dataset: str) -> None:
 
 def called(words: tuple[str, ...], folder: Path) -> Result:
     (folder / "run.toml").write_text(FILE)
+<<<<<<< HEAD
     file = {
         "train": "digits.toml",
         "sweep": "digits-sweep.toml",
         "prompt": "prompt-pate.toml",
         "generate": "private-text.toml",
     }.get(words[-1])
+=======
+    file = {"train": "digits.toml", "sweep": "digits-sweep.toml"}.get(words[-1])
+    if words[0] == "pate":
+        saved(folder)
+        written(folder).rename(folder / "run.toml")
+>>>>>>> 3c24e99 (tests: pate label closes its ledger)
     given = arguments_of(ALL[words], folder / "ledger.db", ROOT / "examples" / file if file else folder / "run.toml")
     return dpcli(*words, *given, folder=folder)
 
