@@ -8,7 +8,9 @@ from dpcli.cli.printing import show
 
 
 @click.command(short_help="Write a pipeline file to start from.")
-@click.argument("template", type=click.Choice(["dp-sgd", "train", "query", "pate", "pmixed", "prompt", "generate"]), default="dp-sgd")
+@click.argument(
+    "template", type=click.Choice(["dp-sgd", "train", "query", "pate", "pmixed", "prompt", "generate"]), default="dp-sgd"
+)
 @click.option("-o", "--output", metavar="PATH", help="Write to PATH, which must not exist; standard output where absent.")
 def command(template: str, output: str | None) -> None:
     """Print a commented pipeline file: dp-sgd (the accounting of private training), train (the training too), query (noisy statistics),

@@ -100,19 +100,15 @@ def opened(path: Path, dataset: str) -> None:
 
 def called(words: tuple[str, ...], folder: Path) -> Result:
     (folder / "run.toml").write_text(FILE)
-<<<<<<< HEAD
     file = {
         "train": "digits.toml",
         "sweep": "digits-sweep.toml",
         "prompt": "prompt-pate.toml",
         "generate": "private-text.toml",
     }.get(words[-1])
-=======
-    file = {"train": "digits.toml", "sweep": "digits-sweep.toml"}.get(words[-1])
     if words[0] == "pate":
         saved(folder)
         written(folder).rename(folder / "run.toml")
->>>>>>> 3c24e99 (tests: pate label closes its ledger)
     given = arguments_of(ALL[words], folder / "ledger.db", ROOT / "examples" / file if file else folder / "run.toml")
     return dpcli(*words, *given, folder=folder)
 
