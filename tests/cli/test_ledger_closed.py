@@ -105,6 +105,7 @@ def called(words: tuple[str, ...], folder: Path) -> Result:
         "sweep": "digits-sweep.toml",
         "prompt": "prompt-pate.toml",
         "generate": "private-text.toml",
+        "fit": "pmixed.toml",
     }.get(words[-1])
     if words[0] == "pate":
         saved(folder)
