@@ -7,15 +7,17 @@ import json
 import math
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
+import mpmath
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
-from dpcli.mechanisms.prediction.ensemble import EnsembleMixture
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.prediction.ensemble import EnsembleMixture, EnsembleMixtureSpec
 from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.project import ball, clip, mix
 from dpcli.predict.pmixed.project_paper import renyi_ball
@@ -112,6 +114,40 @@ def test_no_ensemble_tells_more_than_is_claimed(replaces: bool) -> None:
 @pytest.mark.parametrize("replaces", [False, True], ids=["remove", "replace"])
 def test_no_ensemble_of_thousands_tells_more_than_is_claimed(replaces: bool) -> None:
     assert examined(2_000, replaces) > 0.9
+
+
+def test_a_shard_that_leaves_a_model_in_its_place_is_no_removal() -> None:
+    """Whatever the file says that a change does: where the number of shards stays, a model takes another's place."""
+    for adjacency in Adjacency:
+        for change in get_args(get_type_hints(EnsembleMixtureSpec)["change"]):
+            spec = EnsembleMixtureSpec(shards=3, radius=0.5, model_rate=0.5, change=change)
+            removes = adjacency is Adjacency.ADD_REMOVE and change == "remove-shard"
+            found = spec.resolve(Neighbours(adjacency))
+            assert found.rdp(ORDERS) == pytest.approx(EnsembleMixture(3, 0.5, 0.5, not removes).rdp(ORDERS), rel=1e-12)
+
+
+def test_small_radii_and_rates_are_not_lost_in_rounding() -> None:
+    """Removal, against the pair in many digits."""
+    source = random.Random(11)
+    for _ in range(40):
+        shards, rate = source.choice([1, 2, 5, 40]), source.choice([1.0, 0.5, 0.03, 1e-10])
+        radius, order = 10.0 ** source.uniform(-12.0, 1.0), source.choice([1.0001, 2.0, 32.0])
+        mechanism = EnsembleMixture(shards, rate, radius, False)
+        with mpmath.workdps(60):
+            exact = removal_rdp(shards, mpmath.mpf(rate), mpmath.mpf(radius), mpmath.mpf(order))
+            assert mechanism.rdp(np.array([order]))[0] >= exact * (1 - mpmath.mpf(10) ** -12), mechanism
+            assert mechanism.zcdp() >= exact / order * (1 - mpmath.mpf(10) ** -12), mechanism
+
+
+def removal_rdp(shards: int, rate: Any, radius: Any, order: Any) -> Any:
+    pairs = []
+    for m in range(shards):
+        mass = mpmath.binomial(shards - 1, m) * rate**m * (1 - rate) ** (shards - 1 - m)
+        h, t = radius if m == 0 else 2 * radius, rate / (m + 1)
+        high = 1 / (mpmath.exp(h) + 1)
+        pairs += [(mass * high, 1 + t * mpmath.expm1(h)), (mass * (1 - high), 1 + t * mpmath.expm1(-h))]
+    both = (mpmath.fsum(mass * ratio**power for mass, ratio in pairs) for power in (order, 1 - order))
+    return mpmath.log(max(both)) / (order - 1)
 
 
 def test_a_bound_for_half_the_radius_is_seen_to_be_wrong() -> None:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from dpcli.fields import POSITIVE, RATE, Constraint, Key
 from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.two_point import Pure
@@ -35,6 +35,7 @@ CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # (log x, log y)
 ROUNDED = 1e-13  # relative: of ratios and masses that come from a few operations each
 WIDEST = 100.0  # radius up to which corners are solved for as numbers
 ABSOLUTE = 1e-13  # of a logarithm of moments near 1
+FAR = 600.0  # e^FAR is still a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +119,10 @@ def _sampled(shards: int, rate: float, radius: float) -> tuple[Array, Array, Arr
 
 
 def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
-    """log(1 + t (e^h - 1)) and log(1 + t (e^-h - 1))."""
-    with np.errstate(divide="ignore"):
-        return np.logaddexp(np.log1p(-t), np.log(t) + h), np.log1p(t * np.expm1(-h))
+    """log(1 + t (e^h - 1)) and log(1 + t (e^-h - 1)), each to a few units in its last place, however small it is."""
+    with np.errstate(divide="ignore", over="ignore"):
+        up = np.where(h < FAR, np.log1p(t * np.expm1(np.minimum(h, FAR))), np.logaddexp(np.log1p(-t), np.log(t) + h))
+    return up, np.log1p(t * np.expm1(-h))
 
 
 @shared(64)
@@ -183,9 +185,10 @@ class EnsembleMixtureSpec(Spec):
     shard; each is in the subset with probability `model_rate`, independently and afresh for each token. A step is one token. The radius is
     public and the same whatever the subset. Nothing else reads the models: no greedy choice, no top-k or top-p after the average.
 
-    Neighbours: all three adjacencies alike. change says what one change does: it retrains the model of one shard (replace-shard, which
-    a record or unit does that comes, goes or changes), or a whole shard with its model comes or goes (remove-shard: the unit of privacy
-    is a shard). k units that change together may lie in as many shards.
+    Neighbours: change says what one change does: it retrains the model of one shard (replace-shard, which a record or unit does that
+    comes, goes or changes; all three adjacencies alike), or a whole shard with its model comes or goes (remove-shard: the unit of privacy
+    is a shard; under add-remove alone: a shard that is replaced or blanked leaves a model in its place, and costs what replace-shard
+    does). k units that change together may lie in as many shards.
 
     Bounds: upper, by a dominating pair of finitely many outcomes. Finite at delta = 0.
 
@@ -212,4 +215,6 @@ class EnsembleMixtureSpec(Spec):
         return "whose model_rate says how its models are sampled"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return grouped(EnsembleMixture(self.shards, self.model_rate, self.radius, self.change == "replace-shard"), neighbours.group)
+        # A shard that takes another's place, or is blanked, still has a model.
+        replaces = self.change == "replace-shard" or neighbours.adjacency is not Adjacency.ADD_REMOVE
+        return grouped(EnsembleMixture(self.shards, self.model_rate, self.radius, replaces), neighbours.group)
