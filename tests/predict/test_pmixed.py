@@ -16,13 +16,14 @@ from dpcli.errors import Denied, InputError
 from dpcli.keys.annotations import members_of
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.models.texts import OwnedTexts
 from dpcli.predict.pmixed import fit as fitting
 from dpcli.predict.pmixed.answer import answered, ensemble
 from dpcli.predict.pmixed.fit import FITTED, fit, model_file, queries_of
 from dpcli.predict.pmixed.plan import PmixedPlan, plan_of
 from dpcli.predict.pmixed.settings import Pmixed
-from dpcli.predict.pmixed.shared import sharded
+from dpcli.predict.pmixed.shared import private_texts, sharded
 from dpcli.predict.queries.budget import Granted
 from tests.command import Result
 from tests.command import dpcli as run
@@ -284,6 +285,14 @@ def test_one_change_touches_one_shard(place: Path) -> None:
     placed = plan_of(str(written(place, privacy_adjacency='"replace-one"')))
     for other in ("one", "two", "three", "four"):
         assert shards_touched(placed, owned(texts), owned([*texts[:7], other, *texts[8:]])) == 1
+    (place / "blank.txt").write_text("\n".join(texts))
+    for adjacency in Adjacency:  # a line that is blanked, or another one
+        lines = plan_of(str(written(place, privacy_adjacency=f'"{adjacency.value}"', data='"blank.txt"')))
+        other = "" if adjacency is not Adjacency.REPLACE_ONE else "another"
+        (place / "blank.txt").write_text("\n".join(texts))
+        before = private_texts(lines)
+        (place / "blank.txt").write_text("\n".join([*texts[:7], other, *texts[8:]]))
+        assert shards_touched(lines, before, private_texts(lines)) == 1
     units = [f"u{number // 5}" for number in range(40)]
     by_unit = plan_of(str(written(place, data='"small_texts:owned"', units='"who"')))
     kept = [number for number in range(40) if units[number] != "u3"]

@@ -90,18 +90,18 @@ def private_texts(plan: PmixedPlan) -> OwnedTexts:
 def sharded(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
     """The texts of each shard, in order.
 
-    Which shard a text is in depends on its unit alone, so that one change reaches one shard. Without units: under add-remove on what the
-    text says, as its place moves when others come and go; elsewhere on its place, which stays when what it says changes. Where a whole
-    shard comes or goes, each unit is one.
+    Which shard a text is in depends on its unit alone, so that one change reaches one shard. Without units: under replace-one on its place,
+    which stays when what it says changes; elsewhere on what it says, as its place moves when others come and go, or are blanked: a blank
+    text is none. Where a whole shard comes or goes, each unit is one.
     """
     shards = plan.spec.shards
     if plan.spec.change == "remove-shard":
         places = _by_unit(plan, texts)
-    elif plan.settings.units is None and plan.pipeline.privacy.adjacency is not Adjacency.ADD_REMOVE:
+    elif plan.settings.units is None and plan.pipeline.privacy.adjacency is Adjacency.REPLACE_ONE:
         places = shards_of(range(len(texts.texts)), shards, plan.settings.salt)
     else:
         places = shards_of(texts.units, shards, plan.settings.salt)
-    return [[texts.texts[place] for place in own] for own in places]
+    return [[texts.texts[place] for place in own if texts.texts[place].strip()] for own in places]
 
 
 def _by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[int]]:
