@@ -15,6 +15,7 @@ from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.pate.data import Records, query_inputs, shards, test_records
 from dpcli.predict.pate.learners import learnt
+from dpcli.predict.pate.plan import plan_of
 from dpcli.predict.pate.settings import Pate
 from tests.command import ROOT, dpcli
 from tests.predict.samples import GNMAX, written
@@ -69,6 +70,50 @@ def test_a_record_that_changes_changes_one_shard(keys: dict[str, Any], tmp_path:
         other["inputs"][place] = 99.0
         after = members(shards(pate(**keys), REPLACE, stored(tmp_path, other)))
         assert sum(one != two for one, two in zip(before, after, strict=True)) == 1
+
+
+def changed(adjacency: Adjacency, units: bool, whole: dict[str, Any], place: int) -> dict[str, Any]:
+    """A neighbour: a record, or all of a unit's, goes, is blanked, or is another one, of another name and shard."""
+    here = whole["owner"] == whole["owner"][place] if units else np.arange(300) == place
+    if adjacency is ADD:
+        return {name: one[~here] for name, one in whole.items()}
+    other = {name: one.copy() for name, one in whole.items()}
+    other["inputs"][here] = 0.0
+    if adjacency is REPLACE:
+        other["owner"][here], other["home"][here] = 1000 + place, (other["home"][here] + 7) % 20
+    return other
+
+
+@pytest.mark.parametrize("most", [1, 3], ids=["one record", "three records"])
+@pytest.mark.parametrize("keys", [{}, {"units": "owner"}, {"shards": "home"}, {"units": "owner", "shards": "home"}], ids="+".join)
+@pytest.mark.parametrize("adjacency", Adjacency, ids=lambda one: one.value)
+def test_a_file_is_refused_where_one_change_could_move_two_votes(
+    adjacency: Adjacency, keys: dict[str, str], most: int, tmp_path: Path
+) -> None:
+    """Every way of naming units, under every relation: one teacher's shard changes, or the file is refused."""
+    whole = arrays()
+    stated = "".join(f'{name} = "{value}"\n' for name, value in keys.items())
+    path = written(tmp_path, GNMAX, f'data = "private.npz"\nqueries = "public.npz"\n{stated}', teachers=20, classes=3)
+    unit = 'unit = "user"\nmax_contributions = 3' if most > 1 else 'unit = "example"'
+    text = path.read_text().replace('unit = "example"', unit).replace('"add-remove"', f'"{adjacency.value}"')
+    path.write_text(text)
+    by_unit, several = "units" in keys, 0
+    for place in (0, 100, 200):
+        neighbour = changed(adjacency, by_unit or most > 1, whole, place)
+        before = members(shards(pate(**keys), adjacency, stored(tmp_path, whole)))
+        after = members(shards(pate(**keys), adjacency, stored(tmp_path, neighbour)))
+        several += sum(one != other for one, other in zip(before, after, strict=True)) > 1
+    if several:
+        with pytest.raises(InputError, match=r"the teachers of both change|expected what tells whose a record is"):
+            plan_of(str(path))
+    elif not (most > 1 and not by_unit):
+        plan_of(str(path))
+
+
+def test_equal_owners_are_one_unit(tmp_path: Path) -> None:
+    owner = np.where(np.arange(300) % 2 == 0, 0.0, -0.0)
+    found = shards(pate(units="owner"), ADD, stored(tmp_path, {**arrays(), "owner": owner}))
+    assert sorted(map(len, found))[-2:] == [0, 300]
 
 
 def test_shards_hold_every_record_once_and_every_unit_whole(tmp_path: Path) -> None:

@@ -69,7 +69,9 @@ def _units(values: Any, count: int, path: str) -> list[Any]:
         raise InputError(str(problem).replace("train.units", "pate.units")) from None
     if len(found) != count:
         raise InputError(f"{path}: pate.units: expected whose each record is, found another number of them")
-    return [unit if isinstance(unit, int) else str(unit) for unit in found]
+    return [
+        unit if isinstance(unit, int) else str(unit + 0.0 if isinstance(unit, float) else unit) for unit in found
+    ]  # -0.0 is 0.0
 
 
 def _own_shards(values: Any, units: list[Any], teachers: int, path: str) -> list[list[int]]:
