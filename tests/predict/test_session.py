@@ -16,9 +16,12 @@ import pytest
 
 from dpcli.errors import InputError
 from dpcli.predict.pate import session as session_module
+from dpcli.predict.pate.aggregators import ConfidentGnMax
+from dpcli.predict.pate.held_costs import compared
 from dpcli.predict.pate.plan import VotingPlan, plan_of
 from dpcli.predict.pate.session import hold
 from dpcli.predict.pate.transcript import Transcript, path_of, read_transcript
+from dpcli.predict.pate.votes import vote_counts
 from tests.command import ROOT, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, counts, saved, written
 
@@ -166,6 +169,43 @@ def test_a_damaged_transcript_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a transcript"):
         held(plan)
     assert Path(path_of(plan)).read_bytes() == DAMAGE[name]
+
+
+def test_a_transcript_whose_first_line_lacks_something_is_refused(tmp_path: Path) -> None:
+    plan = planned(tmp_path, GNMAX.replace("40\n", "4\n", 1))
+    held(plan)
+    head, *rest = Path(path_of(plan)).read_text().splitlines()
+    for key in json.loads(head):
+        cut = json.dumps({name: value for name, value in json.loads(head).items() if name != key})
+        Path(path_of(plan)).write_text("\n".join([cut, *rest, ""]))
+        with pytest.raises(InputError, match="expected a transcript"):
+            held(plan)
+
+
+def test_what_is_compared_with_the_threshold_is_what_is_priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a student predicts: whole votes, of which a vote that moves changes one at most, in the session and in its price alike."""
+    seen: list[float] = []
+    whole = ConfidentGnMax.reached
+    monkeypatch.setattr(
+        ConfidentGnMax, "reached", lambda self, largest, stream: seen.extend(largest) or whole(self, largest, stream)
+    )
+    random = np.random.default_rng(7)
+    said = random.dirichlet(np.full(10, 0.3), 60)
+    said[:20] = 0.1  # half votes, where each label is as likely
+    plan = planned(tmp_path, keys='votes = "votes.npy"\nqueries = "queries.csv"\ncheck = "student"')
+    found = hold(plan, None, 3, lambda put, queries, answered: None, lambda: lambda held, first, stop: said[first:stop]).transcript
+    votes = vote_counts(counts(), 250, 10, "votes")
+    assert seen == compared(votes, found).tolist() and all(value == int(value) >= 0 for value in seen)
+    for teachers in (5, 15, 250):
+        table = random.multinomial(teachers, random.dirichlet(np.ones(4), 60))
+        before = vote_counts(table, teachers, 4, "votes")
+        moved = table.copy()
+        moved[np.arange(60), table.argmax(axis=1)] -= 1
+        moved[np.arange(60), random.integers(0, 4, 60)] += 1
+        after = vote_counts(moved, teachers, 4, "votes")
+        for guess in (np.full((60, 4), 0.25), np.full((60, 4), 0.1), random.dirichlet(np.ones(4), 60)):
+            steps = before.beyond(np.arange(60), guess) - after.beyond(np.arange(60), guess)
+            assert np.abs(steps).max() <= 1.0
 
 
 def test_a_cut_transcript_goes_on_from_wherever_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,12 +151,12 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
         said = json.loads(head)
         if said["schema"] != SCHEMA:
             raise ValueError(SCHEMA)
-        found = Transcript(str(said["run"]), said["ledger"] is True, said["private"] is True)
+        found, of = Transcript(str(said["run"]), said["ledger"] is True, said["private"] is True), said["fingerprint"]
         for line in lines:
             found.apply(json.loads(line))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path}: expected a transcript of dpcli pate label, found a damaged one or another file") from None
-    if said["fingerprint"] != plan.fingerprint():
+    if of != plan.fingerprint():
         raise InputError(
             f"{path}: expected the session of this file, found one of another, or of this one before it was changed; its labels stay "
             "charged: name another pate.output for a new session"

@@ -58,8 +58,8 @@ def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
 def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array, Array]:
     """log of the probabilities that the largest count, with noise, reaches the threshold, and that it does not; each (n,).
 
-    largest: (n,) rounded to whole votes where a student's prediction was taken off, as the analysis of its sensitivity needs.
+    largest: (n,) whole votes, as the analysis of its sensitivity needs.
     """
     with np.errstate(over="ignore"):
-        above = (np.rint(largest) - threshold) / sigma
+        above = (largest - threshold) / sigma
     return log_ndtr_array(above), log_ndtr_array(-above)
