@@ -306,7 +306,7 @@ REFERENCES: tuple[Reference, ...] = (
             "pmixed",
             {"shards": shards, "model_rate": rate, "radius": radius, "change": change},
             lambda s, n=shards, q=rate, r=radius, c=change: predictions.ensembles(  # type: ignore[misc]
-                n, q, r, c == "remove-shard", s.contributions, s.group
+                n, q, r, c == "remove-shard" and s.adjacency == "add-remove", s.contributions, s.group
             ),
         )
         for (shards, rate, radius), change in itertools.product(((3, 0.5, 0.6), (2, 1.0, 0.4)), ("replace-shard", "remove-shard"))
