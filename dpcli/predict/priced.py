@@ -68,7 +68,8 @@ def require_units(pipeline: Pipeline, units: str | None, path: str, table: str) 
         raise InputError(
             f'{path}: {table}.units: expected what tells whose a record is, as the unit of privacy is "{privacy.unit}", found none'
         )
-    refuse_replaced_units(units, privacy.adjacency, path, table)
+    if units is not None:
+        refuse_replaced_units(f"{table}.units", privacy.adjacency, path)
 
 
 def folder_of(stated: str | None, priced: PricedSession) -> str:

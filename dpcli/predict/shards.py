@@ -39,10 +39,13 @@ def spread_names(units: Sequence[str | int], stated: bool, adjacency: Adjacency)
     return units if stated or adjacency is Adjacency.ADD_REMOVE else range(len(units))
 
 
-def refuse_replaced_units(units: str | None, adjacency: Adjacency, path: str, table: str) -> None:
-    """Raise InputError where one unit may take another's place: the shards of both change, and one is what is priced."""
-    if units is not None and adjacency is Adjacency.REPLACE_ONE:
+def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
+    """Raise InputError where one unit may take another's place: the shards of both change, and one is what is priced.
+
+    key: the key that says whose a record is, or in which shard.
+    """
+    if adjacency is Adjacency.REPLACE_ONE:
         raise InputError(
-            f'{path}: privacy.adjacency: expected "add-remove" or "zero-out" with {table}.units, found "replace-one": where one unit takes '
-            "the place of another, the shards of both change"
+            f'{path}: privacy.adjacency: expected "add-remove" or "zero-out" with {key}, found "replace-one": where one unit takes the '
+            "place of another, the shards of both change"
         )

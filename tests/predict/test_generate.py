@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
+from dpcli.pipeline.model import Privacy
 from dpcli.predict.charged import session_in
 from dpcli.predict.decode.contexts import ContextFrame, batches, frame_of
 from dpcli.predict.decode.plan import GenerationPlan, plan_of
@@ -126,6 +128,11 @@ def edited(folder: Path, *changes: tuple[str, str]) -> GenerationPlan:
     return plan_of("notes.toml")
 
 
+def owning(texts: int) -> Privacy:
+    """A unit that contributes at most so many texts."""
+    return Privacy(Adjacency.ADD_REMOVE, max_contributions=texts)
+
+
 def lines(folder: Path) -> list[dict[str, object]]:
     """Those that were written whole."""
     return [json.loads(line) for line in (folder / "out" / "texts.jsonl").read_text().splitlines() if line.endswith("}")]
@@ -147,7 +154,7 @@ def test_the_next_letter_is_nearer_to_the_private_ones_and_as_far_from_the_secre
     plan = plan_of("notes.toml")
     model, vocabulary = language_model("notes:model", None, "notes.toml", "generate")
     writer = Writer(model, plan.clipping, b">", True, 8, 10)
-    private = batches(plan.generate, "notes.toml", 2, frame_of(plan.generate, model, vocabulary), vocabulary, 256)
+    private = batches(plan.generate, "notes.toml", owning(2), frame_of(plan.generate, model, vocabulary), vocabulary, 256)
 
     def chance(contexts: list[tuple[int, ...]]) -> Array:
         scores = writer.scores(contexts, b"a")
@@ -287,7 +294,7 @@ def test_a_change_of_one_unit_meets_one_batch_in_so_many_contexts_as_it_may_cont
         __import__("sys").modules.pop("more", None)
         __import__("importlib").invalidate_caches()
         generate = replace(plan.generate, data="more:private")
-        return [Counter(batch) for batch in batches(generate, "notes.toml", 2, frame, vocabulary, 256)]
+        return [Counter(batch) for batch in batches(generate, "notes.toml", owning(2), frame, vocabulary, 256)]
 
     units = [unit for unit in range(40) for _ in range(1 + unit % 4)]
     before = contexts(units)
@@ -301,7 +308,7 @@ def test_a_change_of_one_unit_meets_one_batch_in_so_many_contexts_as_it_may_cont
 def test_texts_that_are_alike_are_units_of_their_own(folder: Path) -> None:
     plan = edited(folder, ('units = "user"\n', ""), ('unit = "user"\nmax_contributions = 2', 'unit = "example"'))
     (folder / "notes.py").write_text(NOTES.replace("], [n // 2 for n in range(120)]", "]"))
-    found = batches(plan.generate, "notes.toml", 1, ContextFrame((), (), (62,), 10), ByteVocabulary(), 256)
+    found = batches(plan.generate, "notes.toml", owning(1), ContextFrame((), (), (62,), 10), ByteVocabulary(), 256)
     assert sorted(map(len, found)) in ([0, 120], [1, 119])
 
 

@@ -104,7 +104,7 @@ def test_a_file_is_refused_where_one_change_could_move_two_votes(
         after = members(shards(pate(**keys), adjacency, stored(tmp_path, neighbour)))
         several += sum(one != other for one, other in zip(before, after, strict=True)) > 1
     if several:
-        with pytest.raises(InputError, match=r"the teachers of both change|expected what tells whose a record is"):
+        with pytest.raises(InputError, match=r"the shards of both change|expected what tells whose a record is"):
             plan_of(str(path))
     elif not (most > 1 and not by_unit):
         plan_of(str(path))

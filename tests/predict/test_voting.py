@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from dpcli.errors import Denied, InputError
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
 from dpcli.pipeline.document import TOP
 from dpcli.predict.queries.open import open_queries
+from dpcli.predict.shards import refuse_replaced_units, shards_of, spread_names
 from dpcli.predict.voting.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
 from dpcli.predict.voting.noise import laplace_noise, normal_noise
 from dpcli.predict.voting.session import Released, VoteTranscript, VotingSession
@@ -141,3 +143,22 @@ def test_a_transcript_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text("[1]\n")
     with pytest.raises(InputError, match="transcript"):
         VoteTranscript(str(tmp_path / "t.jsonl"))
+
+
+@pytest.mark.parametrize("adjacency", Adjacency, ids=lambda one: one.value)
+def test_one_change_moves_one_shard_or_is_refused(adjacency: Adjacency) -> None:
+    """Of records without named units: one goes, or another one takes its place. Named ones are refused where one may take another's place."""
+    names = ["ann", "bob", "cy", "dee", "eve"] * 4
+    apart = [f"{name} {k}" for k, name in enumerate(names)]
+    other = apart[:7] + apart[8:] if adjacency is Adjacency.ADD_REMOVE else [*apart[:7], "somebody else", *apart[8:]]
+    homes = []
+    for texts in (apart, other):
+        shards = shards_of(spread_names(texts, False, adjacency), 5)
+        homes.append([sorted(texts[place] for place in shard) for shard in shards])
+    assert sum(before != after for before, after in zip(*homes, strict=True)) == 1
+    if adjacency is Adjacency.REPLACE_ONE:
+        with pytest.raises(InputError, match="the shards of both change"):
+            refuse_replaced_units("prompt.units", adjacency, "it.toml")
+    else:
+        refuse_replaced_units("prompt.units", adjacency, "it.toml")
+        assert spread_names(names, True, adjacency) == names

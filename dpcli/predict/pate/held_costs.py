@@ -26,5 +26,5 @@ def compared(votes: VoteCounts, kept: Transcript) -> Array:
     """What the threshold was compared with, (n,): the largest count, or the largest difference to what the student predicted."""
     found = votes.largest.copy()
     for query, prediction in kept.predictions.items():
-        found[query] = votes.beyond(np.array([query]), np.array([prediction]))[0]
+        found[query] = votes.beyond(query, np.array([prediction]))[0]
     return found

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, Denied, InputError
-from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.predict.pate.settings import Pate, read_pate
@@ -97,7 +96,6 @@ def plan_of(path: str) -> VotingPlan:
     _refuse_unsanitised(diagnostics, path)
     _require_units(pipeline, pate, path)
     entry = _entry(pipeline, pate, path)
-    _require_one_teacher(pipeline, pate, path)
     stated = aggregator_class(entry).most_answers(entry)
     found = account(pipeline)
     if found.winner is None:
@@ -112,13 +110,17 @@ def plan_of(path: str) -> VotingPlan:
 
 def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
     """A unit moves one vote where all of its records are one teacher's: whoever owns several must be known."""
+    if pate.data is None:  # whose votes a file holds is the word of whoever made it
+        return
     owned = pipeline.privacy.max_contributions or 1
-    if owned > 1 and pate.data is not None and pate.units is None:
+    if owned > 1 and pate.units is None:
         raise InputError(
             f"{path}: pate.units: expected what tells whose a record is, as max_contributions = {owned} needs, found none: records of one "
             "unit with several teachers would move several votes"
         )
-    refuse_replaced_units(pate.units, pipeline.privacy.adjacency, path, "pate")
+    for key in ("units", "shards"):
+        if getattr(pate, key) is not None:
+            refuse_replaced_units(f"pate.{key}", pipeline.privacy.adjacency, path)
 
 
 def _refuse_unsanitised(diagnostics: tuple[Diagnostic, ...], path: str) -> None:
@@ -143,24 +145,6 @@ def _entry(pipeline: Pipeline, pate: Pate, path: str) -> Entry:
     if pate.check == "student" and not aggregator_class(entry).abstains:
         raise InputError(f"{path}: pate.check: expected student with a threshold alone, as of confident-gnmax, found {entry.type}")
     return entry
-
-
-def _require_one_teacher(pipeline: Pipeline, pate: Pate, path: str) -> None:
-    """What one change touches must be one teacher's shard: the counts are priced as moving by one vote."""
-    privacy = pipeline.privacy
-    if pate.data is None:  # whose votes a file holds is the word of whoever made it
-        return
-    if pate.units is None and (privacy.max_contributions or 1) > 1:
-        raise InputError(
-            f"{path}: pate.units: expected what tells whose a record is, as max_contributions = {privacy.max_contributions} needs, found "
-            "none"
-        )
-    if privacy.adjacency is Adjacency.REPLACE_ONE and (pate.units is not None or pate.shards is not None):
-        name = "units" if pate.units is not None else "shards"
-        raise InputError(
-            f'{path}: privacy.adjacency: expected "add-remove" or "zero-out" with pate.{name}, found "replace-one": where one unit takes '
-            "the place of another, the teachers of both change"
-        )
 
 
 def _with(pipeline: Pipeline, entry: Entry) -> Pipeline:

@@ -145,7 +145,7 @@ def _put(
     """The queries from `first` on: charge, compare, charge, answer."""
     aggregator, counts = plan.aggregator, votes.counts[first:stop]
     predictions = None if predict is None else predict(file.content, first, stop)
-    largest = votes.largest[first:stop] if predictions is None else votes.beyond(np.arange(first, stop), predictions)
+    largest = votes.largest[first:stop] if predictions is None else votes.beyond(first, predictions)
     file.ask(first, stop, predictions)
     left = plan.answers - len(file.content.answered)
     chosen = np.flatnonzero(aggregator.reached(largest, stream))[:left]

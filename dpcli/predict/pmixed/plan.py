@@ -140,8 +140,8 @@ def _require_units(pipeline: Pipeline, settings: Pmixed, entry: Entry, path: str
     if settings.units is None and (whole or (privacy.max_contributions or 1) > 1):
         why = 'change = "remove-shard"' if whole else f"max_contributions = {privacy.max_contributions}"
         raise InputError(f"{path}: pmixed.units: expected what tells whose a text is, as {why} needs, found none")
-    if not whole:
-        refuse_replaced_units(settings.units, privacy.adjacency, path, "pmixed")
+    if settings.units is not None and not whole:
+        refuse_replaced_units("pmixed.units", privacy.adjacency, path)
 
 
 def _published(pipeline: Pipeline, settings: Pmixed, entry: Entry, path: str) -> Published:

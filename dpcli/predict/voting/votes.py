@@ -28,13 +28,15 @@ class VoteCounts:
         """The largest count of each query, (n,)."""
         return np.asarray(self.counts.max(axis=1), dtype=float)
 
-    def beyond(self, queries: Array, predictions: Array) -> Array:
-        """The largest difference of a count and what a student predicts, (k,), for queries (k,) and predictions (k, m).
+    def beyond(self, first: int, predictions: Array) -> Array:
+        """The largest difference of a count and what a student predicts, (k,), for the queries from `first` on, predictions (k, m).
 
         The predicted votes are rounded down: the difference is a whole number >= 0 too, moves by one where a vote does, and is
         the very number that the analysis given the votes is of.
         """
-        return np.asarray((self.counts[queries] - np.floor(self.teachers * predictions)).max(axis=1), dtype=float)
+        return np.asarray(
+            (self.counts[first : first + len(predictions)] - np.floor(self.teachers * predictions)).max(axis=1), dtype=float
+        )
 
 
 def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
