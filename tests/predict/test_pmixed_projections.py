@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
+import warnings
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcli.errors import InputError
+from dpcli.predict.pmixed.modes import Sound
 from dpcli.predict.pmixed.paper_radius import Published, beta
 from dpcli.predict.pmixed.project import Projection, ball, clip, mix
 from dpcli.predict.pmixed.project_paper import renyi_ball
@@ -162,6 +165,27 @@ def test_whole_numbers_add_up_and_stay_within_the_radius(projection: Projection)
             most = mpmath.exp(mpmath.mpf(radius))
             for token, reference in zip(found.tolist(), whole.public.tolist(), strict=True):
                 assert reference / most <= token <= reference * most, seed
+
+
+@PROJECTIONS
+def test_no_model_and_no_radius_is_seen_by_an_error_or_a_warning(projection: Projection) -> None:
+    """Whatever a private model says, at every radius that a file may state: a sum within the bounds, and not a word."""
+    _, source = seeded()
+    publics = ([1.0, 0.0, 0.0], [0.5, 0.5], [1.0 - 1e-20, 1e-20, 1e-300, 0.0], [1.0, 5e-324, 0.0], [1e-3] * 1000)
+    radii = (5e-324, 1e-300, 1e-16, 1e-15, 1e-12, 1e-3, 1.0, 30.0, 600.0, 709.0, 710.0, 1e4, 1e300)
+    for public, radius in itertools.product(map(np.array, publics), radii):
+        size = len(public)
+        same = [np.full(size, value) for value in (math.nan, math.inf, 0.0, -1.0, 5e-324, 1e308)]
+        for private in (*same, np.eye(size)[0], np.eye(size)[-1], source.dirichlet(np.full(size, 0.01))):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                found, count = Sound(radius, projection).total(public, [private])
+            reference = whole_ball(ball(public, radius)).public
+            assert count == 1 and int(found.sum()) == int(reference.sum()) == ONE
+            there = reference > 0.0
+            assert (found[~there] == 0).all()
+            with np.errstate(divide="ignore"):
+                assert np.abs(np.log(found[there] / reference[there])).max() <= radius
 
 
 class Given:

@@ -81,7 +81,7 @@ def mode_of(plan: PmixedPlan) -> Mode:
 
 def probabilities(log_probabilities: Array, temperature: float) -> Array:
     """At a temperature, along the last axis."""
-    with np.errstate(invalid="ignore"):  # what is no model's answer stays one that is none
+    with np.errstate(all="ignore"):  # what is no model's answer stays one that is none
         scaled = log_probabilities / temperature if temperature != 1.0 else log_probabilities
         found = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
         return np.asarray(found / found.sum(axis=-1, keepdims=True))

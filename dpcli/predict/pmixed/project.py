@@ -17,13 +17,15 @@ LEAST = 1e-290  # a public probability below this counts as 0: quotients by it w
 CLOSE = 1e-14  # of the sum of probabilities to 1
 ATTEMPTS = 200
 FARTHEST = 690.0  # of the logarithm of a scale: ratios beyond its range count as 0
+WIDEST = 600.0  # of a radius: e^WIDEST is a number with room above it, and a smaller radius keeps a larger one
 
 
 @dataclass(frozen=True, slots=True)
 class Ball:
     """All distributions within `radius` of a public one.
 
-    public: its probabilities. inverse: 1 / public, 0 where public is 0. low, high: e^-radius and e^radius, rounded inwards.
+    public: its probabilities. inverse: 1 / public, 0 where public is 0. low, high: e^-radius and e^radius, rounded inwards, not beyond 1:
+    the public model itself is within every radius.
     """
 
     public: Array
@@ -38,8 +40,9 @@ class Ball:
         1 everywhere where they are no probabilities (NaN, negative, or none where the public model has some): an error, or a message,
         would tell of the private data, so such a model counts as the public one.
         """
-        found: Array = np.multiply(private, self.inverse)
-        total = np.dot(self.public, found)
+        with np.errstate(all="ignore"):  # a warning would tell as much
+            found: Array = np.multiply(private, self.inverse)
+            total = np.dot(self.public, found)
         if not (0.0 < total < math.inf and found.min() >= 0.0):
             return np.ones_like(found)
         if abs(total - 1.0) > CLOSE:  # some of it lies where the public model has nothing
@@ -67,7 +70,9 @@ def ball(public: Array, radius: float) -> Ball:
     kept /= kept.sum()
     with np.errstate(divide="ignore"):
         inverse = np.where(there, 1.0 / kept, 0.0)
-    return Ball(kept, inverse, radius, math.exp(-radius) * (1.0 + MARGIN), math.exp(radius) * (1.0 - MARGIN))
+    reach = min(radius, WIDEST)
+    low, high = math.exp(-reach) * (1.0 + MARGIN), math.exp(reach) * (1.0 - MARGIN)
+    return Ball(kept, inverse, radius, min(low, 1.0), max(high, 1.0))
 
 
 def clip(ball: Ball, private: Array) -> Array:
@@ -83,7 +88,8 @@ def clip(ball: Ball, private: Array) -> Array:
     clipped = np.empty_like(ratios)
 
     def total(scale: float) -> float:
-        np.multiply(ratios, scale, out=clipped)
+        with np.errstate(over="ignore"):
+            np.multiply(ratios, scale, out=clipped)
         np.clip(clipped, ball.low, ball.high, out=clipped)
         return float(np.dot(ball.public, clipped))
 
