@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import dpcli
-from dpcli.errors import Denied, InputError
+from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.keys.annotations import members_of
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
@@ -25,6 +26,7 @@ from dpcli.predict.pmixed.plan import PmixedPlan, plan_of
 from dpcli.predict.pmixed.settings import Pmixed
 from dpcli.predict.pmixed.shared import private_texts, sharded
 from dpcli.predict.queries.budget import Granted
+from dpcli.train.noise.randomness import SeededStream
 from tests.command import Result
 from tests.command import dpcli as run
 from tests.predict.pmixed_files import HEAD, written
@@ -262,6 +264,72 @@ def test_models_are_for_their_owner_alone(place: Path) -> None:
         Path(plan.folder, FITTED),
     ]  # which has a hash of the texts
     assert {file.stat().st_mode & 0o077 for file in files} == {0}
+    assert Path(plan.folder).stat().st_mode & 0o077 == 0  # nor the sizes of the models, which tell those of the shards
+
+
+class Odd:
+    """A model of the user's own that does not keep to the port."""
+
+    vocabulary, context = 14, 100
+
+    def __init__(self, says: Any) -> None:
+        self.says = says
+
+    def next_token(self, contexts: Any) -> Any:
+        if isinstance(self.says, Exception):
+            raise self.says
+        return self.says
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        *(np.full(shape, -1.0) for shape in ((), (14,), (1, 13), (1, 15), (2, 14), (1, 14, 1), (0, 14))),
+        *(np.full((1, 14), value) for value in (math.nan, math.inf, -math.inf)),
+        *(
+            np.full((1, 14), "a secret"),
+            [[None] * 14],
+            None,
+            "a secret",
+            ValueError("a secret"),
+            InputError("a secret"),
+            MemoryError(),
+        ),
+    ],
+    ids=repr,
+)
+def test_a_private_model_that_answers_something_else_counts_as_the_public_one(place: Path, says: Any) -> None:
+    """Which of them did would tell of its shard; of the public one it may be told."""
+    plan = plan_of(str(written(place, mechanism_model_rate="1.0")))
+    fit(plan)
+    models = ensemble(plan)
+    assert models.vocabulary.ids("w1") and models.public.vocabulary == 14
+    like_public = dataclasses.replace(models, members=(models.public,) * 6)
+    odd = dataclasses.replace(models, members=(Odd(says),) * 6)
+    for seed in range(5):
+        assert odd.token([3], SeededStream(seed)) == like_public.token([3], SeededStream(seed))
+    bad = dataclasses.replace(models, side=dataclasses.replace(models.side, model=Odd(says)))
+    if getattr(says, "shape", None) != (1, 14) or says.dtype.kind != "f":
+        with pytest.raises((InputError, ValueError, MemoryError)):
+            bad.token([3], SeededStream(0))
+
+
+def test_a_count_that_is_gone_is_not_begun_anew_by_a_fit_that_goes_on(place: Path) -> None:
+    """It was cut off after its models could answer."""
+    plan = plan_of(str(written(place)))
+    fit(plan)
+    folder = Path(plan.folder)
+    (folder / "begun.json").write_text((folder / FITTED).read_text())
+    (folder / "queries.db").rename(place / "elsewhere.db")
+    with pytest.raises(LedgerError, match="no count of queries here"):
+        fit(plan, resume=True)
+
+
+@pytest.mark.parametrize("key", ["public", "test"])
+def test_what_is_declared_public_is_not_the_private_text(place: Path, key: str) -> None:
+    for private, public in (("a.txt", "a.txt"), ("a.txt", "./a.txt"), ("small_texts:letters", "small_texts:letters")):
+        with pytest.raises(InputError, match="expected text declared public, of which none is private"):
+            plan_of(str(written(place, **{"data": f'"{private}"', key: f'"{public}"'})))
 
 
 def test_the_error_of_the_users_function_is_not_quoted(place: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from dpcli.fields import COUNT, OPEN_UNIT, POSITIVE, Constraint, Key, Reader
 from dpcli.pipeline.read import refuse, section, toml_document
+from dpcli.predict.source import same_source
 from dpcli.toml.findings import Findings, Problem
 
 CALLED = r"[^:\s]+:[^:\s]+"
@@ -186,8 +187,9 @@ class Pate:
             yield ("test",), f'{HELD_OUT} with queries = "{HELD_OUT}" alone', HELD_OUT
         if self.data is not None and self.queries is None:
             yield ("queries",), "inputs declared public, which the teachers are asked about", "none"
-        if BUILT_IN in (self.queries, self.test) and self.data == BUILT_IN:
-            yield ("queries",), "public data that no teacher has seen", "the digits that teachers are trained on"
+        for name in ("queries", "test"):
+            if same_source(self.data, getattr(self, name)):
+                yield (name,), "public data that no teacher has seen", "what teachers are trained on"
         if self.test is not None and self.test != HELD_OUT and self.test == self.queries:
             yield ("test",), "records that are no queries", "the same source"
         for path, expected, found in self.sanitise.problems() if self.sanitise else ():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
 from dpcli.errors import Denied, InputError
+from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.load import require_fits, require_same_vocabulary
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
 from dpcli.predict.pmixed.fit import FITTED, Fit, fitted, learnt
@@ -44,10 +46,26 @@ class Ensemble:
         """One token after a context, from the system's entropy: which models take part, and which token of their average it is."""
         heat = self.plan.settings.temperature
         chosen = sampled(stream, len(self.members), self.plan.spec.model_rate)
-        public = probabilities(self.public.next_token([context])[0], heat)
-        private = [probabilities(self.members[place].next_token([context])[0], heat) for place in chosen]
+        public = probabilities(self._public(context), heat)
+        private = [probabilities(self._private(place, context), heat) for place in chosen]
         total, count = self.mode.total(public, private)
         return drawn(total, count, stream)
+
+    def _public(self, context: Tokens) -> Array:
+        found = np.asarray(self.public.next_token([context]))
+        if found.shape != (1, self.public.vocabulary) or found.dtype.kind not in "iuf":
+            raise InputError(
+                f"the public model: expected log-probabilities of its {self.public.vocabulary} tokens after a context, found something else"
+            )
+        return np.asarray(found[0], dtype=float)
+
+    def _private(self, place: int, context: Tokens) -> Array:
+        """NaN, which counts as the public model, where it fails or answers something else: an error would tell of the private data."""
+        with suppress(Exception):
+            found = np.asarray(self.members[place].next_token([context]))
+            if found.shape == (1, self.public.vocabulary) and found.dtype.kind in "iuf":
+                return np.asarray(found[0], dtype=float)
+        return np.full(self.public.vocabulary, np.nan)
 
 
 @dataclass(frozen=True, slots=True)

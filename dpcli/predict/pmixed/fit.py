@@ -10,6 +10,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,8 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
             '--ledger: expected none with pmixed.mode = "paper", found one: what is no guarantee has no cost to charge'
         )
     plan.require_budget()
+    with suppress(OSError):  # told below; the size of a model tells how much its shard holds
+        os.makedirs(plan.folder, mode=0o700, exist_ok=True)
     with exclusive(plan.folder):
         side, shards = public_side(plan), sharded(plan, private_texts(plan))
         records = [side.records(texts) for texts in shards]
@@ -88,7 +91,8 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
                 replaced(files[shard], side.model.tune(own), 0o600)
         report(len(shards), len(shards))
         ended = Fit(**{**asdict(begun), "models": tuple(map(_digest, files))})
-        queries_of(plan, ended, new=True).close()
+        # Where models stand as fitted, somebody may have answered: a count that is gone by then is not begun anew.
+        queries_of(plan, ended, new=not os.path.exists(os.path.join(plan.folder, FITTED))).close()
         replaced(os.path.join(plan.folder, FITTED), json.dumps(asdict(ended)).encode(), 0o600)
         if ledger is not None:
             ledger.commit(begun.run)

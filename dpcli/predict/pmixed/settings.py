@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import COUNT, POSITIVE, Constraint, Key, Reader
+from dpcli.predict.source import same_source
 from dpcli.toml.findings import Findings, Problem
 from dpcli.train.plan.settings import DEVICE
 from dpcli.train.plan.settings_classification import WITH_COLUMNS
@@ -131,6 +132,9 @@ class Pmixed:
                     yield (name,), f'one with model = "{COUNTING}"', "none"
             if self.lora is not None:
                 yield ("lora",), f'no lora with model = "{COUNTING}", which is tuned by counting', "one"
+        for name in ("public", "test"):
+            if same_source(self.data, getattr(self, name)):
+                yield (name,), "text declared public, of which none is private", "the source of the private texts"
         if self.max_tokens >= 10**9:
             yield ("max_tokens",), "fewer than 10^9 tokens of one answer", str(self.max_tokens)
 
