@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from dpcli.predict.pate import sanitised as sanitised_module
+from dpcli.predict.pate.kept_votes import votes_kept
+from dpcli.predict.pate.plan import plan_of
+from dpcli.predict.pate.transcript import read_transcript
 from tests.command import Result, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
 
@@ -41,6 +45,33 @@ def test_it_is_released_once_and_kept(entry: str, tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("sigma = 6.0", "sigma = 7.0"))
     refused = account(path)
     assert refused.code == 2 and "a second one would cost again" in refused.err
+
+
+def test_of_two_releases_at_once_one_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file(tmp_path, CONFIDENT + PAYS, SANITISE)
+    assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
+    plan = plan_of(str(path))
+    votes, kept = votes_kept(plan), read_transcript(plan)
+    assert votes is not None and kept is not None
+    made, inner = [], sanitised_module._made
+
+    def raced(*arguments: Any) -> Any:
+        """Another process is as far, and ends before."""
+        if not made:
+            made.append(None)
+            made[0] = sanitised_module.sanitised(plan, votes, kept)
+        return inner(*arguments)
+
+    monkeypatch.setattr(sanitised_module, "_made", raced)
+    assert sanitised_module.sanitised(plan, votes, kept) == made[0] == sanitised_module.sanitised(plan, votes, kept)
+    assert sorted(one.name for one in (tmp_path / "run").glob("sanitised*")) == ["sanitised.json"]
+
+
+def test_nothing_is_told_of_labels_that_anybody_can_compute(tmp_path: Path) -> None:
+    path = file(tmp_path, CONFIDENT + PAYS, SANITISE, 'accounting = "data-dependent"')
+    assert dpcli("pate", "label", str(path), "--insecure-seed", "1", folder=tmp_path).code == 0
+    assert told(path)["sanitised"] is None and not (tmp_path / "run" / "sanitised.json").exists()
+    assert json.loads((tmp_path / "run" / "statement.json").read_text())["sanitised"] is None
 
 
 def test_only_the_sanitised_number_is_in_a_statement(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from dpcli.errors import InputError
 from dpcli.predict.pate import session as session_module
+from dpcli.predict.pate.account import vote_account
 from dpcli.predict.pate.held_costs import compared
 from dpcli.predict.pate.plan import VotingPlan, plan_of
 from dpcli.predict.pate.session import hold
@@ -169,6 +170,40 @@ def test_a_damaged_transcript_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a transcript"):
         held(plan)
     assert Path(path_of(plan)).read_bytes() == DAMAGE[name]
+
+
+PUBLISHED = {"labels.csv", "statement.md", "statement.json", "transcript.jsonl", "votes.json"}
+
+
+def test_what_is_private_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Every file that a session leaves, but those that hold what was released."""
+    held(planned(tmp_path))
+    os.chmod(tmp_path / "run", 0o755)
+    open_to_all = {one.name for one in (tmp_path / "run").rglob("*") if one.is_file() and one.stat().st_mode & 0o077}
+    assert open_to_all <= PUBLISHED
+
+
+@each_entry
+def test_votes_that_changed_since_are_neither_asked_nor_priced(entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is changed, and wherever the session was: before its end, and after it."""
+    plan = planned(tmp_path, entry)
+    other = counts()
+    other[-1, :2] += [1, -1]  # of the last query alone
+    with pytest.raises(RuntimeError):
+        hold(plan, None, None, stopping, lambda: pytest.fail("no student is asked"))
+    for ended in (False, True):
+        saved(tmp_path, other)
+        if not ended:
+            with pytest.raises(InputError, match="expected the votes that this session began with"):
+                held(plan)
+        with pytest.raises(InputError, match="expected the votes that this session began with"):
+            vote_account(plan)
+        saved(tmp_path)
+        assert held(plan).closed and vote_account(plan).realised is not None
+
+
+def stopping(put: int, queries: int, answered: int) -> None:
+    raise RuntimeError
 
 
 def test_a_transcript_whose_first_line_lacks_something_is_refused(tmp_path: Path) -> None:

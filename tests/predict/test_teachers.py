@@ -110,6 +110,38 @@ def test_a_file_is_refused_where_one_change_could_move_two_votes(
         plan_of(str(path))
 
 
+def test_what_is_set_aside_by_place_stays_where_it_is(tmp_path: Path) -> None:
+    """Where records come and go, their places move, and with them what is public."""
+    stored(tmp_path, arrays())
+    for adjacency in Adjacency:
+        path = written(tmp_path, GNMAX, 'data = "private.npz"\nqueries = "held-out"', teachers=20, classes=3)
+        path.write_text(path.read_text().replace('"add-remove"', f'"{adjacency.value}"'))
+        if adjacency is ADD:
+            with pytest.raises(InputError, match="expected a file of its own under add-remove, found held-out"):
+                plan_of(str(path))
+        else:
+            plan_of(str(path))
+
+
+@pytest.mark.parametrize("key", ["queries", "test"])
+@pytest.mark.parametrize("source", ["private.npz", "./private.npz", "own:data", "digits"])
+def test_what_is_declared_public_is_not_what_teachers_learn_from(key: str, source: str, tmp_path: Path) -> None:
+    private = source.removeprefix("./")
+    keys = {"queries": "public.npz", key: source}
+    stated = "\n".join(f'{name} = "{value}"' for name, value in keys.items())
+    path = written(tmp_path, GNMAX, f'data = "{private}"\n{stated}')
+    with pytest.raises(InputError, match="expected public data that no teacher has seen, found what teachers are trained on"):
+        plan_of(str(path))
+
+
+@pytest.mark.needs("sklearn")
+@pytest.mark.parametrize("model", ["mlp", "svm"])
+def test_a_built_in_model_that_fails_is_told_without_a_record(model: str) -> None:
+    records = Records(np.array([[1.7e308, -1.7e308], [-1.7e308, 1.7e308], [1.0, 2.0]]), np.array([0, 1, 1]))
+    with pytest.raises(InputError, match="may quote a private record"):
+        learnt(model, records, 3, 8, "a.toml").probabilities(records.inputs)
+
+
 def test_equal_owners_are_one_unit(tmp_path: Path) -> None:
     owner = np.where(np.arange(300) % 2 == 0, 0.0, -0.0)
     found = shards(pate(units="owner"), ADD, stored(tmp_path, {**arrays(), "owner": owner}))

@@ -181,6 +181,11 @@ def test_raw_labels_are_not_priced_as_counts(tmp_path: Path) -> None:
     assert with_labels.out.partition('"unsanitised')[2] == with_counts.out.partition('"unsanitised')[2] != ""
 
 
+def test_labels_that_would_be_too_many_counts_are_refused() -> None:
+    with pytest.raises(InputError, match="expected at most 100,000,000 counts, queries times labels, found 100,100,000"):
+        counted(np.zeros((1001, 1)), 1, 100_000, "votes")
+
+
 def test_a_square_of_labels_is_refused_too() -> None:
     """As many teachers as labels: what tells them apart is the sum of a row."""
     rows = np.random.default_rng(0).integers(0, 10, (50, 10))

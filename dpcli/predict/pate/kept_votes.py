@@ -15,6 +15,7 @@ from dpcli.predict.voting.votes import VoteCounts, vote_counts
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
 
+HELD = "held.json"
 VOTES, MADE = "votes.npy", "votes.json"
 OWN = 0o600
 
@@ -38,6 +39,27 @@ def votes_kept(plan: VotingPlan) -> VoteCounts | None:
     if by != plan.teaching():
         raise InputError(f"{plan.folder}: expected votes of the teachers of this file, found those of others: fit these anew")
     return vote_counts(table_of(place), plan.pate.teachers, plan.pate.labels, place)
+
+
+def bind_votes(plan: VotingPlan, votes: VoteCounts, run: str) -> None:
+    """Leave which votes a session is held with, before its first query."""
+    from dpcli.train.run.folder import replaced
+
+    replaced(os.path.join(plan.folder, HELD), json.dumps({"run": run, "votes": votes.digest()}).encode(), OWN)
+
+
+def require_bound(plan: VotingPlan, votes: VoteCounts, run: str) -> None:
+    """Raise InputError unless these are the votes that a session was held with: others would be priced for what they were not asked."""
+    try:
+        with open(os.path.join(plan.folder, HELD), encoding="utf-8") as file:
+            same = json.load(file) == {"run": run, "votes": votes.digest()}
+    except (OSError, ValueError, RecursionError):
+        same = False
+    if not same:
+        raise InputError(
+            f"{plan.folder}: expected the votes that this session began with, found others: they have changed since; its labels stay "
+            "charged, and other votes need another pate.output"
+        )
 
 
 def keep_votes(plan: VotingPlan, votes: VoteCounts) -> None:

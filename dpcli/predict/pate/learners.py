@@ -47,10 +47,13 @@ class Fitted:
     def probabilities(self, inputs: Array) -> Array:
         known = getattr(self.model, "classes_", None)
         if known is not None and hasattr(self.model, "predict_proba"):
-            found = np.zeros((len(inputs), self.classes))
-            found[:, np.asarray(known, dtype=int)] = self.model.predict_proba(inputs)
-            return found
+            return np.asarray(on_private(self.target, self._chances, inputs, known))
         return one_hot(self._labels(inputs), self.classes)
+
+    def _chances(self, inputs: Array, known: Any) -> Array:
+        found = np.zeros((len(inputs), self.classes))
+        found[:, np.asarray(known, dtype=int)] = self.model.predict_proba(inputs)
+        return found
 
     def _labels(self, inputs: Array) -> Any:
         """(n,) whole numbers from 0 to classes - 1. Raises InputError for anything else."""
@@ -68,7 +71,9 @@ class Fitted:
 
 def one_hot(labels: Any, classes: int) -> Array:
     """(n, classes) with 1 at each label."""
-    return np.asarray(np.eye(classes)[labels])
+    found = np.zeros((len(labels), classes))
+    found[np.arange(len(labels)), labels] = 1.0
+    return found
 
 
 def require_learner(name: str) -> None:
@@ -85,7 +90,7 @@ def learnt(name: str, records: Records, classes: int, hidden: int, path: str) ->
     if name in LEARNERS:
         model = SKLEARN[name](hidden, len(records))
         with _quiet():
-            return Fitted(model.fit(records.inputs, records.labels), classes, name)
+            return Fitted(on_private(name, model.fit, records.inputs, records.labels), classes, name)
     model = on_private(name, own_function(name, path), records.inputs, records.labels)
     if not callable(getattr(model, "predict", None)):
         raise InputError(f"{name}: expected a model with predict(inputs), found {type(model).__name__}")

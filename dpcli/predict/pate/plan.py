@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, Denied, InputError
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.predict.pate.settings import Pate, read_pate
+from dpcli.predict.pate.settings import BUILT_IN, HELD_OUT, Pate, read_pate
 from dpcli.predict.shards import refuse_replaced_units
 from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.registry import AGGREGATORS
@@ -117,6 +118,11 @@ def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
         raise InputError(
             f"{path}: pate.units: expected what tells whose a record is, as max_contributions = {owned} needs, found none: records of one "
             "unit with several teachers would move several votes"
+        )
+    if pate.queries == HELD_OUT and pate.data != BUILT_IN and pipeline.privacy.adjacency is Adjacency.ADD_REMOVE:
+        raise InputError(
+            f"{path}: pate.queries: expected a file of its own under add-remove, found {HELD_OUT}: which records are set aside goes by "
+            "their place, and all later ones move up when a record goes"
         )
     for key in ("units", "shards"):
         if getattr(pate, key) is not None:

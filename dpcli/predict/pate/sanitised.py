@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def sanitised(plan: VotingPlan, votes: VoteCounts, held: Transcript) -> Sanitise
     Raises:
         CannotCertify: the conditions of its sensitivity do not hold. InputError: no entry pays for it, or another one was made.
     """
-    if plan.pate.sanitise is None:
+    if plan.pate.sanitise is None or not held.private:  # labels that anybody can compute cost more than any number
         return None
     stated = plan.pate.sanitise
     release = Release(stated.order, stated.beta, stated.sigma, stated.failure)
@@ -60,8 +61,8 @@ def sanitised(plan: VotingPlan, votes: VoteCounts, held: Transcript) -> Sanitise
     of = hashlib.sha256((held.run + json.dumps(asdict(release), sort_keys=True)).encode()).hexdigest()
     kept = _kept(plan, of)
     if kept is None:
-        kept = _made(plan, votes, held, release, cost)
-        _keep(plan, of, kept)
+        _keep(plan, of, _made(plan, votes, held, release, cost))
+        kept = _kept(plan, of)
     return kept
 
 
@@ -96,10 +97,18 @@ def _kept(plan: VotingPlan, of: str) -> Sanitised | None:
 
 
 def _keep(plan: VotingPlan, of: str, made: Sanitised) -> None:
-    """Durable before anybody sees it."""
+    """Durable before anybody sees it; of two that are made at the same moment one is kept, and the other is seen by nobody."""
     from dpcli.train.run.folder import replaced
 
-    replaced(os.path.join(plan.folder, KEPT), json.dumps({"of": of, **asdict(made)}).encode())
+    path = os.path.join(plan.folder, KEPT)
+    draft = f"{path}.{os.urandom(8).hex()}"
+    try:
+        replaced(draft, json.dumps({"of": of, **asdict(made)}).encode(), 0o600)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
 
 
 def _made(plan: VotingPlan, votes: VoteCounts, held: Transcript, release: Release, cost: float) -> Sanitised:

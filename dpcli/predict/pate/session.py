@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.pate.kept_votes import votes_kept
+from dpcli.predict.pate.kept_votes import bind_votes, require_bound, votes_kept
 from dpcli.predict.pate.sanitised import sanitised
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, begin, read_transcript, resume
 from dpcli.registry import PATE_STATEMENT_OF, load
@@ -67,7 +67,7 @@ def hold(
             raise InputError(f"{plan.folder}: expected the votes of teachers, found none: dpcli pate fit {plan.path} makes them")
         queries = _queries(plan, votes)
         predict = student() if plan.pate.check == "student" else None
-        file = _opened(plan, kept, ledger, insecure_seed)
+        file = _opened(plan, votes, kept, ledger, insecure_seed)
         try:
             _ask(plan, votes, file, queries, _stream(insecure_seed, len(file.content)), predict, report)
             file.add({"what": "end"})
@@ -89,15 +89,19 @@ def _stream(insecure_seed: int | None, begun: int) -> Stream:
     return SystemStream() if insecure_seed is None else SeededStream(insecure_seed, begun)
 
 
-def _opened(plan: VotingPlan, kept: Transcript | None, ledger: Ledger | None, insecure_seed: int | None) -> TranscriptFile:
+def _opened(
+    plan: VotingPlan, votes: VoteCounts, kept: Transcript | None, ledger: Ledger | None, insecure_seed: int | None
+) -> TranscriptFile:
     """The transcript, with everything that the session may draw charged to the ledger."""
     if kept is None:
         run = uuid.uuid4().hex
         if ledger is not None:
             ledger.reserve(plan.pipeline, run, why=f"dpcli pate label {os.path.basename(plan.path)}")
             ledger.start(run)
+        bind_votes(plan, votes, run)
         return begin(plan, run, ledger is not None, insecure_seed is None)
     _require_same(plan, kept, ledger, insecure_seed)
+    require_bound(plan, votes, kept.run)
     if ledger is not None:
         _require_charged(ledger, kept.run)
     return resume(plan, kept)

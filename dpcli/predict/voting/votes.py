@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,12 @@ class VoteCounts:
 
     def __len__(self) -> int:
         return len(self.counts)
+
+    def digest(self) -> str:
+        """SHA-256: as private as the votes."""
+        return hashlib.sha256(
+            f"{self.teachers} {self.counts.shape}".encode() + np.ascontiguousarray(self.counts).tobytes()
+        ).hexdigest()
 
     @property
     def largest(self) -> Array:
@@ -63,6 +70,8 @@ def counted(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
         raise InputError(f"{place}: expected {teachers} columns, the label that each teacher gave, found {found.shape[1]}")
     _each(found, np.isfinite(found) & (found == np.floor(found)), "whole numbers as labels", "something else", place)
     _each(found, (found >= 0) & (found < classes), f"labels from 0 to {classes - 1}", "another", place)
+    if len(found) * classes > MOST:
+        raise InputError(f"{place}: expected at most {MOST:,} counts, queries times labels, found {len(found) * classes:,}")
     rows = np.arange(len(found))[:, None] * classes
     counts = np.bincount(np.ravel(rows + found.astype(np.int64)), minlength=len(found) * classes)
     return VoteCounts(counts.reshape(len(found), classes), teachers)
