@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
+from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixture, EnsembleMixtureSpec
 from dpcli.predict.pmixed.paper_radius import Published
@@ -137,6 +138,25 @@ def test_small_radii_and_rates_are_not_lost_in_rounding() -> None:
             exact = removal_rdp(shards, mpmath.mpf(rate), mpmath.mpf(radius), mpmath.mpf(order))
             assert mechanism.rdp(np.array([order]))[0] >= exact * (1 - mpmath.mpf(10) ** -12), mechanism
             assert mechanism.zcdp() >= exact / order * (1 - mpmath.mpf(10) ** -12), mechanism
+
+
+@pytest.mark.parametrize("replaces", [False, True], ids=["remove", "replace"])
+def test_wide_radii_claim_no_less_than_a_release_of_the_model(replaces: bool) -> None:
+    """Beyond every rounding of e^-radius: where a model surely takes part, what it says alone with probability 1/2 or more is told."""
+    for shards, radius in itertools.product(
+        (1, 2, 3), (20.0, 36.0, 37.0, 40.0, 300.0, 400.0, 710.0, 1e3, 1e10, 1e99, 1e100, 1e300, 1e308)
+    ):
+        mechanism = EnsembleMixture(shards, 1.0, radius, replaces)
+        sure = radius if shards == 1 else 2.0 * radius - math.log(shards)
+        try:
+            pure, at, rho = mechanism.approx_dp(0.0), mechanism.approx_dp(0.01), mechanism.zcdp()
+        except NotRepresentable:
+            assert radius > 1e3
+            continue
+        assert pure >= sure * (1.0 - 1e-12)
+        assert at >= (sure - math.log(shards) - 5.0) * (1.0 - 1e-12) and rho >= (sure - math.log(shards) - 5.0) / 50.0 - 1.0
+        bound = mechanism.rdp(np.array([32.0]))[0]
+        assert bound >= (sure - 5.0) * (1.0 - 1e-9) - 2.0 * math.log(shards)
 
 
 def removal_rdp(shards: int, rate: Any, radius: Any, order: Any) -> Any:

@@ -147,7 +147,7 @@ def test_a_transcript_of_something_else_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("adjacency", Adjacency, ids=lambda one: one.value)
 def test_one_change_moves_one_shard_or_is_refused(adjacency: Adjacency) -> None:
-    """Of records without named units: one goes, or another one takes its place. Named ones are refused where one may take another's place."""
+    """Records without units: one goes, or another takes its place. Units are refused where one may take another's place."""
     names = ["ann", "bob", "cy", "dee", "eve"] * 4
     apart = [f"{name} {k}" for k, name in enumerate(names)]
     other = apart[:7] + apart[8:] if adjacency is Adjacency.ADD_REMOVE else [*apart[:7], "somebody else", *apart[8:]]

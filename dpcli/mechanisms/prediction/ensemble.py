@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+from dpcli.errors import NotRepresentable
 from dpcli.fields import POSITIVE, RATE, Constraint, Key
 from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
@@ -35,6 +36,8 @@ CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # (log x, log y)
 ROUNDED = 1e-13  # relative: of ratios and masses that come from a few operations each
 WIDEST = 100.0  # radius up to which corners are solved for as numbers
 ABSOLUTE = 1e-13  # of a logarithm of moments near 1
+BEYOND = 1e3  # radius whose e^2r has a logarithm that is exact enough for the masses, and which protects nothing
+BEYOND_WORDS = "the radius protects nothing: it is beyond what is computed with"
 FAR = 600.0  # e^FAR is still a number
 
 
@@ -115,14 +118,19 @@ def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
 def _sampled(shards: int, rate: float, radius: float) -> tuple[Array, Array, Array]:
     """For each number m of other models: log P(m), t and h."""
     m = np.arange(float(shards))
+    if not radius <= BEYOND:
+        raise NotRepresentable(BEYOND_WORDS)
     return _log_weights(shards - 1, rate), rate / (m + 1.0), np.where(m == 0.0, 1.0, 2.0) * radius * (1.0 + ROUNDED)
 
 
 def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
     """log(1 + t (e^h - 1)) and log(1 + t (e^-h - 1)), each to a few units in its last place, however small it is."""
     with np.errstate(divide="ignore", over="ignore"):
-        up = np.where(h < FAR, np.log1p(t * np.expm1(np.minimum(h, FAR))), np.logaddexp(np.log1p(-t), np.log(t) + h))
-    return up, np.log1p(t * np.expm1(-h))
+        rest, own = np.log1p(-t), np.log(t)
+        up = np.where(h < FAR, np.log1p(t * np.expm1(np.minimum(h, FAR))), np.logaddexp(rest, own + h))
+        moved = t * np.expm1(-h)
+        # Where a model is alone, 1 - t is 0, and nothing but t e^-h is left.
+        return up, np.where(moved > -0.5, np.log1p(moved), np.logaddexp(rest, own - h))
 
 
 @shared(64)
@@ -148,6 +156,8 @@ def _losses(shards: int, rate: float, radius: float, replaces: bool) -> tuple[At
 def _loss(log_high: Array, high: Array, log_low: Array, low: Array) -> AtomicLoss:
     """Outcomes of the masses and ratios given, all in logarithms; only those of no mass at all are left out."""
     mass, ratio = np.concatenate((log_high, log_low)), np.concatenate((high, low))
+    if np.isnan(mass).any() or not np.isfinite(ratio[mass > -np.inf]).all():
+        raise NotRepresentable(BEYOND_WORDS)
     there = mass > -np.inf
     return AtomicLoss(tuple(mass[there].tolist()), tuple(ratio[there].tolist()))
 
