@@ -149,3 +149,12 @@ def test_a_group_of_units_is_as_many_shards() -> None:
     one, two = spec.resolve(ALONE), spec.resolve(Neighbours(Adjacency.ADD_REMOVE, 1, 2))
     assert two.approx_dp(0.0) == pytest.approx(2 * one.approx_dp(0.0), rel=1e-12)
     assert spec.resolve(Neighbours(Adjacency.ADD_REMOVE, 7)).approx_dp(0.0) == one.approx_dp(0.0)
+
+
+@pytest.mark.parametrize("clip", [5e-324, 1e-300, 1e-160, 1e-20, 1.0, 1e20])
+def test_a_clip_of_any_size_has_a_price(clip: float) -> None:
+    """Rounded up where it is less than numbers tell apart."""
+    for adjacency in Adjacency:
+        found = PrivateDecodingSpec(clip=clip, references=10**6).resolve(Neighbours(adjacency))
+        orders = np.array([1.5, 2.0, 1000.0])
+        assert (found.rdp(orders) >= 0.0).all() and found.approx_dp(0.0) > 0.0 and found.zcdp() >= 0.0

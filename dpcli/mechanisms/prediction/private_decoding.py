@@ -12,6 +12,8 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 
+LEAST = 1e-300  # epsilon of a token: what is less may round to 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateDecodingSpec(Spec):
@@ -48,4 +50,4 @@ class PrivateDecodingSpec(Spec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         moved = neighbours.records * (2.0 if neighbours.replaces else 1.0) * self.clip / self.references
-        return BoundedRange(2.0 * moved / self.temperature * (1.0 + 1e-15))
+        return BoundedRange(max(2.0 * moved / self.temperature * (1.0 + 1e-15), LEAST))
