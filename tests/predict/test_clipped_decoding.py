@@ -82,7 +82,7 @@ def test_many_tokens_are_no_matter() -> None:
 
 
 def spec(clip: float, size: int, temperature: float) -> PrivateDecodingSpec:
-    return PrivateDecodingSpec(clip=clip, batch_size=size, temperature=temperature)
+    return PrivateDecodingSpec(clip=clip, references=size, temperature=temperature)
 
 
 WILD = st.one_of(st.floats(-40, 0), st.sampled_from([-math.inf, -1e9, -1e-9, 0.0]))
@@ -151,7 +151,7 @@ def test_methods_recentre_as_their_papers_do() -> None:
 
 def test_a_clip_that_rounding_would_eat_is_refused() -> None:
     with pytest.raises(InputError, match="clip: expected one that moves a logit"):
-        LogitClipping.of(SimpleNamespace(clip=1e-9, batch_size=10**6, temperature=1.0))
+        LogitClipping.of(SimpleNamespace(clip=1e-9, references=10**6, temperature=1.0))
     used = LogitClipping.of(spec(1.0, 100, 1.0)).clip
     assert 1.0 - 1e-6 < used < 1.0
 
@@ -161,4 +161,4 @@ def test_every_type_that_decodes_is_read() -> None:
 
     for name in DECODING:
         cls = load(MECHANISMS[name])
-        assert LogitClipping.of(cls(**cls.example)).size == cls.example["batch_size"]
+        assert LogitClipping.of(cls(**cls.example)).size == cls.example["references"]
