@@ -31,12 +31,12 @@ def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[l
 
 
 def spread_names(units: Sequence[str | int], stated: bool, adjacency: Adjacency) -> Sequence[str | int]:
-    """By what records are spread over shards: whose they are, where the file says that (`stated`).
+    """By what texts are spread over shards: whose they are, where the file says that (`stated`).
 
-    Else by what they say (`units` then) under add-remove, as places move when others come and go; elsewhere by their places, as what
-    changes stays in its place.
+    Else by their places under replace-one, as what changes stays in its place; elsewhere by what they say (`units` then), as places move
+    when others come and go, or are blanked: a blank text is none, and whoever spreads texts leaves it out.
     """
-    return units if stated or adjacency is Adjacency.ADD_REMOVE else range(len(units))
+    return range(len(units)) if adjacency is Adjacency.REPLACE_ONE and not stated else units
 
 
 def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:

@@ -150,7 +150,7 @@ def test_one_change_moves_one_shard_or_is_refused(adjacency: Adjacency) -> None:
     """Records without units: one goes, or another takes its place. Units are refused where one may take another's place."""
     names = ["ann", "bob", "cy", "dee", "eve"] * 4
     apart = [f"{name} {k}" for k, name in enumerate(names)]
-    other = apart[:7] + apart[8:] if adjacency is Adjacency.ADD_REMOVE else [*apart[:7], "somebody else", *apart[8:]]
+    other = [*apart[:7], *(["somebody else"] if adjacency is Adjacency.REPLACE_ONE else []), *apart[8:]]  # a blank text is none
     homes = []
     for texts in (apart, other):
         shards = shards_of(spread_names(texts, False, adjacency), 5)

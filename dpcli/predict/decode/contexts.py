@@ -63,7 +63,10 @@ def batches(
             f"{path}: generate.tokenizer: expected tokens below the model's {words}, found others: it is another model's"
         )
     names = spread_names(kept.units, generate.units is not None, privacy.adjacency)
-    return [[contexts[place] for place in shard if contexts[place]] for shard in shards_of(names, generate.batches, "texts")]
+    return [
+        [contexts[place] for place in shard if contexts[place] and kept.texts[place].strip()]
+        for shard in shards_of(names, generate.batches, "texts")
+    ]
 
 
 def _first(texts: OwnedTexts, contributions: int) -> OwnedTexts:

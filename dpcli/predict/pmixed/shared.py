@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.models.load import language_model
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.models.port import Vocabulary
@@ -16,7 +15,7 @@ from dpcli.predict.models.tunable import Tunable
 from dpcli.predict.models.vocabularies import size_of, vocabulary_of
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.settings import COUNTING
-from dpcli.predict.shards import shards_of
+from dpcli.predict.shards import shards_of, spread_names
 
 if TYPE_CHECKING:
     from dpcli.predict.models.transformer import Tuning
@@ -97,10 +96,9 @@ def sharded(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
     shards = plan.spec.shards
     if plan.spec.change == "remove-shard":
         places = _by_unit(plan, texts)
-    elif plan.settings.units is None and plan.pipeline.privacy.adjacency is Adjacency.REPLACE_ONE:
-        places = shards_of(range(len(texts.texts)), shards, plan.settings.salt)
     else:
-        places = shards_of(texts.units, shards, plan.settings.salt)
+        names = spread_names(texts.units, plan.settings.units is not None, plan.pipeline.privacy.adjacency)
+        places = shards_of(names, shards, plan.settings.salt)
     return [[texts.texts[place] for place in own if texts.texts[place].strip()] for own in places]
 
 

@@ -38,7 +38,9 @@ def teachers(private: LabelledTexts, prompt: Prompt, adjacency: Adjacency) -> li
     found = []
     names = spread_names(private.units, prompt.units is not None, adjacency)
     for shard in shards_of(names, prompt.teachers):
-        records = [(private.texts[place][: prompt.longest], private.labels[place]) for place in shard]
+        records = [
+            (private.texts[place][: prompt.longest], private.labels[place]) for place in shard if private.texts[place].strip()
+        ]
         found.append(tuple(in_turn(records, len(prompt.labels))[: prompt.demonstrations]))
     return found
 
