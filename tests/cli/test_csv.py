@@ -103,7 +103,11 @@ def number(cell: str) -> float | None:
 def test_every_command_with_csv_is_read() -> None:
     read = {words_of(line) for line in PAIRS}
     writing = {w for w in COMMANDS if w[0] == "budget" and w[1] not in ("show", "log", "export", "verify", "anchor", "upgrade")}
-    assert {words for words in COMMANDS if "csv" in own_formats(words)} == read | writing | {("plot",), ("sweep",)}
+    assert {words for words in COMMANDS if "csv" in own_formats(words)} == read | writing | {
+        ("plot",),
+        ("sweep",),
+        ("pmixed", "predict"),
+    }
 
 
 @pytest.mark.sampled(4)

@@ -27,6 +27,8 @@ MORE: dict[str, dict[str, Any]] = {
 }
 SHARES = {"buf_decay", "output_scale"}  # of noise: numbers up to 1
 NOISE = {
+    "queries",
+    "clip",
     "noise_multiplier",
     "sigma",
     "scale",

@@ -12,6 +12,7 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.predict.prompt.plan import PromptPlan, plan_of
 from dpcli.predict.prompt.prompts import Shape, fitted, in_turn
 from dpcli.predict.prompt.run import vote_and_teach
+from dpcli.train.noise.randomness import insecure_seed
 from tests.command import dpcli
 
 FILE = """format = 1
@@ -271,7 +272,8 @@ def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) ->
     (folder / "stub.py").write_text(STUB + MODEL)
     words = ('verbalizers = [" no", " yes"]', 'verbalizers = ["n", "y"]')
     found = vote_and_teach(
-        edited(folder, ('labeller = "stub:labeller"', 'model = "stub:model"'), words, ('"{text} ->"', '"{text} -> "'))
+        edited(folder, ('labeller = "stub:labeller"', 'model = "stub:model"'), words, ('"{text} ->"', '"{text} -> "')),
+        stream=insecure_seed(3).noise,  # some noise leaves labels of which no prompt is good
     )
     assert found.accuracy is not None and found.accuracy[0] > 0.9  # though only one short demonstration fits
     for change, said in (

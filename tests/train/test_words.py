@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpcli.errors import InputError
@@ -38,7 +38,6 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
 @example(text="a/.csv")
 @example(text="..csv")
 @example(text="m:f\n")
-@settings(max_examples=200, deadline=None)
 def test_the_schema_takes_what_the_reader_takes(task: str, key: str, rule: Constraint, pattern: str, text: str) -> None:
     """An editor's red line and ours: the pattern as ECMA 262 reads it, whose $ is the end and no line break before it."""
     assert rule.holds(text) == (re.search(pattern.replace("$", r"\Z"), text) is not None)
@@ -54,7 +53,6 @@ def test_the_schema_takes_what_the_reader_takes(task: str, key: str, rule: Const
 @example("m:f.g")
 @example(".m:f")
 @example("m.:f")
-@settings(max_examples=200, deadline=None)
 def test_a_function_is_one_that_can_be_imported(text: str) -> None:
     """module:function, the module a dotted name: what Python's import refuses by its words alone is refused by ours."""
     module, colon, name = text.partition(":")
@@ -65,7 +63,6 @@ def test_a_function_is_one_that_can_be_imported(text: str) -> None:
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="an extra")
 @given(st.one_of(st.builds("{}{}".format, TEXTS, st.sampled_from((*ARRAYS, ":f"))), TEXTS))
 @example("digits")
-@settings(max_examples=100, deadline=None)
 def test_no_word_that_is_taken_is_unknown_to_training(text: str) -> None:
     from dpcli.train.tasks.array_files import READERS
     from dpcli.train.tasks.arrays import _read

@@ -46,7 +46,7 @@ class GnMaxSpec(VoteSpec):
     Neighbours: all three adjacencies alike; a change retrains one teacher, whose vote may go from any label to any other. max_contributions
     changes nothing; k units that change together may lie in as many shards.
 
-    Bounds: upper, those of the noisy counts, a Gaussian of sensitivity sqrt 2; infinite at delta = 0. They hold whatever the votes are;
+    Bounds: upper, those of the noisy counts, a Gaussian of sensitivity sqrt 2. No finite epsilon at delta = 0. They hold whatever the votes are;
     `dpcli pate account` has some that depend on them.
 
     Source: Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018, arXiv:1802.08908, Proposition 8.
@@ -73,7 +73,7 @@ class ConfidentGnMaxSpec(VoteSpec):
     Neighbours: all three adjacencies alike, as for gnmax.
 
     Bounds: upper, those of `queries` noisy largest counts of sensitivity 1 and of `answers` noisy counts of sensitivity sqrt 2: Gaussians
-    whose order may depend on what was answered, and whose number may not. Infinite at delta = 0.
+    whose order may depend on what was answered, and whose number may not. No finite epsilon at delta = 0.
 
     Source: Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018, arXiv:1802.08908, Algorithms 1 and 2; the order: Smith & Thakurta
     2022, arXiv:2210.17520 (fully adaptive composition of Gaussians).
