@@ -46,8 +46,8 @@ class GnMaxSpec(VoteSpec):
     Neighbours: all three adjacencies alike; a change retrains one teacher, whose vote may go from any label to any other. max_contributions
     changes nothing; k units that change together may lie in as many shards.
 
-    Bounds: upper, those of the noisy counts, a Gaussian of sensitivity sqrt 2. No finite epsilon at delta = 0. They hold whatever the votes are;
-    `dpcli pate account` has some that depend on them.
+    Bounds: upper, those of the noisy counts, a Gaussian of sensitivity sqrt 2. They hold whatever the votes are; `dpcli pate account` has
+    some that depend on them. No finite epsilon at delta = 0.
 
     Source: Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018, arXiv:1802.08908, Proposition 8.
     """
