@@ -306,6 +306,43 @@ def test_teachers_of_other_data_are_fitted_anew(tmp_path: Path) -> None:
     assert refused.code == 2 and "found those of others: fit these anew" in refused.err
 
 
+def other_data(path: Path) -> None:
+    stored(path.parent, arrays(seed=5))
+
+
+def other_teachers(path: Path) -> None:
+    path.write_text(path.read_text().replace("own:nearest", "own:wrong", 1))
+
+
+def other_queries(path: Path) -> None:
+    np.savez(path.parent / "public.npz", inputs=arrays(60, 9)["inputs"])
+
+
+def other_code(path: Path) -> None:
+    """What no digest of the data sees, where what teachers had said is gone."""
+    own: Any = sys.modules["own"]
+    own.nearest = lambda inputs, labels: own.Nearest(inputs, labels[::-1])
+    for one in (path.parent / "runs" / "votes" / "teachers").glob("*.votes"):
+        one.unlink()
+
+
+@pytest.mark.parametrize("change", [other_data, other_teachers, other_queries, other_code])
+def test_votes_that_a_session_was_held_with_are_not_written_over(change: Any, tmp_path: Path) -> None:
+    path = whole_file(tmp_path)
+    path.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 90.0"))
+    fit = ("pate", "fit", str(path), "--jobs", "1")
+    assert dpcli(*fit, folder=tmp_path).code == dpcli("pate", "label", str(path), folder=tmp_path).code == 0
+    assert dpcli(*fit, folder=tmp_path).code == 0  # the same votes
+    folder = tmp_path / "runs" / "votes"
+    before = {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
+    change(path)
+    refused = dpcli(*fit, folder=tmp_path)
+    assert refused.code == 2 and "holds a session on other votes" in refused.err and "name another pate.output" in refused.err
+    assert before == {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
+    path.write_text(path.read_text() + '\noutput = "another"\n')
+    assert "holds a session" not in dpcli(*fit, folder=tmp_path).err
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import np
+from dpcli.predict.pate.transcript import OWN, TRANSCRIPT
 from dpcli.predict.pate.vote_file import table_of, votes_of
 from dpcli.predict.voting.votes import VoteCounts, vote_counts
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 HELD = "held.json"
 VOTES, MADE = "votes.npy", "votes.json"
-OWN = 0o600
 
 
 def votes_kept(plan: VotingPlan) -> VoteCounts | None:
@@ -46,6 +46,25 @@ def bind_votes(plan: VotingPlan, votes: VoteCounts, run: str) -> None:
     from dpcli.train.run.folder import replaced
 
     replaced(os.path.join(plan.folder, HELD), json.dumps({"run": run, "votes": votes.digest()}).encode(), OWN)
+
+
+def refuse_other_votes(plan: VotingPlan, votes: VoteCounts | None) -> None:
+    """Raise InputError where the folder holds a session that was not begun with these votes; None: with some that are to be fitted.
+
+    Its labels could be priced no more, nor could it go on, once its votes had been written over.
+    """
+    if not any(os.path.exists(os.path.join(plan.folder, name)) for name in (HELD, TRANSCRIPT)):
+        return
+    try:
+        with open(os.path.join(plan.folder, HELD), encoding="utf-8") as file:
+            same = votes is not None and json.load(file)["votes"] == votes.digest()
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        same = False
+    if not same:
+        raise InputError(
+            f"{plan.folder}: expected a folder for the votes of these teachers, found one that holds a session on other votes, whose "
+            "labels stay charged: name another pate.output"
+        )
 
 
 def require_bound(plan: VotingPlan, votes: VoteCounts, run: str) -> None:

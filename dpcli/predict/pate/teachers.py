@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import np
 from dpcli.predict.pate.data import Records, query_inputs, shards
-from dpcli.predict.pate.kept_votes import OWN, keep_votes
+from dpcli.predict.pate.kept_votes import keep_votes, refuse_other_votes
 from dpcli.predict.pate.learners import learnt, require_learner
+from dpcli.predict.pate.transcript import OWN
 from dpcli.predict.voting.votes import counted
 from dpcli.train.run.folder import exclusive, replaced
 
@@ -60,7 +61,7 @@ class Lesson:
 def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, all_of_them: None) -> Teachers:
     """Fit every teacher that has not been, in so many processes, and keep their votes.
 
-    Raises InputError where the file names votes in place of data, or these cannot be read.
+    Raises InputError where the file names votes in place of data, these cannot be read, or the folder holds a session on other votes.
     """
     pate = plan.pate
     if pate.data is None:
@@ -79,6 +80,7 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, all_of_them: 
             said[number] = labels
             report(len(said), pate.teachers)
         votes = counted(np.stack([said[number] for number in range(pate.teachers)], axis=1), pate.teachers, pate.labels, folder)
+        refuse_other_votes(plan, votes)
         keep_votes(plan, votes)
     kinds = [len(np.unique(one.labels)) for one in owned]
     return Teachers(votes, earlier, kinds.count(0), kinds.count(1))
@@ -98,6 +100,7 @@ def _folder(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
     except (OSError, ValueError, AttributeError):
         same = False
     if not same:
+        refuse_other_votes(plan, None)
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
         replaced(made, json.dumps({"of": digest.hexdigest()}).encode(), OWN)

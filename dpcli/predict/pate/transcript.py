@@ -1,7 +1,8 @@
 """What was charged and what was answered, line by line, each durable before the next thing happens.
 
 A query is charged before noise is drawn for it, and its answer too; a line with what came of it follows. What was charged and has no such
-line is lost: a crash came between, and the charge stands. No query is put twice: whoever asks again gets the line that is there.
+line is lost: a crash came between, and the charge stands. No query is put twice: whoever asks again gets the line that is there. It is for
+the eyes of its owner: it names what was charged, and in what order.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 TRANSCRIPT = "transcript.jsonl"
 SCHEMA = "dpcli/pate-transcript/v1"
+OWN = 0o600
 
 
 @dataclass(slots=True)
@@ -117,7 +119,7 @@ def begin(plan: VotingPlan, run: str, ledger: bool, private: bool) -> Transcript
     from dpcli.train.run.folder import replaced
 
     head = {"schema": SCHEMA, "fingerprint": plan.fingerprint(), "run": run, "ledger": ledger, "private": private}
-    replaced(path_of(plan), (json.dumps(head) + "\n").encode())
+    replaced(path_of(plan), (json.dumps(head) + "\n").encode(), OWN)
     return TranscriptFile(path_of(plan), Transcript(run, ledger, private))
 
 
@@ -126,6 +128,7 @@ def resume(plan: VotingPlan, content: Transcript) -> TranscriptFile:
     path = path_of(plan)
     with open(path, "rb+") as file:
         whole = file.read()
+        os.fchmod(file.fileno(), OWN)
         file.truncate(whole.rfind(b"\n") + 1)
         os.fsync(file.fileno())
     return TranscriptFile(path, content)
