@@ -29,11 +29,14 @@ WHY = "an epsilon that depends on the votes tells how far the teachers agree, wh
 def accounted(found: VoteAccount) -> Document:
     """Everything that `dpcli pate account` says."""
     plan = found.plan
-    whole = account_report.document(plan.account, plan.diagnostics)
+    whole = account_report.document(plan.as_filed, plan.diagnostics)
     private = {name: one for name, one in (("expected", found.expected), ("realised", found.realised)) if one is not None}
     data = {
         **setting(plan),
-        **{key: whole.data[key] for key in ("statement", "budget", "diagnostics")},
+        **{key: whole.data[key] for key in ("statement", "budget", "diagnostics", "result")},
+        "queries": max(plan.queries, plan.stated),
+        "answers": plan.stated,
+        "session": {"queries": plan.queries, "answers": plan.answers, "epsilon_upper": plan.account.upper},
         "votes": None if found.votes is None else {"queries": len(found.votes)},
         "sanitised": sanitised_data(plan, found.sanitised),
         "held": None if found.as_planned is None or found.realised is None else _held(found.as_planned, found.realised),
@@ -51,6 +54,7 @@ def accounted(found: VoteAccount) -> Document:
             *_noised(found),
             *((WHY,) if private else ("no votes yet: what they would cost is not known",)),
         ),
+        details=_limits(plan),
         records=(),
         sheet=None,
     )
@@ -67,8 +71,8 @@ def _so_far(found: VoteAccount) -> tuple[str, ...]:
     if found.as_planned is None or found.realised is None:
         return ()
     return (
-        f"charged so far: {found.realised.asked:,} queries and {int(found.realised.answered):,} answers; a session planned to end there "
-        f"would cost epsilon <= {up(found.as_planned.upper)}, this one what it was planned for",
+        f"charged so far: {found.realised.asked:,} queries and {int(found.realised.answered):,} answers; had so many been declared "
+        f"beforehand, the session would cost epsilon <= {up(found.as_planned.upper)} whatever the votes are; it costs what was declared",
     )
 
 
@@ -90,7 +94,10 @@ def _numbers(found: VoteEpsilon) -> dict[str, Any]:
 def _limits(plan: VotingPlan) -> tuple[str, ...]:
     if plan.answers == plan.stated:
         return ()
-    return (f"the budget allows {plan.answers:,} answers, not the {plan.stated:,} of the file: the session stops there",)
+    return (
+        f"the budget allows {plan.answers:,} of the {plan.stated:,} answers of the file; a session stops at {plan.answers:,} answers: "
+        f"epsilon <= {up(plan.account.upper)}",
+    )
 
 
 ROWS = {

@@ -23,6 +23,7 @@ from dpcli.predict.pate.session import hold
 from dpcli.predict.pate.transcript import Transcript, path_of, read_transcript
 from dpcli.predict.voting.aggregators import ConfidentGnMax
 from dpcli.predict.voting.votes import vote_counts
+from dpcli.rounding import up
 from tests.command import ROOT, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, counts, saved, written
 
@@ -139,6 +140,16 @@ def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
     found = account(_with(plan.pipeline, more)).budget
     assert found is not None and found.verdict == "fail"
     assert len(held(plan).answered) <= plan.answers
+    filed, told = (dpcli(*command, str(path), "-f", "json", folder=tmp_path) for command in (("account",), ("pate", "account")))
+    of_file, of_session = json.loads(filed.out), json.loads(told.out)
+    assert filed.code == told.code == of_session["exit_code"] == 1
+    assert all(of_file[key] == of_session[key] for key in ("result", "budget", "statement"))
+    assert of_session["session"]["answers"] == plan.answers < of_session["answers"] == plan.stated
+    for form in ("text", "table", "markdown", "total"):
+        filed, told = (dpcli(*command, str(path), "-f", form, folder=tmp_path) for command in (("account",), ("pate", "account")))
+        assert filed.code == told.code == 1 and told.out.startswith(filed.out.split("\n\n")[0])
+        stops = f"a session stops at {plan.answers} answers: epsilon <= {up(plan.account.upper)}"
+        assert (stops in told.out.replace("\\", "").replace("\n", " ")) is (form != "total")
     path.write_text(path.read_text().replace(f"epsilon = {0.7 * whole.account.upper}", "epsilon = 0.001"))
     result = dpcli("pate", "label", str(path), folder=tmp_path)
     assert result.code == 1 and "expected at most epsilon 0.001" in result.err
@@ -172,7 +183,7 @@ def test_a_damaged_transcript_is_refused(name: str, tmp_path: Path) -> None:
     assert Path(path_of(plan)).read_bytes() == DAMAGE[name]
 
 
-PUBLISHED = {"labels.csv", "statement.md", "statement.json", "transcript.jsonl", "votes.json"}
+PUBLISHED = {"labels.csv", "statement.md", "statement.json", "votes.json"}
 
 
 def test_what_is_private_is_for_its_owner_alone(tmp_path: Path) -> None:

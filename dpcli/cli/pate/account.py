@@ -16,7 +16,8 @@ def command(file: str, format_: str, outputs: tuple[str, ...]) -> int:
     The second number tells how far the teachers agree, which is private: it is printed for the owner of the data and marked so, and stands
     in no statement. Reading votes needs neither torch nor scikit-learn.
 
-    Exit code 1 where the file's budget is overspent, 2 where a file is no file of votes, 3 where nothing can be certified.
+    Exit code 1 where the file as it stands overspends its budget, though a session stops before that, 2 where a file is no file of votes,
+    3 where nothing can be certified.
     """
     from dpcli.predict.pate.account import vote_account
     from dpcli.predict.pate.plan import plan_of

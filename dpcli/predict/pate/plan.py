@@ -29,7 +29,7 @@ class VotingPlan:
     """One session, as it is accounted and as it is held.
 
     pipeline: with as many answers as the budget allows. entry: the one that answers, in it. queries, answers: at most so many of each.
-    stated: the answers that the file asks for. account: of the pipeline, whatever the votes are.
+    stated: the answers that the file asks for. account: of the pipeline, whatever the votes are; as_filed: of the file as it stands.
     """
 
     path: str
@@ -40,6 +40,7 @@ class VotingPlan:
     answers: int
     stated: int
     account: Account
+    as_filed: Account
     diagnostics: tuple[Diagnostic, ...]
 
     @property
@@ -101,12 +102,13 @@ def plan_of(path: str) -> VotingPlan:
     found = account(pipeline)
     if found.winner is None:
         raise CannotCertify(f"{path}: no finite epsilon can be certified for these votes")
-    answers = _affordable(pipeline, entry, found)
+    as_filed, answers = found, _affordable(pipeline, entry, found)
     if answers < stated:
         entry = aggregator_class(entry).limited(entry, answers)
         pipeline = _with(pipeline, entry)
         found = account(pipeline)
-    return VotingPlan(path, pipeline, pate, entry, aggregator_class(entry).most_queries(entry), answers, stated, found, diagnostics)
+    queries = aggregator_class(entry).most_queries(entry)
+    return VotingPlan(path, pipeline, pate, entry, queries, answers, stated, found, as_filed, diagnostics)
 
 
 def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
