@@ -129,7 +129,9 @@ def labelled(found: SessionOutcome) -> Document:
         f"{plan.account.delta!r}, whatever the votes are"
     )
     folder = shown(plan.folder)
-    details = [f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}", *_limits(plan)]
+    details = [f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}", *_limits(plan), *_unasked(found)]
+    if not held.ledger and held.private:
+        details.append("charged to no ledger: sessions on the same data add up (--ledger)")
     if found.earlier:
         details.append("this session had been held before: its labels are those of then, and nothing was drawn or charged")
     if held.lost:
@@ -138,9 +140,28 @@ def labelled(found: SessionOutcome) -> Document:
         )
     if held.reinforced:
         details.append(f"{len(held.reinforced):,} further queries have the student's own label, which is free")
-    data = {**setting(plan), "private": held.private, "run": held.run, "folder": plan.folder, **counts(held), "exit_code": 0}
+    data = {
+        **setting(plan),
+        "private": held.private,
+        "run": held.run,
+        "folder": plan.folder,
+        **counts(held),
+        "there": found.queries,
+        "exit_code": 0,
+    }
     return Document(
         said, data, "pass" if held.private else "warn", notes=tuple(details), details=tuple(details), total=repr(plan.account.upper)
+    )
+
+
+def _unasked(found: SessionOutcome) -> tuple[str, ...]:
+    """Queries that are paid for and were not there."""
+    if found.fitting is None:
+        return ()
+    key = found.plan.aggregator.key
+    return (
+        f"the file pays for {found.plan.queries:,} queries, and {found.queries:,} were there: {key} = {found.queries} would cost "
+        f"epsilon <= {up(found.fitting.upper)}",
     )
 
 

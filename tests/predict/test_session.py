@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -113,6 +114,23 @@ def test_a_session_that_ended_is_not_held_again(entry: str, tmp_path: Path) -> N
     first, before = held(plan), Path(path_of(plan)).read_bytes()
     assert held(plan).labels == first.labels
     assert Path(path_of(plan)).read_bytes() == before
+
+
+@each_entry
+def test_what_is_paid_for_and_was_not_there_is_told_with_what_it_would_cost(entry: str, tmp_path: Path) -> None:
+    """When it is held, and when it is asked for again; nothing is told where all that is paid for was there."""
+    plan = planned(tmp_path, entry, table=counts()[:15])
+    key = plan.aggregator.key
+    fewer = tmp_path / "fewer.toml"
+    fewer.write_text(
+        re.sub(rf"^{key} = \d+$", f"{key} = 15", Path(plan.path).read_text(), flags=re.MULTILINE).replace("/run", "/fewer")
+    )
+    cost = up(plan_of(str(fewer)).account.upper)
+    said = f"the file pays for {plan.queries} queries, and 15 were there: {key} = 15 would cost epsilon <= {cost}\n"
+    for path, told in ((plan.path, True), (plan.path, True), (str(fewer), False), (str(fewer), False)):
+        found = dpcli("pate", "label", path, folder=tmp_path)
+        assert found.code == 0 and (said in found.out) is told is ("were there" in found.out)
+        assert "charged to no ledger: sessions on the same data add up (--ledger)\n" in found.out
 
 
 @pytest.mark.sampled(1)
@@ -310,7 +328,8 @@ def entries(place: str) -> list[str]:
 def test_the_ledger_is_charged_once_and_before(tmp_path: Path) -> None:
     place, path = opened(tmp_path), str(planned(tmp_path).path)
     for _ in range(2):
-        assert dpcli("pate", "label", path, "--ledger", place, folder=tmp_path).code == 0
+        found = dpcli("pate", "label", path, "--ledger", place, folder=tmp_path)
+        assert found.code == 0 and "ledger" not in found.out
     assert entries(place)[1:] == ["reserve", "start", "commit"]
     refused = dpcli("pate", "label", path, folder=tmp_path)
     assert refused.code == 2 and "expected the --ledger that was charged" in refused.err

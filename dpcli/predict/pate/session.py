@@ -18,6 +18,7 @@ from dpcli.registry import PATE_STATEMENT_OF, load
 from dpcli.train.run.folder import exclusive, replaced
 
 if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.voting.votes import VoteCounts
@@ -32,12 +33,17 @@ Predict = Callable[[Transcript, int, int], Array]
 
 @dataclass(frozen=True, slots=True)
 class SessionOutcome:
-    """What a session came to. earlier: whether it had been held before, and nothing was drawn now."""
+    """What a session came to. earlier: whether it had been held before, and nothing was drawn now.
+
+    queries: how many there were to put, at most as many as are paid for. fitting: the account of a file that pays for these alone; None
+    where this one does.
+    """
 
     plan: VotingPlan
     transcript: Transcript
     queries: int
     earlier: bool
+    fitting: Account | None
 
 
 def hold(
@@ -61,7 +67,7 @@ def hold(
             _leave(plan, kept, None if plan.pate.sanitise is None else votes_kept(plan))
             if ledger is not None:
                 ledger.commit(kept.run)  # which is said once, however often it is asked
-            return SessionOutcome(plan, kept, _queries(plan, None), True)
+            return _outcome(plan, kept, _put_at_most(plan, kept), True)
         votes = votes_kept(plan)
         if votes is None:
             raise InputError(f"{plan.folder}: expected the votes of teachers, found none: dpcli pate fit {plan.path} makes them")
@@ -76,11 +82,23 @@ def hold(
         _leave(plan, file.content, votes)
         if ledger is not None:
             ledger.commit(file.content.run)
-        return SessionOutcome(plan, file.content, queries, False)
+        return _outcome(plan, file.content, queries, False)
 
 
-def _queries(plan: VotingPlan, votes: VoteCounts | None) -> int:
-    return plan.queries if votes is None else min(plan.queries, len(votes))
+def _queries(plan: VotingPlan, votes: VoteCounts) -> int:
+    return min(plan.queries, len(votes))
+
+
+def _put_at_most(plan: VotingPlan, kept: Transcript) -> int:
+    """How many queries a session had that has ended: where it did not stop at its last answer, those that were put."""
+    return plan.queries if len(kept.answered) >= plan.answers else len(kept)
+
+
+def _outcome(plan: VotingPlan, kept: Transcript, queries: int, earlier: bool) -> SessionOutcome:
+    from dpcli.analysis.account import account
+
+    fitting = account(plan.with_limits(queries, min(queries, plan.answers))) if queries < plan.queries else None
+    return SessionOutcome(plan, kept, queries, earlier, fitting)
 
 
 def _stream(insecure_seed: int | None, begun: int) -> Stream:

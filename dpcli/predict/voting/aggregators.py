@@ -34,6 +34,7 @@ class Aggregator(ABC):
     __slots__ = ()
 
     abstains: ClassVar[bool] = False
+    key: ClassVar[str] = "steps"  # of an entry, that says how many queries it pays for
 
     @classmethod
     @abstractmethod
@@ -126,6 +127,7 @@ class ConfidentGnMax(GnMax):
     """The same, for queries whose largest count with noise reaches a threshold."""
 
     abstains: ClassVar[bool] = True
+    key: ClassVar[str] = "queries"
 
     threshold: float
     threshold_sigma: float
