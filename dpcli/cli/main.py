@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import Any
@@ -65,7 +66,12 @@ def cli(ctx: click.Context, quiet: bool, verbose: int, color: str) -> None:
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
-    sys.exit(main(sys.argv[1:] if arguments is None else arguments))
+    try:
+        code = main(sys.argv[1:] if arguments is None else arguments)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left to do is to leave, with the code of what was done
+    except KeyboardInterrupt:  # between the two
+        code = 130
+    sys.exit(code)
 
 
 def main(arguments: list[str]) -> int:

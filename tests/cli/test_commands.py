@@ -87,3 +87,17 @@ def test_an_empty_folder_name_is_said_to_be_one() -> None:
     result = dpcli("man", "")
     assert (result.code, result.out) == (2, "")
     assert result.err == "dpcli: DIRECTORY: expected a folder, found an empty name; . is the current folder\n"
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(("late", "code"), [("module.main", 130), ("sys.exit", 0)])
+def test_ctrl_c_while_it_leaves_ends_with_an_exit_code(late: str, code: int) -> None:
+    """Not by the signal itself, with a trace: after the output, and on the way out."""
+    after = "    found = inner(*given)\n    os.kill(os.getpid(), signal.SIGINT)\n    return found\n"
+    before = "    os.kill(os.getpid(), signal.SIGINT)\n    return inner(*given)\n"
+    program = (
+        f"import os, signal, sys\nfrom dpcli.cli import main as module\ninner = {late}\n"
+        f"def interrupted(*given):\n{before if late == 'sys.exit' else after}{late} = interrupted\nmodule.run(['version'])\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert (found.returncode, found.stderr) == (code, "") and found.stdout

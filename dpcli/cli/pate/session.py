@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpcli.cli.budget.options import opened
+from dpcli.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,22 @@ def held_with_progress(plan: VotingPlan, ledger: str | None, dataset: str | None
         try:
             return hold(plan, found, seed, report, lambda: predictor(plan))
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("what was charged stays charged, and the same command goes on with the next query") from None
+            raise KeyboardInterrupt(_left(plan)) from None
+
+
+def _left(plan: VotingPlan) -> str:
+    """What an interrupted session leaves."""
+    from dpcli.predict.pate.transcript import read_transcript
+
+    try:
+        kept = read_transcript(plan)
+    except InputError:
+        return ""
+    if kept is None:
+        return "no query was put, and the same command begins"
+    if kept.closed:
+        return "the session has ended, and what was charged stays charged; the same command leaves the labels and the statement"
+    return "what was charged stays charged, and the same command goes on with the next query"
 
 
 def fitted_with_progress(plan: VotingPlan, jobs: int | None) -> Teachers:
