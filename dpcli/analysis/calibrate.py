@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -16,6 +16,9 @@ from dpcli.registry import ACCOUNTANTS
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "radius"]
 Scale = tuple[Callable[[int], float], Callable[[float], int]]  # from an index to its value, and back
 DIGITS = 7  # answers are decimal numbers of this many significant digits
+BESIDE = 1.5  # as a ratio: how near a value is to another that an accountant refused
+REFUSALS = 4  # in a row, beyond which nothing further away is asked
+HALVINGS = 6  # of what lies beyond a value that was refused
 TIGHT = 1e-8  # relative width of an interval, below which others are not asked
 NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
 
@@ -77,21 +80,26 @@ def calibrate(
     chosen = tuple(targets) if targets is not None else _find_targets(pipeline, solve)
     best: dict[float, tuple[float, str, float]] = {}
     certified = ["exact"] if accountants is None else []  # an accountant whose interval leaves nothing for the others to gain
-    refused: set[str] = set()  # for the work they would take, which is no less at the values beside
+    refused: dict[
+        str, list[float]
+    ] = {}  # the values where they would take too much work, which they would at the values beside too
+
+    def asked(candidate: Pipeline, value: float, names: Sequence[str] | None) -> Account:
+        result = account(candidate, names, delta, group_size=group_size, runs=runs)
+        for row in result.rows:
+            if row.too_much:
+                refused.setdefault(row.accountant.name, []).append(value)
+        return result
 
     def upper(value: float) -> float:
         if value not in best:
             candidate = substitute(pipeline, chosen, value)
             if any(True for entry in candidate.mechanisms for _ in entry.spec.problems()):
                 return math.inf  # the file's own rules refuse this value
-            left = _without(accountants, refused)
-            result = account(candidate, certified or left, delta, group_size=group_size, runs=runs)
+            result = asked(candidate, value, certified or _without(accountants, refused, value))
             if certified and not _tight(result):
-                refused.update(row.accountant.name for row in result.rows if row.too_much)
                 certified.clear()
-                left = _without(accountants, refused)
-                result = account(candidate, left, delta, group_size=group_size, runs=runs)
-            refused.update(row.accountant.name for row in result.rows if row.too_much)
+                result = asked(candidate, value, _without(accountants, refused, value))
             if result.winner is not None and accountants is None and _tight(result):
                 certified[:] = [result.winner.accountant.name]
             assert result.delta is not None
@@ -119,9 +127,10 @@ def calibrate(
     )
 
 
-def _without(accountants: Sequence[str] | None, refused: set[str]) -> Sequence[str] | None:
-    """The accountants that are left to be asked; all of them where none is."""
-    return [name for name in accountants or ACCOUNTANTS if name not in refused] or accountants if refused else accountants
+def _without(accountants: Sequence[str] | None, refused: Mapping[str, Sequence[float]], value: float) -> Sequence[str] | None:
+    """The accountants that did not refuse beside this value; all of them where none is left."""
+    beside = {name for name, values in refused.items() if any(value / BESIDE < old < value * BESIDE for old in values)}
+    return [name for name in accountants or ACCOUNTANTS if name not in beside] or accountants if beside else accountants
 
 
 def _tight(result: Account) -> bool:
@@ -149,16 +158,15 @@ def _search(upper: Callable[[float], float], target: float, solve: Parameter, li
 
     tried: list[tuple[int, float]] = []
 
-    def fits(i: int) -> bool:
-        epsilon = upper(place(i))
-        tried.append((i, epsilon))
-        return epsilon <= target
+    def epsilon(i: int) -> float:
+        tried.append((i, upper(place(i))))
+        return tried[-1][1]
 
     last = index(limit) if math.isfinite(limit) else (10**18 if whole else _decimal_index(1e12))
     first = 1 if whole else _decimal_index(1e-9)
-    start = min(max(1 if whole else _decimal_index(1.0 if lowers else 1e-3), first), last)
-    stride = 1 if whole else 9 * 10 ** (DIGITS - 1) // 4
-    good, bad = _bracket(fits, start, stride, sign, first, last, whole)
+    start = min(max(1 if whole else _decimal_index(1e-3 if solve in ("rate", "epochs") else 1.0), first), last)
+    walk = Walk(first, last, 1 if whole else 9 * 10 ** (DIGITS - 1) // 4, 4 if whole else 2)
+    good, bad = _bracket(epsilon, target, start, sign, walk)
     if good is None:
         reach = f"between {place(first):g} and {place(last):g}"
         raise CannotCertify(
@@ -168,26 +176,59 @@ def _search(upper: Callable[[float], float], target: float, solve: Parameter, li
         return place(good), None, True
     while abs(good - bad) > 1 and not exhausted():  # with fewer digits where each attempt is dear
         middle = _secant(tried, (place, index), target, good, bad)
-        good, bad = (middle, bad) if fits(middle) else (good, middle)
+        found = epsilon(middle)
+        if math.isinf(found):  # which says nothing of the values beyond: most of them may be within reach
+            beyond = (bad - (bad - middle) // 2**halvings for halvings in range(1, HALVINGS + 1))
+            middle, found = next(((i, e) for i in beyond if i != bad and (e := epsilon(i)) < math.inf), (middle, found))
+        good, bad = (middle, bad) if found <= target else (good, middle)
     return place(good), place(bad), abs(good - bad) <= 1
 
 
-def _bracket(
-    fits: Callable[[int], bool], start: int, stride: int, sign: int, first: int, last: int, whole: bool
-) -> tuple[int | None, int | None]:
-    """Indices (good, bad) around the boundary, with growing strides from `start`; None for an end that the grid does not reach."""
-    ok, at, other = fits(start), start, None
-    direction = -sign if ok else sign
-    while (ok and direction == -sign) or (not ok and direction == sign):
-        at_end = at == (last if direction > 0 else first)
-        if at_end:
-            return (at, None) if ok else (None, at)
-        other = at
-        at = min(max(at + direction * stride, first), last)
-        stride = stride * 2 if not whole else max(stride * 4, 1)
-        ok = fits(at)
-    assert other is not None
-    return (at, other) if ok else (other, at)
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Indices away from one, in strides that grow, to the first or the last of the grid."""
+
+    first: int
+    last: int
+    stride: int
+    growth: int
+
+    def away(self, at: int, direction: int) -> Iterator[int]:
+        end, stride = self.last if direction > 0 else self.first, self.stride
+        while at != end:
+            at = min(max(at + direction * stride, self.first), self.last)
+            yield at
+            stride *= self.growth
+
+
+def _bracket(epsilon: Callable[[int], float], target: float, start: int, sign: int, walk: Walk) -> tuple[int | None, int | None]:
+    """Indices (good, bad) around the boundary; None for an end that the grid does not reach.
+
+    An infinite epsilon may be a refusal of this one value, and no bound for those beyond: the walk goes past it.
+    """
+    now = epsilon(start)
+    good, bad = (start, None) if now <= target else (None, start if now < math.inf else None)
+    if good is None:
+        for at in walk.away(start, sign):
+            now = epsilon(at)
+            if now <= target:
+                good = at
+                break
+            bad = at if now < math.inf else bad
+    if bad is not None:
+        return good, bad
+    refused = [] if good == start else [start]
+    for at in walk.away(start, -sign):
+        now = epsilon(at)
+        if now <= target:
+            good, refused = at, []
+        elif now < math.inf:
+            return good, at
+        else:
+            refused.append(at)
+        if len(refused) > REFUSALS or exhausted():
+            break
+    return good, refused[0] if refused else None
 
 
 def _secant(tried: list[tuple[int, float]], scale: Scale, target: float, good: int, bad: int) -> int:

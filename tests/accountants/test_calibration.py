@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.analysis.calibrate import Calibration, Parameter, calibrate, substitute
+from dpcli.analysis.calibrate import Calibration, Parameter, _search, calibrate, substitute
 from dpcli.errors import CannotCertify, InputError
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.pipeline.model import Entry, Pipeline
@@ -143,3 +144,29 @@ def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     ]
     assert EARLY in document(found).notes
     assert EARLY not in document(whole).notes
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_value_that_is_refused_does_not_end_the_search(seed: int) -> None:
+    """Epsilon is infinite in several places, as where a grid would take too long: the answer is still the last that meets the target."""
+    source = random.Random(seed)
+    solve: Parameter = source.choice(["noise", "scale", "radius", "epochs", "steps"])
+    sign = -1.0 if solve in LOWERED else 1.0
+    edge = 10.0 ** source.uniform(-0.5, 4.0) + 1.5
+    holes = [(low, low * 10.0 ** source.uniform(0.02, 0.2)) for low in (10.0 ** source.uniform(-4.0, 5.0) for _ in range(6))]
+    holes = [(low, high) for low, high in holes if high < edge - 1.0 or low > edge + 1.0]
+
+    def upper(value: float) -> float:
+        return math.inf if any(low <= value <= high for low, high in holes) else 2.0 * (value / edge) ** sign
+
+    value, cheaper, adjacent = _search(upper, 2.0, solve, math.inf)
+    assert upper(value) <= 2.0 and cheaper is not None and upper(cheaper) > 2.0 and adjacent
+    assert abs(value / edge - 1.0) <= (1.0 / edge if solve == "steps" else 1e-6)
+
+
+@pytest.mark.parametrize("accountants", [["pld"], None])
+def test_the_largest_radius_is_found_past_those_that_the_grid_refuses(accountants: list[str] | None) -> None:
+    """Small ones would take the grid too long: that is no reason to stop there, nor to ask it no more."""
+    spec = {"shards": 20, "model_rate": 0.03, "radius": 0.85, "change": "remove-shard"}
+    found = calibrate(pipeline(replace(entry("pmixed", **spec), steps=1024)), 4.0, 1e-5, "radius", None, accountants)
+    assert found.accountant == "pld" and found.value == pytest.approx(0.905, abs=1e-3) and found.adjacent
