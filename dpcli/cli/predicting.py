@@ -11,18 +11,24 @@ from typing import TYPE_CHECKING
 import click
 
 from dpcli.cli.budget.options import opened
+from dpcli.cli.printing import complain
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from dpcli.ledger.ledger import Ledger
 
+UNCHARGED = "charged to no ledger: other runs on the same data add up (--ledger)"
 EVERY = 0.5  # seconds between two lines
 
 
 def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """The ledger, closed at the end; None where none is named."""
-    return nullcontext() if ledger is None else opened(ledger, dataset)
+    """The ledger, closed at the end; None where none is named, and a line on standard error that says so."""
+    if ledger is not None:
+        return opened(ledger, dataset)
+    if not click.get_current_context().obj.quiet:
+        complain(UNCHARGED)
+    return nullcontext()
 
 
 @contextmanager

@@ -99,14 +99,14 @@ def commit(session: Session, ledger: Ledger | None) -> None:
         ledger.commit(session.run)
 
 
-def counted(session: Session, total: int, place: str | None, moved: bool, name: str = "") -> QueryBudget:
+def counted(session: Session, total: int, place: str | None, moved: bool, name: str = "", things: str = "answers") -> QueryBudget:
     """The count of a session's answers, made where it begins. name: of a second count beside the first.
 
     Raises LedgerError where it cannot be relied on.
     """
     stated = place or os.path.join(session.folder, FILE)
     beside = f"{stated}-{name}" if name and place is not None else os.path.join(session.folder, f"{name}.db") if name else stated
-    return open_queries(beside, session.identity, total, new=not session.counted, moved=moved)
+    return open_queries(beside, session.identity, total, new=not session.counted, moved=moved, things=things)
 
 
 def noted(session: Session) -> Session:

@@ -27,7 +27,7 @@ def document(calibration: Calibration, decimals: int = 4) -> Document:
                 else FURTHER.get(calibration.parameter, "further"),
                 f"{calibration.cheaper:.10g}",
                 up(calibration.cheaper_upper, decimals + 3),
-                "misses the target",
+                "misses the target" if calibration.cheaper_upper < float("inf") else "none is certified",
             )
         )
     result = {

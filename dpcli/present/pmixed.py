@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dpcli.document.document import Document, Sheet, Table, Value, visible
 from dpcli.predict.pmixed.answer import Answered
 from dpcli.predict.pmixed.costs import ChangeCost, Costs
@@ -16,6 +18,7 @@ PRIVATE = "the fitted models are as private as the texts: only dpcli pmixed pred
 NOT_DP = NO_GUARANTEE
 REPLACED = "what a record or a unit does that comes, goes or changes: one shard's model becomes another one"
 REMOVED = "a whole shard comes or goes: the unit of privacy is a shard"
+LEDGER = 'a ledger with filter = "rdp" charges by Renyi divergences: what fits into it is the {} of the column rdp'
 NAMES = {"rdp": "by Renyi divergences", "pld": "by privacy-loss distributions"}
 
 
@@ -54,13 +57,15 @@ def result(plan: PmixedPlan) -> dict[str, float | str | None] | None:
     return None if plan.account is None else {"epsilon_upper": plan.account.upper, "delta": plan.account.delta}
 
 
+def spent(found: Answered) -> str:
+    """How many tokens an answer has, and how many are left of all."""
+    what = "(an empty text)" if not found.tokens else "1 token" if found.tokens == 1 else f"{found.tokens:,} tokens"
+    return f"{what}; {found.taken:,} of {found.total:,} are spent, {found.total - found.taken:,} are left"
+
+
 def answer(plan: PmixedPlan, found: Answered) -> Document:
     """What `dpcli pmixed predict` drew: the text itself is the headline, so that standard output is the text."""
-    left = found.total - found.taken
-    notes = (
-        f"ended by {found.why}; {found.tokens:,} tokens; {found.taken:,} of {found.total:,} are granted, {left:,} are left",
-        guarantee(plan),
-    )
+    notes = (spent(found), f"ended by {found.why}", guarantee(plan))
     data = {
         "schema": "dpcli/pmixed-predict/v1",
         "prompt": found.prompt,
@@ -96,7 +101,8 @@ def accounted(found: Costs) -> Document:
 
 def _priced(found: Costs) -> Document:
     best, plan = found.best, found.plan
-    cells = [up(row.epsilon) for row in found.rows]
+    cells = [up(row.epsilon) if row.epsilon < math.inf else "-" for row in found.rows]
+    refused = ("-: this accountant certifies no epsilon here",) if "-" in cells else ()
     said = (
         f"epsilon <= {up(best.epsilon)} at delta = {found.delta!r} for {plan.tokens:,} tokens of {plan.spec.shards} shards, rate "
         f"{plan.spec.model_rate:g}, radius {plan.spec.radius:.7g} ({best.change}; {NAMES[best.accountant]})"
@@ -105,7 +111,7 @@ def _priced(found: Costs) -> Document:
     over = budget is not None and budget.delta == found.delta and best.epsilon > budget.epsilon
     why = f"over the budget of epsilon {budget.epsilon:g}" if budget is not None and over else ""
     data = {**_data(found), "exit_code": int(over)}
-    table = _table(found, cells, f"epsilon at delta = {found.delta!r} (rounded up)")
+    table = _table(found, cells, f"epsilon at delta = {found.delta!r} (rounded up)", refused)
     return Document(
         said,
         data,
@@ -127,19 +133,22 @@ def _solved(found: Costs) -> Document:
         f"{found.solve} = {best.solved.value:.10g}: epsilon <= {up(best.epsilon)} at delta = {found.delta!r} (target {found.target!r}; "
         f"{best.change}; {NAMES[best.accountant]})"
     )
-    table = _table(found, cells, f"largest {found.solve} with epsilon <= {found.target!r} at delta = {found.delta!r}")
+    refused = (f"-: this accountant certifies no {found.solve} that meets the target",) if "-" in cells else ()
+    table = _table(found, cells, f"largest {found.solve} with epsilon <= {found.target!r} at delta = {found.delta!r}", refused)
     data = {**_data(found), "exit_code": 0}
-    return Document(said, data, "pass", (table,), _notes(), total=repr(best.solved.value), sheet=_sheet(found))
+    return Document(
+        said, data, "pass", (table,), (*_notes(), LEDGER.format(found.solve)), total=repr(best.solved.value), sheet=_sheet(found)
+    )
 
 
-def _table(found: Costs, cells: list[str], title: str) -> Table:
+def _table(found: Costs, cells: list[str], title: str, footnotes: tuple[str, ...] = ()) -> Table:
     """A row for each change, a column for each accountant."""
     by = {(row.change, row.accountant): cell for row, cell in zip(found.rows, cells, strict=True)}
     stated = {row.change: row.stated for row in found.rows}
     rows = tuple(
         (f"{change}{' (this file)' if own else ''}", *(by[change, name] for name in NAMES)) for change, own in stated.items()
     )
-    return Table(title, ("what one change does", *NAMES), rows, frozenset({1, 2}))
+    return Table(title, ("what one change does", *NAMES), rows, frozenset({1, 2}), footnotes)
 
 
 def _notes() -> tuple[str, ...]:

@@ -21,11 +21,13 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.models.texts import OwnedTexts
 from dpcli.predict.pmixed import fit as fitting
 from dpcli.predict.pmixed.answer import answered, ensemble
+from dpcli.predict.pmixed.costs import ChangeCost, Costs, costs
 from dpcli.predict.pmixed.fit import FITTED, fit, model_file, queries_of
 from dpcli.predict.pmixed.plan import PmixedPlan, plan_of
 from dpcli.predict.pmixed.settings import Pmixed
 from dpcli.predict.pmixed.shared import private_texts, sharded
 from dpcli.predict.queries.budget import Granted
+from dpcli.present.pmixed import accounted
 from dpcli.train.noise.randomness import SeededStream
 from tests.command import Result
 from tests.command import dpcli as run
@@ -64,9 +66,31 @@ def test_a_fit_answers_as_many_tokens_as_are_paid_for_and_no_more(place: Path) -
             break
         assert set(answer["text"].split()) <= {*(f"w{k}" for k in range(12)), "<unk>"}
     assert (found.code, taken, answer["ended_by"]) == (1, whole, "no more tokens are paid for")
-    assert "40 of 40 answers are granted" in found.err
+    assert "all 40 tokens are spent: more of them are a new fit and a new charge" in found.err
     again = asked(place, "predict", str(path), "--prompt", "w1")
     assert (again.code, again.out.strip()) == (1, "")
+
+
+def test_an_answer_says_how_many_tokens_are_left(place: Path) -> None:
+    """On standard error, as standard output is the text; of the count that the machine form gives."""
+    path = written(place)
+    assert "charged to no ledger: other runs on the same data add up" in asked(place, "fit", str(path)).err
+    spent = 0
+    while True:
+        found = asked(place, "predict", str(path), "--prompt", "w1", "--max-tokens", "1")
+        if found.code:
+            break
+        spent += 1
+        what = "1 token" if found.out.strip() else "(an empty text)"
+        assert f"dpcli: {what}; {spent} of 40 are spent, {40 - spent} are left\n" in found.err
+    assert spent == 40
+
+
+def test_models_that_are_not_found_are_looked_for_from_the_current_folder(place: Path) -> None:
+    found = asked(place, "predict", str(written(place)), "--prompt", "w1")
+    assert found.code == 2 and "runs/small is relative to the current folder" in found.err
+    absolute = asked(place, "predict", str(written(place, output=f'"{place}/elsewhere"')), "--prompt", "w1")
+    assert absolute.code == 2 and "relative" not in absolute.err
 
 
 def test_the_prompt_may_come_from_standard_input(place: Path) -> None:
@@ -472,6 +496,21 @@ def test_account_solves_for_the_last_value_that_meets_the_budget(place: Path, so
         stated = f"{value:.7g}" if solve == "radius" else f"{value:.0f}"
         at = written(place, **SIZED | {f"mechanism_{solve}": stated})
         assert (dpcli.account(dpcli.load(at), [best["accountant"]]).upper <= 8.0) == meets
+
+
+def test_what_an_accountant_does_not_solve_has_its_footnote(place: Path) -> None:
+    """A column without an answer, and which of them a ledger takes."""
+    path = written(place, **SIZED)
+    plan = plan_of(str(path))
+    rows = (ChangeCost("replace-shard", "rdp", 1.0, True), ChangeCost("replace-shard", "pld", math.inf, True))
+    priced = accounted(Costs(plan, 1e-5, rows)).tables[0]
+    assert "-" in priced.rows[0] and priced.footnotes[0].startswith("-: ")
+    solved = costs(plan, "radius", 8.0)
+    kept = tuple(dataclasses.replace(row, solved=None) if row.accountant == "pld" else row for row in solved.rows)
+    shown = accounted(dataclasses.replace(solved, rows=kept))
+    assert "-" in shown.tables[0].rows[0] and shown.tables[0].footnotes[0].startswith("-: ")
+    assert any('filter = "rdp"' in note and "the radius of the column" in note for note in shown.notes)
+    assert not accounted(solved).tables[0].footnotes
 
 
 def test_the_design_radius_is_what_calibrate_finds(place: Path) -> None:

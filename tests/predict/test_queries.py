@@ -46,7 +46,7 @@ def made(place: str, total: int = 5) -> QueryBudget:
 def test_every_answer_is_granted_once_and_none_after_the_last(place: str) -> None:
     with made(place) as budget:
         assert [budget.take(2), budget.take()] == [Granted(1, 2, 5), Granted(3, 1, 5)]
-        with pytest.raises(Denied, match=r"3 of 5 answers are granted: expected at most 2 more, found 3"):
+        with pytest.raises(Denied, match=r"3 of 5 answers are spent: 2 are left, found 3 asked for"):
             budget.take(3)
     with open_queries(place, IDENTITY, 5) as again:
         assert again.taken() == 3  # a request that was denied took nothing

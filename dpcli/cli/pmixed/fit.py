@@ -6,8 +6,8 @@ from contextlib import nullcontext
 
 import click
 
-from dpcli.cli.budget.options import opened
 from dpcli.cli.options import emit, output_options
+from dpcli.cli.predicting import charged_to
 from dpcli.cli.trials import progress
 
 
@@ -28,7 +28,8 @@ def command(file: str, resume: bool, ledger: str | None, dataset: str | None, fo
     from dpcli.present.pmixed import fitted
 
     plan = plan_of(file)
-    with opened(ledger, dataset) if ledger is not None else nullcontext() as books, progress("models") as report:
+    unpriced = ledger is None and plan.account is None  # what is no guarantee has no cost that adds up
+    with nullcontext() if unpriced else charged_to(ledger, dataset) as books, progress("models") as report:
         try:
             found = fit(plan, books, resume, report)
         except KeyboardInterrupt:

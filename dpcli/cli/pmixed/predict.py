@@ -50,7 +50,7 @@ def command(file: str, prompt: str | None, max_tokens: int | None, moved: bool, 
     from dpcli.predict.pmixed.answer import answered, ensemble
     from dpcli.predict.pmixed.fit import queries_of
     from dpcli.predict.pmixed.plan import plan_of
-    from dpcli.present.pmixed import NOT_DP, answer
+    from dpcli.present.pmixed import NOT_DP, answer, spent
 
     plan = plan_of(file)
     text = _standard_input() if prompt is None else prompt
@@ -59,4 +59,7 @@ def command(file: str, prompt: str | None, max_tokens: int | None, moved: bool, 
         found = answered(models, queries, text, max_tokens or plan.settings.max_tokens)
     if plan.account is None:
         complain(NOT_DP)
-    return emit(answer(plan, found), format_, outputs)
+    code = emit(answer(plan, found), format_, outputs)
+    if format_ == "text" and found.refused is None and not click.get_current_context().obj.quiet:
+        complain(spent(found))
+    return code

@@ -69,7 +69,7 @@ def write_texts(
         written: list[str] = []
         kept = os.path.join(plan.folder, TEXTS)
         whole_lines(kept)  # the next one begins a line
-        with counted(session, plan.texts, generate.count, moved) as budget:
+        with counted(session, plan.texts, generate.count, moved, things="texts") as budget:
             session = noted(session)
             asked = max(1, plan.texts - budget.taken()) if texts is None else texts
             while len(written) < asked:

@@ -104,7 +104,9 @@ def fitted(plan: PmixedPlan) -> Fit:
     """The fit that a plan's folder holds. Raises InputError where it holds none, or that of another file."""
     found = _read(os.path.join(plan.folder, FITTED))
     if found is None:
-        raise InputError(f"{plan.folder}: expected fitted models, found none: dpcli pmixed fit {plan.path} makes them")
+        raise InputError(
+            f"{plan.folder}: expected fitted models, found none: {_where(plan)}dpcli pmixed fit {plan.path} charges for new ones"
+        )
     if found.fingerprint != plan.fingerprint():
         raise InputError(
             f"{plan.path}: expected the file that the models in {plan.folder} were fitted with, found another: what their privacy "
@@ -128,11 +130,22 @@ def learnt(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
 
 def queries_of(plan: PmixedPlan, fit: Fit, new: bool = False, moved: bool = False) -> QueryBudget:
     """The count of its tokens. Raises as `open_queries` does."""
-    return open_queries(plan.settings.queries or os.path.join(plan.folder, FILE), fit.identity, plan.tokens, new=new, moved=moved)
+    place = plan.settings.queries or os.path.join(plan.folder, FILE)
+    return open_queries(place, fit.identity, plan.tokens, new=new, moved=moved, things="tokens")
 
 
 def model_file(folder: str, shard: int) -> str:
     return os.path.join(folder, f"shard-{shard:04d}.model")
+
+
+def _where(plan: PmixedPlan) -> str:
+    """That a folder is looked for from here, where it is."""
+    stated = plan.stated_folder
+    return (
+        ""
+        if os.path.isabs(stated)
+        else f"{stated} is relative to the current folder, where there may be none; go to where it was fitted, or "
+    )
 
 
 def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -> Fit:

@@ -56,9 +56,13 @@ class PmixedPlan:
         return self.entry.steps
 
     @property
+    def stated_folder(self) -> str:
+        """As the file says, or by its name: where it is not absolute, from the current folder."""
+        return self.settings.output or os.path.join("runs", self.pipeline.name or os.path.splitext(os.path.basename(self.path))[0])
+
+    @property
     def folder(self) -> str:
-        name = self.settings.output or os.path.join("runs", self.pipeline.name or os.path.splitext(os.path.basename(self.path))[0])
-        return name if os.path.isabs(name) else os.path.join(os.getcwd(), name)
+        return os.path.join(os.getcwd(), self.stated_folder)
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that must stay as it was when the models were fitted."""

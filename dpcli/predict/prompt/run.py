@@ -79,7 +79,7 @@ def vote_and_teach(
         votes = PromptTeachers.of(plan, labeller)
         charge(session, plan.priced.pipeline, ledger, f"dpcli prompt {os.path.basename(plan.priced.path)}")
         with ExitStack() as open_:
-            budget = open_.enter_context(counted(session, plan.asked, plan.prompt.count, moved))
+            budget = open_.enter_context(counted(session, plan.asked, plan.prompt.count, moved, things="queries"))
             answers = None
             if plan.answered is not None:
                 answers = open_.enter_context(counted(session, plan.answered, plan.prompt.count, moved, "answers"))

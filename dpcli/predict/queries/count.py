@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dpcli.errors import Denied, InputError, LedgerError
 
 MOST = 2**62  # fits into the integers of every store
+ANSWERS = "answers"  # what is counted, where nobody says
 WRITTEN = "nothing was written"
 UNSURE = "nothing is answered, and it may be counted or not: ask again, which counts anew"
 LOST = "what was answered is not known: no more answers of this system; fit another one, which is charged for"
@@ -33,13 +34,13 @@ class Count:
                 "the number is fixed when the system is fitted and charged"
             )
 
-    def after(self, count: int, place: str) -> int:
-        """How many are granted after `count` more. Raises Denied where there are not so many."""
-        if count > self.total - self.taken:
-            raise Denied(
-                f"{place}: {self.taken:,} of {self.total:,} answers are granted: expected at most {self.total - self.taken:,} more, "
-                f"found {count:,}; more answers are another charge: state them in the file and fit again"
-            )
+    def after(self, count: int, place: str, things: str = ANSWERS) -> int:
+        """How many are granted after `count` more. things: what they are, in words. Raises Denied where there are not so many."""
+        left = self.total - self.taken
+        if count > left:
+            spent = f"{self.taken:,} of {self.total:,} {things} are spent: {left:,} are left, found {count:,} asked for"
+            spent = spent if left else f"all {self.total:,} {things} are spent"
+            raise Denied(f"{place}: {spent}{',' if left else ':'} more of them are a new fit and a new charge")
         return self.taken + count
 
 

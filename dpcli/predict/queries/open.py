@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dpcli.errors import LedgerError
 from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.queries.budget import QueryBudget
-from dpcli.predict.queries.count import checked_count, checked_identity
+from dpcli.predict.queries.count import ANSWERS, checked_count, checked_identity
 from dpcli.registry import load
 
 if TYPE_CHECKING:
@@ -18,7 +18,14 @@ BUSY_SECONDS = 30.0
 
 
 def open_queries(
-    place: str, identity: str, total: int, *, new: bool = False, moved: bool = False, seconds: float = BUSY_SECONDS
+    place: str,
+    identity: str,
+    total: int,
+    *,
+    new: bool = False,
+    moved: bool = False,
+    seconds: float = BUSY_SECONDS,
+    things: str = ANSWERS,
 ) -> QueryBudget:
     """The count of a fitted system's answers.
 
@@ -30,6 +37,7 @@ def open_queries(
             Without it a missing count is refused, as it may have been removed.
         moved: the file's first place is gone, and this is its latest state (--moved); nothing can check that.
         seconds: how long to wait for others.
+        things: what is counted, in words.
 
     Raises:
         LedgerError: missing, locked, damaged, a copy, of another system, or for another total. InputError: the place cannot be read.
@@ -37,14 +45,14 @@ def open_queries(
     checked_identity(identity)
     checked_count(total, "total")
     if place.startswith(POSTGRES):
-        found: QueryBudget = load("dpcli.predict.queries.postgres:PostgresQueries")(place, identity, total, new, seconds)
+        found: QueryBudget = load("dpcli.predict.queries.postgres:PostgresQueries")(place, identity, total, new, seconds, things)
         return found
     from dpcli.predict.queries.sqlite import SqliteQueries, create
 
     path = path_of(place)
     if new:
         create(path, identity, total, seconds)
-    return SqliteQueries(path, identity, total, moved, seconds)
+    return SqliteQueries(path, identity, total, moved, seconds, things)
 
 
 def require_charged(ledger: Ledger, run: str) -> None:

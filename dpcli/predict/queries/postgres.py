@@ -18,7 +18,7 @@ from dpcli.ledger.stores.postgres_errors import MEANINGS as OF_LEDGERS
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of
 from dpcli.ledger.stores.postgres_patience import Kept, Limits, bounded
 from dpcli.predict.queries.budget import Granted
-from dpcli.predict.queries.count import LOST, UNSURE, WRITTEN, Count, checked_count
+from dpcli.predict.queries.count import ANSWERS, LOST, UNSURE, WRITTEN, Count, checked_count
 
 BUSY_SECONDS = 30.0
 ATTEMPTS = 5
@@ -54,12 +54,14 @@ ADD = "INSERT INTO dpcli_queries.budget VALUES (%s, %s, %s, 0) ON CONFLICT (name
 class PostgresQueries:
     """The count of that name in the database at `url`. new: made where there is none; without it, it must be there."""
 
-    def __init__(self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS) -> None:
+    def __init__(
+        self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, things: str = ANSWERS
+    ) -> None:
         address, self._name = named(url)
         settings = settings_of(address)
         self._server, self._seconds = place_of(settings), seconds
         self._place = f"{self._server}#{self._name}"
-        self._identity, self._total = identity, total
+        self._identity, self._total, self._things = identity, total, things
         self._connect = connector(address, settings, self._server)
         if new:
             self._make()
@@ -77,7 +79,7 @@ class PostgresQueries:
         checked_count(count)
         with self._transaction() as connection:
             now = self._count(connection, lock=True)
-            if connection.execute(WRITE, (now.after(count, self._place), self._name, now.taken)).rowcount != 1:
+            if connection.execute(WRITE, (now.after(count, self._place, self._things), self._name, now.taken)).rowcount != 1:
                 raise LedgerError(f"{self._place}: the count could not be written: its definitions were changed")
         return Granted(now.taken + 1, count, self._total)
 

@@ -22,7 +22,7 @@ from dpcli.ledger.stores.sqlite import MEANINGS as OF_LEDGERS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
 from dpcli.predict.queries.budget import Granted
-from dpcli.predict.queries.count import LOST, WRITTEN, Count, checked_count
+from dpcli.predict.queries.count import ANSWERS, LOST, WRITTEN, Count, checked_count
 from dpcli.predict.queries.whereabouts import Whereabouts, whereabouts
 
 APPLICATION = 0x64706371  # "dpcq"
@@ -72,8 +72,10 @@ class SqliteQueries:
     moved: the file was moved here from where it was, which is gone. Raises LedgerError where it cannot be relied on.
     """
 
-    def __init__(self, path: str, identity: str, total: int, moved: bool = False, seconds: float = BUSY_SECONDS) -> None:
-        self._path, self._identity, self._total, self._seconds = path, identity, total, seconds
+    def __init__(
+        self, path: str, identity: str, total: int, moved: bool = False, seconds: float = BUSY_SECONDS, things: str = ANSWERS
+    ) -> None:
+        self._path, self._identity, self._total, self._seconds, self._things = path, identity, total, seconds, things
         with self._writing() as (connection, row, here):
             if moved:
                 _write(connection, replace(row, where=here))
@@ -93,7 +95,7 @@ class SqliteQueries:
         checked_count(count)
         with self._writing() as (connection, row, here):
             here.refuse_copy(row.where)
-            now = replace(row.count, taken=row.count.after(count, self._path))
+            now = replace(row.count, taken=row.count.after(count, self._path, self._things))
             _write(connection, Row(now, here))
         return Granted(row.count.taken + 1, count, self._total)
 
