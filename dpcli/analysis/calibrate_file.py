@@ -41,7 +41,7 @@ def calibrate_file(
     for name, key in asked:
         if key not in NOISE_KEYS:
             known = ", ".join(NOISE_KEYS)
-            raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": state a number')
+            raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": {_stated(key)}')
     pipeline = parse(text, path, substitute=1.0 if asked else None)
     if target_epsilon is None:
         if pipeline.budget is None:
@@ -49,6 +49,13 @@ def calibrate_file(
         target_epsilon, delta = pipeline.budget.epsilon, delta if delta is not None else pipeline.budget.delta
     chosen = tuple(pair for name in mechanisms for pair in _named(pipeline, name, parameter)) or asked or None
     return calibrate(pipeline, target_epsilon, delta, parameter, chosen, accountants, group_size)
+
+
+def _stated(key: str) -> str:
+    """What to do for a key whose value is not solved for in place."""
+    if key != "radius":
+        return "state a number"
+    return "state a number; from any, dpcli pmixed account FILE --solve radius finds the largest that the budget allows"
 
 
 def solved(data: bytes, path: str) -> Pipeline:

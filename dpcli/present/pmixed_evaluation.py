@@ -8,6 +8,7 @@ from dpcli.document.chart import Axis, Chart, Line, Points, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.predict.pmixed.evaluate import AblationPoint, Evaluation, Way
 from dpcli.predict.pmixed.measure import Perplexity
+from dpcli.predict.pmixed.settings import NO_GUARANTEE
 from dpcli.rounding import up
 
 PRIVATE = (
@@ -15,6 +16,9 @@ PRIVATE = (
     "not for publication unless the texts are public"
 )
 INTERVALS = "95 % intervals: bootstrap over the records of the test text"
+REDRAWN = (
+    "with other shards there are other models, drawn anew for each token: the row of this file's shards differs from it by chance"
+)
 PAPER = "the published protocol, for the epsilon that it would claim: not a DP guarantee"
 LABELS = {"epsilon": "epsilon", "steps": "tokens in all", "shards": "shards", "rate": "rate"}
 ROOM = 1.1
@@ -41,14 +45,24 @@ def evaluated(found: Evaluation) -> Document:
         "points": [_point(point) for point in found.points],
         "exit_code": 0,
     }
+    redrawn = (REDRAWN,) if found.axis == "shards" else ()
     pictures = (picture(found),) if len(found.points) > 1 else ()
-    return Document(said, data, "pass", tables, (PRIVATE, INTERVALS), sheet=_sheet(found), pictures=pictures)
+    return Document(
+        said, data, "pass", tables, (*_gained(found), PRIVATE, INTERVALS, *redrawn), sheet=_sheet(found), pictures=pictures
+    )
+
+
+def _gained(found: Evaluation) -> tuple[str, ...]:
+    """Says so where the ensemble is no better than the public model."""
+    idle = [way.name for way in found.ways if way.kind == "sound" and way.relative.value >= 1.0]
+    return (f"the private texts gained nothing: {' and '.join(idle)} is no better than the public model",) if idle else ()
 
 
 def _ways(found: Evaluation) -> Table:
     rows = tuple((way.name, _epsilon(way), *_cells(way.perplexity), *_cells(way.relative)) for way in found.ways)
     columns = ("way", "epsilon", "perplexity", "95 % interval", "over public", "95 % interval")
-    return Table("perplexity per token", columns, rows, frozenset({1, 2, 4}))
+    footnotes = (f"-: {NO_GUARANTEE}",) if any(way.epsilon is None for way in found.ways) else ()
+    return Table("perplexity per token", columns, rows, frozenset({1, 2, 4}), footnotes)
 
 
 def _epsilon(way: Way) -> str:
@@ -60,12 +74,21 @@ def _cells(found: Perplexity) -> tuple[str, str]:
 
 
 def _points(found: Evaluation) -> Table:
-    columns = (LABELS[found.axis or ""], "radius", "PMixED", "95 % interval", "published, no guarantee")
+    columns = (LABELS[found.axis or ""], "radius", _sound(found), "95 % interval", "published, no guarantee")
+    footnotes = (
+        ("-: the published protocol has no radius here: its order leaves nothing of the epsilon",)
+        if any(p.paper is None for p in found.points)
+        else ()
+    )
     rows = tuple(
         (f"{p.value:g}", f"{p.radius:.7g}", *_cells(p.sound), "-" if p.paper is None else f"{p.paper.value:.2f}")
         for p in found.points
     )
-    return Table(f"ablation over {found.axis}: the radius solved for at each", columns, rows, frozenset({0, 1, 2, 4}))
+    return Table(f"ablation over {found.axis}: the radius solved for at each", columns, rows, frozenset({0, 1, 2, 4}), footnotes)
+
+
+def _sound(found: Evaluation) -> str:
+    return f"PMixED, {found.plan.settings.projection}"
 
 
 def _way(way: Way) -> dict[str, object]:
@@ -114,7 +137,7 @@ def picture(found: Evaluation) -> Chart:
         x=Axis(LABELS[found.axis], *xs, scale="log"),
         y=Axis("perplexity per token", *ys, scale="log"),
         lines=(
-            Line(f"PMixED, {found.plan.settings.projection}", sound),
+            Line(_sound(found), sound),
             *([Line("published, no guarantee", paper, Tone.SECOND, True)] if len(paper) > 1 else []),
             *(Line(REFERENCES[way.kind], tuple((x, way.perplexity.value) for x in xs), Tone.MUTED, True) for way in across),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -415,7 +416,9 @@ def test_where_a_shard_is_a_unit_there_are_as_many(place: Path) -> None:
             "pmixed.mechanism: expected the name of the entry of type pmixed that is run, found other of tokens",
         ),
         ({"mechanism_partition": '"region"'}, "expected no partition"),
-        ({"public": None}, "expected one with model = .ngram., found none"),
+        ({"public": None}, "expected a text file or module:function, declared public, with model = .ngram., found none"),
+        ({"tokenizer": None}, "expected bytes, a path or a name, or module:function with model = .ngram., found none"),
+        ({"mechanism_radius": '"calibrate"'}, "dpcli pmixed account FILE --solve radius finds the largest"),
         ({"lora": "{ rank = 4 }"}, "expected no lora with model = .ngram."),
         ({"order": "3"}, None),
         ({"order": "4"}, 'expected no such key without mode = "paper"'),
@@ -428,8 +431,8 @@ def test_where_a_shard_is_a_unit_there_are_as_many(place: Path) -> None:
 )
 def test_bad_tables_are_refused(place: Path, keys: dict[str, Any], said: str | None) -> None:
     path = written(place, **{key: value for key, value in keys.items() if value is not None})
-    if None in keys.values():
-        path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("public =")))
+    for absent in (key for key, value in keys.items() if value is None):
+        path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith(f"{absent} =")))
     if said is None:
         plan_of(str(path))
         return
@@ -511,6 +514,17 @@ def test_what_an_accountant_does_not_solve_has_its_footnote(place: Path) -> None
     assert "-" in shown.tables[0].rows[0] and shown.tables[0].footnotes[0].startswith("-: ")
     assert any('filter = "rdp"' in note and "the radius of the column" in note for note in shown.notes)
     assert not accounted(solved).tables[0].footnotes
+
+
+def test_over_budget_says_which_radius_would_pass(place: Path) -> None:
+    """And that one passes, while the next one of seven digits does not."""
+    found = asked(place, "fit", str(written(place, mechanism_radius="2.0")))
+    named = re.search(r"radius = (\S+) would pass", found.err)
+    assert found.code == 1 and named is not None
+    plan_of(str(written(place, mechanism_radius=named[1]))).require_budget()
+    beyond = plan_of(str(written(place, mechanism_radius=f"{float(named[1]) + 1e-6:.7g}")))
+    with pytest.raises(Denied):
+        beyond.require_budget()
 
 
 def test_the_design_radius_is_what_calibrate_finds(place: Path) -> None:

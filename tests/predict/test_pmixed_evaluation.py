@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dpcli.analysis.calibrate import calibrate
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.pmixed.evaluate import evaluate
@@ -19,6 +22,7 @@ from dpcli.predict.pmixed.modes import Sound
 from dpcli.predict.pmixed.plan import plan_of
 from dpcli.predict.pmixed.private_counts import noise_multiplier, private_bigrams, unit_counts
 from dpcli.predict.pmixed.project import ball, clip
+from dpcli.present.pmixed_evaluation import evaluated
 from dpcli.train.noise.randomness import SeededStream
 from tests.command import ROOT, dpcli
 from tests.predict.pmixed_files import written
@@ -110,6 +114,47 @@ def test_evaluate_prints_a_table_and_draws_the_picture(place: Path) -> None:
     assert "computed from the private texts without noise" in table.out
     again = json.loads(dpcli("pmixed", "predict", path, "--prompt", "w1", "-f", "json", folder=place).out)
     assert again["taken"] <= 9  # measuring takes no tokens
+
+
+@pytest.mark.parametrize("axis", ["epsilon", "steps", "rate"])
+def test_the_same_setting_has_the_same_figure_in_both_tables(place: Path, axis: str) -> None:
+    """The file's own value among those of the ablation, its radius the one that is solved for; so many tokens as were asked for."""
+    path = written(place, mechanism_radius="0.3")
+    before = plan_of(str(path))
+    own = {"epsilon": 8.0, "steps": float(before.tokens), "rate": before.spec.model_rate}[axis]
+    radius = calibrate(before.pipeline, 8.0, 1e-5, "radius").value
+    plan = plan_of(str(written(place, mechanism_radius=f"{radius:.7g}")))
+    assert plan.account is not None
+    first = evaluate(plan, None, axis, (plan.account.upper if axis == "epsilon" else own,), 33, stream())
+    sound = first.way("sound")
+    assert sound is not None and first.points[0].radius == radius and first.tokens == 33
+    assert first.points[0].sound.value == sound.perplexity.value
+    table = evaluated(first).tables[1]
+    assert sound.name in table.columns
+
+
+def test_what_gains_nothing_is_said(place: Path) -> None:
+    found = evaluate(plan_of(str(written(place))), None, None, (), 40, stream())
+    idle = [replace(way, relative=replace(way.relative, value=1.0)) if way.kind == "sound" else way for way in found.ways]
+    better = [replace(way, relative=replace(way.relative, value=0.9)) if way.kind == "sound" else way for way in found.ways]
+    said = [evaluated(replace(found, ways=tuple(ways))) for ways in (idle, better)]
+    assert ["gained nothing" in " ".join(document.notes) for document in said] == [True, False]
+
+
+@pytest.mark.parametrize("radius", ["0.3", "0.6"])
+def test_a_cell_that_is_empty_has_its_footnote(place: Path, radius: str) -> None:
+    """In each table, and no footnote where none is: the published protocol has nothing left of a small epsilon."""
+    found = evaluate(plan_of(str(written(place, mechanism_radius=radius))), None, "epsilon", (0.1, 16.0), 40, stream())
+    tables = evaluated(found).tables
+    assert any("-" in row for row in tables[1].rows)
+    for table in tables:
+        assert any("-" in row for row in table.rows) == any(note.startswith("-: ") for note in table.footnotes)
+
+
+def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    found = dpcli("pmixed", "evaluate", "absent.toml", "--over", "rate", "--picture", "x.svg", "--picture", "x.png", folder=place)
+    assert found.code == 2 and "expected matplotlib, found none" in found.err
 
 
 @pytest.mark.parametrize(

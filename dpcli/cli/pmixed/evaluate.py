@@ -7,6 +7,7 @@ import click
 from dpcli.cli.options import emit, output_options
 from dpcli.cli.trials import progress
 from dpcli.errors import InputError
+from dpcli.extras import require
 
 VALUES = {
     "epsilon": "1,2,4,8,16",
@@ -46,8 +47,8 @@ def command(
 
     if (pictures or values) and over is None:
         raise InputError(f"{'--picture' if pictures else '--values'}: expected --over, which says what is varied, found none")
-    for path in pictures:
-        destination(path, None)
+    if "png" in [destination(path, None)[0] for path in pictures]:
+        require("matplotlib")  # before the work, which would be lost with the other pictures
     points = _values(values or VALUES[over]) if over is not None else ()
     plan = plan_of(file)
     with progress("records") as report:

@@ -132,8 +132,9 @@ def _test(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, .
     texts = public_texts(plan.settings.test, plan.path, "pmixed.test", plan.settings.record)
     found: list[tuple[int, ...]] = []
     for record in side.records(texts):
-        if len(record) > 1 and sum(map(len, found)) < tokens:
-            found.append(tuple(record))
+        left = tokens - sum(len(one) - 1 for one in found)  # the first token of a record is not measured
+        if len(record) > 1 and left > 0:
+            found.append(tuple(record[: left + 1]))
     if not found:
         raise InputError(f"{plan.path}: pmixed.test: expected text of two tokens or more, found none")
     return tuple(found)

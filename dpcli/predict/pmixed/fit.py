@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.errors import Denied, InputError
+from dpcli.analysis.calibrate import calibrate
+from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.queries.open import FILE, open_queries
@@ -73,7 +74,7 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
         raise InputError(
             '--ledger: expected none with pmixed.mode = "paper", found one: what is no guarantee has no cost to charge'
         )
-    plan.require_budget()
+    _require_budget(plan)
     with suppress(OSError):  # told below; the size of a model tells how much its shard holds
         os.makedirs(plan.folder, mode=0o700, exist_ok=True)
     with exclusive(plan.folder):
@@ -136,6 +137,22 @@ def queries_of(plan: PmixedPlan, fit: Fit, new: bool = False, moved: bool = Fals
 
 def model_file(folder: str, shard: int) -> str:
     return os.path.join(folder, f"shard-{shard:04d}.model")
+
+
+def _require_budget(plan: PmixedPlan) -> None:
+    """Raise Denied where the file's own budget does not pay for all tokens, with the radius at which it would."""
+    try:
+        plan.require_budget()
+    except Denied as denied:
+        budget = None if plan.account is None else plan.account.budget
+        assert budget is not None
+        try:
+            found = calibrate(plan.pipeline, budget.epsilon, budget.delta, "radius", ((plan.entry.name, "radius"),))
+        except CannotCertify:
+            raise Denied(f"{denied}; no radius passes: the rest of the file costs more") from None
+        raise Denied(
+            f"{denied}; radius = {found.value:.10g} would pass (dpcli pmixed account {plan.path} --solve radius)"
+        ) from None
 
 
 def _where(plan: PmixedPlan) -> str:

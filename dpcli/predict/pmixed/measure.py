@@ -57,7 +57,8 @@ def ensemble_losses(
     stream: Stream,
     report: Report = lambda done, of: None,
 ) -> list[list[Array]]:
-    """- log p of each token but the first of each record, for each mode at its rate: the models that take part are drawn for each token.
+    """- log p of each token but the first of each record, for each mode at its rate: the models that take part are drawn for each token,
+    the same ones for all modes of a rate, so that modes that are alike have the same losses.
 
     A model is asked once for a record, whatever the number of modes, and its answers are kept no longer than that.
     """
@@ -65,7 +66,10 @@ def ensemble_losses(
     for number, record in enumerate(records):
         report(number, len(records))
         places = list(range(1, len(record)))
-        taking = [[sampled(stream, len(members), rate) for _ in places] for _, rate in modes]
+        drawn_at = {
+            rate: [sampled(stream, len(members), rate) for _ in places] for rate in dict.fromkeys(rate for _, rate in modes)
+        }
+        taking = [drawn_at[rate] for _, rate in modes]
         base = probabilities(following(public, record, places), temperature)
         sums = np.zeros((len(modes), len(places)))
         for one, wanted in _by_member(taking).items():

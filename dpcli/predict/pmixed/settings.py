@@ -16,6 +16,8 @@ from dpcli.train.plan.settings_language import Lora
 from dpcli.train.plan.sources import source_rule
 
 COUNTING = "ngram"
+PUBLIC_TEXT = "a text file or module:function, declared public,"
+TOKENS = "bytes, a path or a name, or module:function"
 DATA = source_rule((".txt", ".csv", ".jsonl", ".parquet"))
 LENGTH = Constraint("a whole number from 1 to 3", lambda x: 1 <= x <= 3, (("minimum", 1), ("maximum", 3)))
 ORDER = Constraint("a whole number from 2 to 1000", lambda x: 2 <= x <= 1000, (("minimum", 2), ("maximum", 1000)))
@@ -127,9 +129,9 @@ class Pmixed:
     def problems(self) -> Iterator[Problem]:
         """What the keys do not agree on."""
         if self.model == COUNTING:
-            for name in ("public", "tokenizer"):
+            for name, sort in (("public", PUBLIC_TEXT), ("tokenizer", TOKENS)):
                 if getattr(self, name) is None:
-                    yield (name,), f'one with model = "{COUNTING}"', "none"
+                    yield (name,), f'{sort} with model = "{COUNTING}"', "none"
             if self.lora is not None:
                 yield ("lora",), f'no lora with model = "{COUNTING}", which is tuned by counting', "one"
         for name in ("public", "test"):
