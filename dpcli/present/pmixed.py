@@ -18,7 +18,7 @@ PRIVATE = "the fitted models are as private as the texts: only dpcli pmixed pred
 NOT_DP = NO_GUARANTEE
 REPLACED = "what a record or a unit does that comes, goes or changes: one shard's model becomes another one"
 REMOVED = "a whole shard comes or goes: the unit of privacy is a shard"
-LEDGER = 'a ledger with filter = "rdp" charges by Renyi divergences: what fits into it is the {} of the column rdp'
+LEDGER = 'a ledger with filter = "rdp" charges by Renyi divergences, and takes the {} of the column rdp'
 NAMES = {"rdp": "by Renyi divergences", "pld": "by privacy-loss distributions"}
 
 
