@@ -51,6 +51,7 @@ def accounted(found: VoteAccount) -> Document:
             *whole.notes,
             *_limits(plan),
             *_so_far(found),
+            *_above(private, plan),
             *_noised(found),
             *((WHY,) if private else ("no votes yet: what they would cost is not known",)),
         ),
@@ -71,8 +72,19 @@ def _so_far(found: VoteAccount) -> tuple[str, ...]:
     if found.as_planned is None or found.realised is None:
         return ()
     return (
-        f"charged so far: {found.realised.asked:,} queries and {int(found.realised.answered):,} answers; had so many been declared "
-        f"beforehand, the session would cost epsilon <= {up(found.as_planned.upper)} whatever the votes are; it costs what was declared",
+        f"charged so far: {found.realised.asked:,} queries and {int(found.realised.answered):,} answers; had {found.realised.asked:,} "
+        f"queries and {int(found.realised.answered):,} answers been declared beforehand, the session would cost epsilon <= "
+        f"{up(found.as_planned.upper)} whatever the votes are; it costs what was declared",
+    )
+
+
+def _above(private: dict[str, VoteEpsilon], plan: VotingPlan) -> tuple[str, ...]:
+    """What depends on the votes is computed by fewer accountants, and may be the larger."""
+    if all(one.epsilon <= plan.account.upper for one in private.values()):
+        return ()
+    return (
+        f"an epsilon given the votes above the guarantee takes nothing from it: epsilon <= {up(plan.account.upper)} holds whatever the "
+        "votes are",
     )
 
 

@@ -313,6 +313,50 @@ def test_seeded_noise_is_marked_and_repeats(tmp_path: Path) -> None:
     assert result.code == 2 and "expected no --ledger" in result.err
 
 
+@each_entry
+@pytest.mark.parametrize("agreed", [True, False])
+def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, agreed: bool, tmp_path: Path) -> None:
+    """Also where this is the larger: where no teachers agree, it is what Renyi divergences alone can say."""
+    table = np.zeros((60, 10), dtype=int)
+    table[:] = [250, *[0] * 9] if agreed else 25
+    plan = planned(tmp_path, entry, table=table)
+    found = held(plan)
+    told = dpcli("pate", "account", plan.path, "-f", "json", folder=tmp_path)
+    given = [one["epsilon"] for one in json.loads(told.out)["unsanitised_do_not_publish"].values()]
+    text = " ".join(dpcli("pate", "account", plan.path, folder=tmp_path).out.split())
+    larger = max(given) > plan.account.upper
+    assert (
+        ("takes nothing from it" in text) is larger is (not agreed and entry != CONFIDENT)
+    )  # which leaves these without an answer
+    if found.answered:
+        beforehand = f"had {len(found)} queries and {len(found.answered)} answers been declared beforehand, the session would cost"
+        assert f"{beforehand} epsilon <= {up(json.loads(told.out)['held']['epsilon_had_it_been_planned_so'])} whatever" in text
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ("_opened", "no query was put, and the same command begins"),
+        ("_put", "the same command goes on with the next query"),
+        ("_leave", "the same command leaves the labels and the statement"),
+    ],
+)
+def test_who_interrupts_is_told_what_the_same_command_does_next(
+    at: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    plan = planned(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(session_module, at, interrupted)
+        found = dpcli("pate", "label", plan.path, folder=tmp_path)
+    assert found.code == 130 and said in found.err and found.out == ""
+    before = read_transcript(plan)
+    assert (before is None, before is not None and before.closed) == (at == "_opened", at == "_leave")
+    assert dpcli("pate", "label", plan.path, folder=tmp_path).code == 0 and (tmp_path / "run" / "labels.csv").exists()
+
+
 def opened(folder: Path, epsilon: float = 20.0) -> str:
     place = str(folder / "spent.db")
     arguments = ["--epsilon", str(epsilon), "--delta", "1e-6", "--unit", "example", "--adjacency", "add-remove", "--filter", "rdp"]

@@ -176,7 +176,11 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "pate.units: expected whose each record is",
     ),
     "no such column": ({}, {"units": "who"}, "expected arrays named"),
-    "labels beyond the last": ({"labels": np.full(300, 3)}, {}, "expected labels from 0 to 2, found another"),
+    "labels beyond the last": (
+        {"labels": np.full(300, 3)},
+        {},
+        "from 0 to 2, found another in some row (which one is private)",
+    ),
     "labels of some": ({"labels": np.zeros(299)}, {}, "expected one label for each record"),
     "fractions of labels": ({"labels": np.full(300, 0.5)}, {}, "expected labels from 0 to 2"),
     "inputs that are not finite": ({"inputs": np.full((300, 2), np.nan)}, {}, "expected finite inputs"),

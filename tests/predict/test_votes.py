@@ -64,7 +64,10 @@ WRONG: dict[str, tuple[Callable[[], Table], str]] = {
     ),
     "shares": (lambda: counts() / TEACHERS, "expected whole counts, found a fraction in row 1"),
     "labels of all teachers": (labels, 'found labels: say vote_rows = "labels"'),
-    "one column of labels": (lambda: np.arange(60.0)[:, None] % CLASSES, 'found one: found labels: say vote_rows = "labels"'),
+    "one column of labels": (
+        lambda: np.arange(60.0)[:, None] % CLASSES,
+        'found one, as where these are labels: say vote_rows = "labels"',
+    ),
     "one class": (lambda: np.full((60, 1), TEACHERS), "expected 10 columns, one for each label, found one"),
     "a column too many": (lambda: np.hstack([np.zeros((60, 1)), counts()]), "expected 10 columns, one for each label, found 11"),
     "transposed": (lambda: counts().T, "expected 10 columns, one for each label, found 60"),

@@ -123,5 +123,5 @@ def labels_of(found: Columns, classes: int, place: str, count: int) -> Array:
     if numbers.dtype.kind not in "biuf" or numbers.shape != (count,):
         raise InputError(f"{place}: expected one label for each record, a whole number, found something else")
     if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0) & (numbers < classes)).all():
-        raise InputError(f"{place}: expected labels from 0 to {classes - 1}, found another")
+        raise InputError(f"{place}: expected labels from 0 to {classes - 1}, found another in some row (which one is private)")
     return np.asarray(numbers.astype(np.int64))

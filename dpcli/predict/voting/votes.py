@@ -11,7 +11,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.voting.winner import Counts
 
 MOST = 10**8  # numbers in a file
-LABELS = 'found labels: say vote_rows = "labels" where each row holds the label that every teacher gave'
+SAY = 'say vote_rows = "labels" where each row holds the label that every teacher gave'
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,9 @@ def _table(values: Any, place: str) -> Any:
     if found.dtype.kind not in "iuf":
         raise InputError(f"{place}: expected a table of numbers, found one of {found.dtype.type.__name__}")
     if found.ndim == 1:
-        raise InputError(f"{place}: expected a row of counts for each query, found one number for each: {LABELS}")
+        raise InputError(
+            f"{place}: expected a row of counts for each query, found one number for each, as where these are labels: {SAY}"
+        )
     if found.ndim != 2:
         raise InputError(f"{place}: expected rows of counts, found an array of {found.ndim} dimensions")
     if not found.size:
@@ -95,10 +97,10 @@ def _table(values: Any, place: str) -> Any:
 def _refuse_labels(found: Any, teachers: int, classes: int, place: str) -> None:
     """Whole numbers below the number of labels, as many in a row as there are teachers, or one: priced as counts they cost nothing."""
     if found.shape[1] == 1:
-        raise InputError(f"{place}: expected {classes} columns, one for each label, found one: {LABELS}")
+        raise InputError(f"{place}: expected {classes} columns, one for each label, found one, as where these are labels: {SAY}")
     labels = np.isfinite(found).all() and (found >= 0).all() and (found < classes).all() and (found == np.floor(found)).all()
     if found.shape[1] == teachers and labels and (found.sum(axis=1, dtype=float) != teachers).any():
-        raise InputError(f"{place}: expected {classes} columns, one for each label, {LABELS}")
+        raise InputError(f"{place}: expected {classes} columns, one for each label, found labels: {SAY}")
 
 
 def _each(found: Any, holds: Any, expected: str, wrong: str, place: str) -> None:
