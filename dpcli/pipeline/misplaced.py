@@ -24,6 +24,7 @@ FROM_ALL = (
     "a token is drawn from all of the vocabulary, by its clipped and averaged logits: to cut these off or to take their maximum would be "
     "another release than the one that is accounted for; temperature is a key of the private-decoding entry"
 )
+HERE = {"queries": "steps"}  # a key of some types of mechanism: the key that says the same in all others
 RHO_CAP = "a budget caps epsilon: in place of rho state epsilon = rho + 2 sqrt(rho ln(1/delta)), and delta"
 
 
@@ -39,7 +40,7 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
         return None, FROM_ALL
     if key == "rho" and "warn_at" in here:
         return None, RHO_CAP
-    meant = closest(key, here, cutoff=0.9)
+    meant = HERE[key] if HERE.get(key) in here else closest(key, here, cutoff=0.9)
     if not meant and (places := _places(key, top)):
         return None, f"it belongs in {places}"
     meant = meant or closest(key, here)

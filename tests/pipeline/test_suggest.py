@@ -7,7 +7,7 @@ import pytest
 from dpcli.keys.annotations import members_of
 from dpcli.pipeline.document import TOP
 from dpcli.pipeline.document import meant as advised
-from dpcli.pipeline.misplaced import homes
+from dpcli.pipeline.misplaced import HERE, homes
 from dpcli.pipeline.model import Privacy
 from dpcli.pipeline.table_places import TablePlace, places_in
 from dpcli.registry import SECTIONS
@@ -50,6 +50,7 @@ def test_did_you_mean() -> None:
     ("key", "meant", "words"),
     [
         ("stesp", "steps", "did you mean 'steps'"),
+        ("queries", "steps", "did you mean 'steps'"),
         ("rate", None, "it belongs in sampling = { ... }"),
         ("unit", None, "it belongs in [privacy]"),
         ("delta", None, "it belongs in [privacy] or [budget] or a mechanism of type approx-dp"),
@@ -91,3 +92,4 @@ def test_synonyms_lead_to_keys_and_words_that_exist() -> None:
     words = {"replace-one", "add-remove", "fixed-size", "shuffle", "gaussian", "tree-aggregation"}
     assert {meant for meanings in SYNONYMS.values() for meant in meanings} <= known | words
     assert not set(SYNONYMS) & known
+    assert {*HERE, *HERE.values()} <= known
