@@ -48,7 +48,7 @@ VARYING = {
     r"\b[0-9a-f]{32}\b": "e810adfba0d248678cf5c85fed31d28d",
     r"accuracy 0\.9\d+(?! on 299)": "accuracy 0.9389",
     r"accuracy 0\.\d+ on 299": "accuracy 0.9064 on 299",
-    r"about [\d.]+ s on this machine and \d+ MB": "about 0.6 s on this machine and 439 MB",
+    r"about [\d.]+ s on this machine and [\d,]+ MB": "about 0.6 s on this machine and 439 MB",
 }
 
 named = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)

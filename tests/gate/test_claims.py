@@ -28,7 +28,14 @@ MORE: dict[str, dict[str, Any]] = {
 SHARES = {"buf_decay", "output_scale"}  # of noise: numbers up to 1
 NOISE = {
     "queries",
+    "threshold",
+    "threshold_sigma",
+    "shards",
+    "model_rate",
+    "radius",
     "clip",
+    "references",
+    "temperature",
     "noise_multiplier",
     "sigma",
     "scale",

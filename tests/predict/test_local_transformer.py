@@ -38,7 +38,7 @@ GENERATE = """[[mechanism]]
 name = "bytes"
 type = "private-decoding"
 clip = 2.0
-batch_size = 6
+references = 6
 steps = 10
 [generate]
 data = "private.csv"
