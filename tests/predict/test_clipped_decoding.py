@@ -162,3 +162,14 @@ def test_every_type_that_decodes_is_read() -> None:
     for name in DECODING:
         cls = load(MECHANISMS[name])
         assert LogitClipping.of(cls(**cls.example)).size == cls.example["references"]
+
+
+@pytest.mark.parametrize("method", ["differences", "logits"])
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_no_answer_of_a_model_moves_a_sum_further_than_the_clip(method: str, odd: float) -> None:
+    """A private context whose logits are no numbers, some or all of them, contributes within the bound of any other."""
+    clipping = LogitClipping(2.0, 10, 1.0)
+    for row in (np.full(4, odd), np.array([odd, -1.0, -2.0, -3.0])):
+        private = row[None, :]
+        sums = clipping.differences(private, np.log(np.full(4, 0.25))) if method == "differences" else clipping.logits(private)
+        assert np.abs(sums).max() <= GRID

@@ -58,7 +58,7 @@ class GnMaxSpec(VoteSpec):
     sigma: Annotated[float, Key("noise standard deviation on each count, in votes", POSITIVE)]
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return with_noise(Gaussian, neighbours.group * MOVED / self.sigma).unclaimed()
+        return with_noise(Gaussian, neighbours.group * MOVED / self.sigma * (1.0 + 1e-15)).unclaimed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,4 +119,4 @@ class LnMaxSpec(VoteSpec):
     scale: Annotated[float, Key("scale of the noise on each count, in votes", POSITIVE)]
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return Composed(((with_noise(Laplace, neighbours.group / self.scale).unclaimed(), 2),))
+        return Composed(((with_noise(Laplace, neighbours.group / self.scale * (1.0 + 1e-15)).unclaimed(), 2),))

@@ -58,14 +58,16 @@ class LogitClipping:
         Source: Vinod, Pillutla, Thakurta 2025, arXiv:2507.02974 (InvisibleInk).
         """
         with np.errstate(invalid="ignore"):  # two that are -inf do not differ
-            return self._whole(np.nan_to_num(private - public, nan=0.0, posinf=np.inf, neginf=-np.inf))
+            return self._whole(private - public)
 
     def logits(self, private: Array) -> Sums:
         """The same, by the logits themselves, moved so that the largest is `clip`. Source: Amin et al. 2024, arXiv:2407.12108."""
-        return self._whole(private - private.max(axis=1, keepdims=True) + self.clip)
+        with np.errstate(invalid="ignore"):
+            return self._whole(private - private.max(axis=1, keepdims=True) + self.clip)
 
     def _whole(self, values: Array) -> Sums:
-        clipped = np.clip(values, -self.clip, self.clip)
+        """What is no number counts as 0: as a whole number it would be as far from it as one can be."""
+        clipped = np.clip(np.where(np.isnan(values), 0.0, values), -self.clip, self.clip)
         return np.asarray(np.rint(clipped * (GRID / self.clip)).astype(np.int64).sum(axis=0))
 
     def scores(self, base: Array, sums: Sums) -> Array:
