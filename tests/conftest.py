@@ -94,6 +94,18 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A module that a test wrote, as a user's, is forgotten with it: the next test's may bear the same name."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    for name in sys.modules.keys() - modules:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file is not None and Path(file).is_relative_to(tmp_path_factory.getbasetemp()):
+            del sys.modules[name]
+    sys.path[:] = path
+
+
 # Folders and files whose tests are about numbers, or plant bugs where numbers are made: there every question is computed each time.
 COMPUTED = {"accountants", "audit", "benchmarks", "exam", "mechanisms", "numerics", "planted"}
 COMPUTED_FILES = {"test_benchmarks.py", "test_meaning.py", "test_rounding.py"}
