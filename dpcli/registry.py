@@ -72,6 +72,27 @@ SECTIONS: dict[str, str] = {
     "generate": "dpcli.predict.decode.settings:Generate",
 }
 
+# Tables of the file that become mechanisms of it, and how: (the file's values, findings to add to) -> entries.
+RELEASED: dict[str, str] = {
+    "source": "dpcli.release.settings:Source",
+    "query": "dpcli.release.query:Query",
+}
+ENTRIES_OF_QUERIES = "dpcli.release.entries:entries"
+
+# What a query asks for: each a class whose fields are the keys that it reads.
+MEASURES: dict[str, str] = {
+    "count": "dpcli.release.measures.counts:Count",
+    "sum": "dpcli.release.measures.sums:Sum",
+    "mean": "dpcli.release.measures.mean:Mean",
+    "variance": "dpcli.release.measures.variance:Variance",
+    "histogram": "dpcli.release.measures.histogram:Histogram",
+    "quantile": "dpcli.release.measures.quantile:Quantile",
+    "mode": "dpcli.release.measures.mode:Mode",
+    "top-k": "dpcli.release.measures.top:Top",
+    "threshold": "dpcli.release.measures.threshold:Threshold",
+    "linear": "dpcli.release.measures.linear:Linear",
+}
+
 # What a section says of the rest of the file: (its value, the file's tables, findings to add to).
 JUDGED_IN_FILE: dict[str, str] = {
     "train": "dpcli.train.plan.entries:judge_entries",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import datetime
 import enum
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from dpcli.fields import Key, Note, Open, Person, Prose
-from dpcli.keys.compound import Either, Listed, Opaque
+from dpcli.keys.compound import Either, Listed, Named, Opaque
 from dpcli.keys.kinds import Day, Flag, Kind, Number, WholeNumber
 from dpcli.keys.member import Member, Members
 from dpcli.keys.tables import KeyTable, SelectedTable
@@ -67,6 +68,7 @@ _PLAIN: Mapping[Any, Kind] = {
 }
 _GENERIC: Mapping[Any, Callable[[tuple[Any, ...]], Kind]] = {
     tuple: lambda items: Listed(kind_of(items[0])),
+    collections.abc.Mapping: lambda items: Named(kind_of(items[1])),
     typing.Literal: words,
     types.UnionType: _union,
     typing.Union: _union,

@@ -1,8 +1,9 @@
-"""Values made of values: lists, and alternatives of a scalar and a table or list."""
+"""Values made of values: lists, tables of named values, and alternatives of a scalar and a table or list."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,35 @@ class Either:
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"oneOf": [self.scalar.schema(rule), self.several.schema(rule)]}
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A table whose keys are names that the user gives, each with a value of one kind; read as a dict in the file's order."""
+
+    item: Kind
+
+    @property
+    def text(self) -> str:
+        return f"a table {{ NAME = ..., ... }}, each {self.item.text}"
+
+    @property
+    def takes(self) -> str:
+        return f"table of {self.item.takes}"
+
+    def read(self, value: Any, place: KeyPlace) -> dict[str, Any]:
+        if type(value) is not dict:
+            place.wrong_type(self.text, value)
+        before, read = len(place.findings), {}
+        for name, content in value.items():
+            with suppress(Refused):
+                read[name] = self.item.read(content, KeyPlace((*place.path, name), place.findings, place.rule))
+        if len(place.findings) > before:
+            raise Refused
+        return read
+
+    def schema(self, rule: Constraint | None) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": self.item.schema(rule)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,4 +23,6 @@ def plain(value: Any) -> Any:
         return plain_table(value)
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value

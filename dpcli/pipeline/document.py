@@ -8,6 +8,7 @@ from typing import Any
 
 from dpcli.fields import Constraint
 from dpcli.keys.annotations import kind_of, members_of
+from dpcli.keys.compound import Listed
 from dpcli.keys.kinds import KeyPlace, Kind, Refused
 from dpcli.keys.member import Member, Members, read_members
 from dpcli.pipeline.families import MECHANISMS
@@ -95,6 +96,8 @@ TOP: Members = {
     "privacy": _table("privacy", kind_of(Privacy), "what is protected, and against which change of the data", required=True),
     "budget": _table("budget", kind_of(Budget), "the most that the pipeline may spend"),
     "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism", required=True),
+    "source": _table("source", SectionTable("source"), "the table of data that dpcli release asks"),
+    "query": _table("query", Listed(SectionTable("query")), "what dpcli release asks of it, one table per query; each becomes mechanisms"),
     "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
     "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader in addition to the numbers"),
     **{name: _table(name, SectionTable(name), f"read by dpcli {name}") for name in SECTIONS},
@@ -109,7 +112,8 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
         # Of another version nothing else can be said.
         tables = {"format": stated}
         return read_members({"format": TOP["format"]}, tables, KeyPlace((), findings))
-    return read_members(TOP, tables, KeyPlace((), findings))
+    known = {**TOP, "mechanism": replace(TOP["mechanism"], required=False)} if "query" in tables else TOP
+    return read_members(known, tables, KeyPlace((), findings))
 
 
 def meant(key: str, known: Iterable[str]) -> tuple[str | None, str]:

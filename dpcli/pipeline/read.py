@@ -12,7 +12,7 @@ from dpcli.pipeline.consistency import check
 from dpcli.pipeline.document import pipeline_of, read_document
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.placeholders import find_calibrate, substituted
-from dpcli.pipeline.section import in_section
+from dpcli.pipeline.section import entries_of_queries, in_section
 from dpcli.toml import syntax
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.findings import Fault, Findings, TooMany
@@ -113,9 +113,10 @@ def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]
     try:
         values = read_document(tables, findings)
         check(tables, values, findings)
+        queries = entries_of_queries(values, findings)
     except TooMany:
         return {}
-    return values
+    return {**values, "mechanism": (*values.get("mechanism", ()), *queries)} if queries else values
 
 
 def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:

@@ -1,4 +1,7 @@
-"""The tables of the file that one command reads, such as [train]: every command checks them, none pays for those that are not there."""
+"""The tables of the file that one command reads, such as [train]: every command checks them, none pays for those that are not there.
+
+Those of a release, [source] and [[query]], become mechanisms: they are priced as such by every command.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from dpcli.fields import Constraint
 from dpcli.keys.annotations import kind_of
 from dpcli.keys.kinds import KeyPlace, Kind
 from dpcli.pipeline.gate_keys import under
-from dpcli.registry import JUDGED_IN_FILE, SECTIONS, load
+from dpcli.registry import ENTRIES_OF_QUERIES, JUDGED_IN_FILE, RELEASED, SECTIONS, load
 from dpcli.toml.findings import Findings, Path, Problem
 
 
@@ -23,7 +26,7 @@ class SectionTable:
 
     @property
     def table(self) -> Kind:
-        return kind_of(load(SECTIONS[self.name]))
+        return kind_of(load({**SECTIONS, **RELEASED}[self.name]))
 
     @property
     def takes(self) -> str:
@@ -40,12 +43,26 @@ class SectionTable:
 
 def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """What the keys of each section do not agree on among themselves."""
-    for name in SECTIONS:
-        if name in values:
+    for name in (*SECTIONS, *RELEASED):
+        for place, value in _stated(name, values):
             from dpcli.keys.idle import idle
 
-            yield from under((name,), idle(values[name]))
-            yield from under((name,), values[name].problems())
+            yield from under(place, idle(value))
+            yield from under(place, value.problems())
+
+
+def _stated(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """A table, or each of several of the same name, with its place."""
+    value = values.get(name, ())
+    if type(value) is tuple:
+        yield from (((name, position), item) for position, item in enumerate(value))
+    else:
+        yield (name,), value
+
+
+def entries_of_queries(values: Mapping[str, Any], findings: Findings) -> tuple[Any, ...]:
+    """What the queries of a file without findings come to, as entries; none where they cannot be priced, with a finding that says why."""
+    return tuple(load(ENTRIES_OF_QUERIES)(values, findings)) if "query" in values and not findings.items else ()
 
 
 def judge_sections(values: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpcli.keys.compound import Either, Listed
+from dpcli.keys.compound import Either, Listed, Named
 from dpcli.keys.kinds import Kind
 from dpcli.keys.member import Members
 from dpcli.keys.tables import KeyTable, SelectedTable
@@ -40,6 +40,8 @@ def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
             yield from _selected(kind, path, title)
         case Listed():
             yield from places_in(kind.item, path, f"[{title}]")
+        case Named():
+            yield from places_in(kind.item, f"{path}.NAME", title.replace(" = {", ".NAME = {", 1))
         case Either():
             yield from places_in(kind.several, path, title)
 

@@ -1,0 +1,54 @@
+"""What a query may cost: pure epsilon, or rho of zero-concentrated privacy; and how one stands for the other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One of the two is stated: epsilon, the pure epsilon of the query, or rho of its zCDP."""
+
+    epsilon: float | None = None
+    rho: float | None = None
+
+    @property
+    def pure(self) -> bool:
+        return self.epsilon is not None
+
+    @property
+    def pure_epsilon(self) -> float:
+        """For a mechanism that has no other form: epsilon, or the one that costs rho at most.
+
+        A pure epsilon costs at most epsilon^2/2 (Bun & Steinke 2016, arXiv:1605.02065, Proposition 3.3).
+        """
+        return self.epsilon if self.epsilon is not None else math.sqrt(2.0 * self._rho) * (1.0 - 1e-15)
+
+    @property
+    def bounded_range_epsilon(self) -> float:
+        """For a mechanism of bounded range: epsilon, or the one that costs rho at most.
+
+        Bounded range epsilon costs epsilon^2/8 (Cesar & Rogers 2020, arXiv:2004.07223, Lemma 3.4).
+        """
+        return self.epsilon if self.epsilon is not None else math.sqrt(8.0 * self._rho) * (1.0 - 1e-15)
+
+    def laplace_scale(self, l1: int) -> float:
+        """Scale of discrete Laplace noise on a vector of this L1 sensitivity, rounded up."""
+        return l1 / self.pure_epsilon * (1.0 + 1e-15)
+
+    def gaussian_sigma(self, l2: float) -> float:
+        """Sigma of discrete Gaussian noise on a vector of this L2 sensitivity, rounded up."""
+        rho = self._rho if self.rho is not None else self.pure_epsilon**2 / 2.0
+        return l2 / math.sqrt(2.0 * rho) * (1.0 + 1e-15)
+
+    def share(self, part: float) -> Cost:
+        """A part of it, from 0 to 1; the parts of a whole cost no more than it together, where they add up to 1."""
+        if self.epsilon is not None:
+            return Cost(epsilon=self.epsilon * part)
+        return Cost(rho=self._rho * part)
+
+    @property
+    def _rho(self) -> float:
+        assert self.rho is not None
+        return self.rho

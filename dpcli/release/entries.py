@@ -1,0 +1,80 @@
+"""From [source] and [[query]] to the mechanisms that they come to: what every command prices, and the ledger remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.errors import InputError
+from dpcli.pipeline.model import Budget, Entry, Privacy
+from dpcli.registry import MECHANISMS, load
+from dpcli.release.cost import Cost
+from dpcli.release.query import Query, Release, Setting
+from dpcli.release.settings import Source
+from dpcli.release.weights import weighted
+from dpcli.toml.findings import Findings, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query, what it is asked of, and its mechanisms."""
+
+    query: Query
+    setting: Setting
+    releases: tuple[Release, ...]
+
+    def name_of(self, release: Release) -> str:
+        """The name of the entry that prices one of them."""
+        return f"{self.query.name}.{release.suffix}" if release.suffix else self.query.name
+
+
+def entries(values: Mapping[str, Any], findings: Findings) -> tuple[Entry, ...]:
+    """The entries of the queries, in their order; none where something is wrong, which is then among the findings."""
+    before = len(findings)
+    for key, expected, found in _problems(values):
+        findings.add("DP005", key, expected, found)
+    if len(findings) > before:
+        return ()
+    try:
+        return tuple(entry for one in asked(values["source"], values["query"], values["privacy"], values.get("budget")) for entry in _entries(one))
+    except InputError as error:
+        findings.add("DP005", ("query",), "queries that can be priced", str(error))
+        return ()
+
+
+def asked(source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = "") -> tuple[Asked, ...]:
+    """Every query with its mechanisms. Raises InputError where one cannot be priced."""
+    shares = weighted(queries, source, privacy, budget)
+    return tuple(_asked(query, Setting(source, privacy.adjacency, cost, folder)) for query, cost in zip(queries, shares, strict=True))
+
+
+def _asked(query: Query, setting: Setting) -> Asked:
+    return Asked(query, setting, query.releases(setting))
+
+
+def _entries(one: Asked) -> Iterator[Entry]:
+    for release in one.releases:
+        spec = load(MECHANISMS[release.type])(**release.keys)
+        for key, expected, found in spec.problems():
+            raise InputError(f'query "{one.query.name}": {key}: expected {expected}, found {found}')
+        yield Entry(name=one.name_of(release), type=release.type, spec=spec, steps=release.steps)
+
+
+def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
+    source, privacy = values.get("source"), values.get("privacy")
+    if source is None or privacy is None:
+        yield ("source",), "a [source] table with [[query]]", "none"
+        return
+    taken = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
+    for position, query in enumerate(values["query"]):
+        here = ("query", position)
+        if query.name in taken:
+            yield (*here, "name"), "a name that no other query or mechanism has", f'"{query.name}" again'
+        taken.add(query.name)
+        for key, expected, found in query.needs(source):
+            yield (*here, *key), expected, found
+    if privacy.unit == "example" and source.unit is not None:
+        yield ("source", "unit"), 'no unit column with privacy.unit = "example": each row is one', f'"{source.unit}"'
+    elif privacy.unit not in (None, "example") and source.unit is None:
+        yield ("source", "unit"), f'the column that says which "{privacy.unit}" a row belongs to', "none"

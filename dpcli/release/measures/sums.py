@@ -1,0 +1,48 @@
+"""Sums of a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from dpcli.fields import Key
+from dpcli.release.query import MEASURE, NoisyQuery, Release, Setting
+from dpcli.release.sensitivity import Contribution
+from dpcli.release.settings import Source
+from dpcli.release.values import stepped, value_problems
+from dpcli.release.vectors import noisy_vector
+from dpcli.toml.findings import Problem
+
+COLUMN = Key("the column of numbers, with min, max and step")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum(NoisyQuery):
+    """The sum of a column for each key, of clamped values in whole steps."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "spent", "rho": 0.01, "max_rows": 5},)
+
+    measure: Annotated[str, MEASURE] = "sum"
+    column: Annotated[str, COLUMN]
+
+    def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        yield from NoisyQuery.columns(self)
+        yield ("column",), self.column
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from NoisyQuery.needs(self, source)
+        yield from value_problems(source, "column", self.column, self.rows)
+
+    def releases(self, setting: Setting) -> tuple[Release, ...]:
+        return (noisy_vector(self, setting, self.contribution(setting.source), unit=stepped(setting.source, self.column).step),)
+
+    def contribution(self, source: Source) -> Contribution:
+        values = stepped(source, self.column)
+        return Contribution(self.groups, self.rows, values.least, values.most, always_there(self, source), not self.by)
+
+
+def always_there(query: NoisyQuery, source: Source, column: str = "") -> bool:
+    """Whether each unit has exactly one row that counts: rows are units, none is left out by a condition, a key, or for want of a value."""
+    name = column or getattr(query, "column", "")
+    return source.unit is None and query.where is None and not query.by and source.columns[name].missing is not None

@@ -1,0 +1,176 @@
+"""The keys that every [[query]] shares, and what each kind of measure says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from dpcli.fields import COUNT, DELTA, OPEN_UNIT, POSITIVE, Key, Note, Reader, Selection
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.registry import MEASURES
+from dpcli.toml.findings import Problem
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
+    from dpcli.release.cost import Cost
+    from dpcli.release.noise.draw import Draw
+    from dpcli.release.settings import Source
+
+MEASURE = Key("what is asked: count, sum, mean, variance, quantile, histogram, mode, top-k, threshold, linear")
+CONFIDENCE = OPEN_UNIT
+COSTS = ("epsilon", "rho", "weight", "error")
+
+OF_LAWS = Reader("a measure that adds noise to numbers", lambda query: query.additive)
+OF_KEYS = Reader("by", lambda query: bool(query.by))
+OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorTarget:
+    """Noise that is as large as the answer allows."""
+
+    within: Annotated[float, Key("the noise stays below this, in units of the answer", POSITIVE)]
+    confidence: Annotated[float, Key("with this probability", CONFIDENCE)] = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a query is asked of, and what its cost may be. cost: what epsilon, rho or weight come to; None where error decides."""
+
+    source: Source
+    adjacency: Adjacency
+    cost: Cost | None
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One mechanism of a query.
+
+    suffix: of the query's name, "" for the only one. type, keys: of the [[mechanism]] table that prices it. steps: how often it runs.
+    why: how its sensitivity comes about, a line for each step. unit: of the answer per whole number that the noise is added to.
+    """
+
+    suffix: str
+    type: str
+    keys: Mapping[str, Any]
+    why: tuple[str, ...]
+    steps: int = 1
+    unit: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A question to the table of [source]; what it costs is stated as epsilon, rho, a weight or an error.
+
+    Noise is scaled to what one unit may change: see dpcli explain query FILE.
+    """
+
+    selection: ClassVar[Selection] = Selection("measure", MEASURES)
+    # Tables that between them state every key of the measure, but for name and measure.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    additive: ClassVar[bool] = True  # noise is added to numbers; else a value is chosen
+    counts_rows: ClassVar[bool] = True  # a unit's rows add up, so that their number matters
+
+    name: Annotated[str, Key("unique name of the query and of its answer")]
+    measure: Annotated[str, MEASURE]
+    where: Annotated[Note | None, Key("SQL condition on columns; rows that it is not true for are out")] = None
+    epsilon: Annotated[float | None, Key("what it may cost: pure epsilon", POSITIVE)] = None
+    rho: Annotated[float | None, Key("what it may cost: rho of zCDP", POSITIVE)] = None
+    weight: Annotated[float | None, Key("what it may cost: its share of [budget] among the queries that state a weight", POSITIVE)] = None
+    max_groups: Annotated[
+        int | None, Key("keys of by that the rows of one unit count in at most; further ones are left out at random", COUNT, reader=OF_KEYS)
+    ] = None
+    max_rows: Annotated[
+        int | None, Key("rows of one unit that count in each key at most; further ones are left out at random", COUNT)
+    ] = None
+    confidence: Annotated[float, Key("probability that the interval covers, of the noise alone", CONFIDENCE)] = 0.95
+
+    def problems(self) -> Iterator[Problem]:
+        """What the keys do not agree on."""
+        stated = [name for name in COSTS if getattr(self, name, None) is not None]
+        if len(stated) != 1:
+            possible = [name for name in COSTS if hasattr(self, name)]
+            yield ("epsilon",), f"one of {', '.join(possible)}", " and ".join(stated) or "none"
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        """What the query lacks for this source."""
+        for place, name in self.columns():
+            if name not in source.columns:
+                yield place, "a column of [source.columns]", f'"{name}"'
+        if source.unit is None and self.max_rows not in (None, 1):
+            yield ("max_rows",), "no number where each row is a unit of its own", str(self.max_rows)
+        elif source.unit is not None and self.counts_rows and self.max_rows is None:
+            yield ("max_rows",), f'the most rows of one "{source.unit}" that count', "none"
+
+    def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """The columns that it names, each with the key that does."""
+        return iter(())
+
+    @property
+    def rows(self) -> int:
+        """Rows of one unit in a key at most."""
+        return self.max_rows or 1
+
+    @property
+    def groups(self) -> int:
+        """Keys that one unit counts in at most."""
+        return self.max_groups or 1
+
+    def releases(self, setting: Setting) -> tuple[Release, ...]:
+        """The mechanisms that answer it. Raises InputError where there is none."""
+        raise NotImplementedError
+
+    def aggregation(self, setting: Setting) -> Aggregation:
+        """What an engine computes for it: whole numbers by key."""
+        raise NotImplementedError
+
+    def answer(self, setting: Setting, totals: Totals, draw: Draw) -> Any:
+        """The noisy answer. totals: exact, and forgotten after it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyQuery(Query):
+    """A measure that is a sum over rows with noise on it, for each key."""
+
+    by: Annotated[tuple[str, ...], Key("columns whose values are the keys that are answered one by one")] = ()
+    error: Annotated[ErrorTarget | None, Key("what it may cost, as the noise that is allowed: within a distance, with a confidence")] = None
+    noise: Annotated[
+        Literal["laplace", "gaussian"] | None,
+        Key("discrete Laplace (pure) or discrete Gaussian noise; where absent laplace with epsilon, gaussian with rho or a delta"),
+    ] = None
+    keys: Annotated[
+        Literal["declared", "threshold"],
+        Key("keys that are answered: all that are declared, or those that enough units hold", reader=OF_KEYS),
+    ] = "declared"
+    delta: Annotated[
+        float | None, Key("probability that a key which one unit alone holds is shown", DELTA, reader=OF_THRESHOLD)
+    ] = None
+    postprocess: Annotated[
+        tuple[Literal["non-negative", "whole", "consistent"], ...],
+        Key("what is done to the noisy numbers, which costs nothing and is named beside them"),
+    ] = ()
+
+    def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        yield from ((("by", position), name) for position, name in enumerate(self.by))
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from Query.needs(self, source)
+        if self.by and source.unit is not None and self.max_groups is None:
+            yield ("max_groups",), f'the most keys that one "{source.unit}" may count in', "none"
+        if self.by and source.unit is None and self.max_groups not in (None, 1):
+            yield ("max_groups",), "no number where each row is a unit of its own", str(self.max_groups)
+        if self.keys == "threshold" and self.delta in (None, 0.0):
+            yield ("delta",), "a delta above 0 with keys = \"threshold\"", "none"
+        if self.keys == "declared":
+            for position, name in enumerate(self.by):
+                if name in source.columns and not source.columns[name].declares_keys:
+                    yield ("by", position), UNDECLARED, f'"{name}", whose keys would show who is there'
+
+
+UNDECLARED = (
+    'keys that are declared: domain = [...] in [source.columns], domain_file = "..." with public keys, or keys = "threshold" here, '
+    "which shows a key where enough units hold it"
+)

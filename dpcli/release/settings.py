@@ -1,0 +1,66 @@
+"""The [source] table: where the data are, whose row is whose, and what the columns may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from dpcli.fields import Key, Reader
+from dpcli.release.columns import Column
+from dpcli.toml.findings import Problem
+
+OF_URL = Reader("url", lambda source: source.url is not None)
+OF_PATH = Reader("path", lambda source: source.path is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The table of data that queries are put to. Only what [source.columns] declares can be asked about."""
+
+    # Tables that between them state every key.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "path": "visits.csv",
+            "engine": "duckdb",
+            "unit": "visitor",
+            "output": "runs/visits",
+            "columns": {
+                "visitor": {"type": "text"},
+                "state": {"type": "text", "domain": ["CA", "NY"]},
+                "age": {"type": "integer", "min": 0, "max": 115, "missing": 0},
+                "spent": {"type": "decimal", "min": 0, "max": 500, "step": 0.01},
+                "city": {"type": "text", "domain_file": "cities.txt"},
+                "heavy": {"type": "boolean", "expression": "spent > 100"},
+            },
+        },
+        {"url": "postgresql:///shop", "table": "visits", "columns": {"age": {"type": "integer"}}},
+    )
+
+    columns: Annotated[Mapping[str, Column], Key("the columns that queries may use, by name, each with what it may hold")]
+    path: Annotated[str | None, Key("the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb")] = None
+    url: Annotated[str | None, Key("in place of path: postgresql://...; a password belongs in ~/.pgpass, never here")] = None
+    table: Annotated[str | None, Key("the table of url, or of a .duckdb file")] = None
+    engine: Annotated[
+        Literal["duckdb", "spark"] | None, Key("what computes over path: duckdb, or spark for what outgrows one machine", reader=OF_PATH)
+    ] = None
+    unit: Annotated[str | None, Key("column that says whose a row is; where absent, each row is a unit of its own")] = None
+    output: Annotated[str | None, Key("folder of the release: its answers, its statement; runs/NAME where absent")] = None
+
+    def problems(self) -> Iterator[Problem]:
+        """What the keys do not agree on."""
+        if (self.path is None) == (self.url is None):
+            yield ("path",), "path or url", "both" if self.path else "neither"
+        if self.url is not None and self.table is None:
+            yield ("table",), "the table of url", "none"
+        if self.url is not None and not self.url.startswith(("postgresql://", "postgres://")):
+            yield ("url",), "postgresql://...", "something else"
+        if not self.columns:
+            yield ("columns",), "at least one column", "none"
+        if self.unit is not None and self.unit not in self.columns:
+            yield ("unit",), "a column of [source.columns]", f'"{self.unit}"'
+        elif self.unit is not None and self.columns[self.unit].expression is not None:
+            yield ("unit",), "a column of the data", "one that is computed"
+        for name, column in self.columns.items():
+            for key, expected, found in column.problems():
+                yield ("columns", name, *key), expected, found

@@ -1,0 +1,48 @@
+"""A column that is added up: clamped to what is declared, in whole steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpcli.release.settings import Source
+from dpcli.toml.findings import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """The values of a column as whole numbers of steps, from least to most."""
+
+    column: str
+    least: int
+    most: int
+    step: float
+
+    @property
+    def middle(self) -> int:
+        """A whole number in the middle of the range."""
+        return (self.least + self.most) // 2
+
+
+def stepped(source: Source, name: str) -> Stepped:
+    """The range of a column that `value_problems` has nothing against."""
+    column = source.columns[name]
+    step = column.unit_step
+    assert column.min is not None and column.max is not None and step is not None
+    return Stepped(name, column.steps(column.min), column.steps(column.max), step)
+
+
+def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
+    """What keeps a column from being added up. rows: of one unit in a key."""
+    column = source.columns.get(name)
+    if column is None:
+        return
+    if column.type not in ("integer", "decimal"):
+        yield (key,), "a column of numbers", f'"{name}", which is {column.type}'
+    elif not column.bounded:
+        yield (key,), f"min and max in [source.columns.{name}]: what one row may add", f'"{name}", which declares none'
+    elif column.unit_step is None:
+        yield (key,), f"step in [source.columns.{name}]: sums are exact, in whole steps", f'"{name}", which declares none'
+    elif math.log2(max(1.0, *(abs(bound or 0.0) / column.unit_step for bound in (column.min, column.max)))) + math.log2(rows) > 62:
+        yield (key,), "rows x range below 2^62 steps", f"{rows:,} rows of up to {max(abs(column.min or 0), abs(column.max or 0)):g}"
