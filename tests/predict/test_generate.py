@@ -20,7 +20,6 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
 from dpcli.pipeline.model import Privacy
-from dpcli.predict.charged import session_in
 from dpcli.predict.decode.contexts import ContextFrame, batches, frame_of
 from dpcli.predict.decode.plan import GenerationPlan, plan_of
 from dpcli.predict.decode.run import write_texts
@@ -28,6 +27,7 @@ from dpcli.predict.decode.write import Writer
 from dpcli.predict.models.load import language_model
 from dpcli.predict.models.vocabularies import ByteVocabulary
 from dpcli.predict.queries.open import open_queries
+from dpcli.sessions.charged import session_in
 from tests.command import dpcli
 from tests.ledger.conftest import Database, cluster, database, used_again  # noqa: F401
 from tests.ledger.spenders import started

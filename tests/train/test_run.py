@@ -18,8 +18,8 @@ from dpcli.ledger.denial import costs  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.present.training import outcome  # noqa: E402
+from dpcli.sessions.folder import exclusive  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.folder import exclusive  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402
 from dpcli.train.run.stopping import stoppable  # noqa: E402
 from dpcli.train.step.average import Average  # noqa: E402

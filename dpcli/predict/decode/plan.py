@@ -8,11 +8,12 @@ from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.read import section
-from dpcli.predict.charged import fingerprint
 from dpcli.predict.decode.clipped import LogitClipping
 from dpcli.predict.decode.settings import Generate
-from dpcli.predict.priced import PricedSession, folder_of, in_full, priced, require_units
+from dpcli.predict.shards import require_units
 from dpcli.registry import DECODING
+from dpcli.sessions.charged import fingerprint
+from dpcli.sessions.priced import PricedSession, folder_of, in_full, priced
 from dpcli.toml.limits import read_bytes
 
 # Keys that may change while a session goes on.

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.predict.charged import charge, commit, counted, noted, session_in
 from dpcli.predict.decode.contexts import batches, frame_of
 from dpcli.predict.decode.plan import GenerationPlan
 from dpcli.predict.decode.write import Writer
 from dpcli.predict.lines import add_line, whole_lines
 from dpcli.predict.models.load import language_model
+from dpcli.predict.queries.counted import counted
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
+from dpcli.sessions.charged import charge, commit, noted, session_in
+from dpcli.sessions.folder import exclusive, replaced
 from dpcli.train.noise.randomness import SystemStream
-from dpcli.train.run.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger

@@ -15,7 +15,7 @@ from dpcli.predict.pate.kept_votes import bind_votes, require_bound, votes_kept
 from dpcli.predict.pate.sanitised import sanitised
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, begin, read_transcript, resume
 from dpcli.registry import PATE_STATEMENT_OF, load
-from dpcli.train.run.folder import exclusive, replaced
+from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from dpcli.errors import InputError
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.read import section
-from dpcli.predict.charged import fingerprint
-from dpcli.predict.priced import PricedSession, folder_of, in_full, priced, require_units
 from dpcli.predict.prompt.settings import Prompt
+from dpcli.predict.shards import require_units
 from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.registry import AGGREGATORS
+from dpcli.sessions.charged import fingerprint
+from dpcli.sessions.priced import PricedSession, folder_of, in_full, priced
 from dpcli.toml.limits import read_bytes
 
 # Keys that may change while a session goes on: what is asked, and what is done with the answers.

@@ -10,18 +10,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import Denied, InputError
-from dpcli.predict.charged import charge, commit, counted, noted, session_in
 from dpcli.predict.prompt.labelled import labelled, queries
 from dpcli.predict.prompt.labeller import Labeller, labeller_of
 from dpcli.predict.prompt.plan import PromptPlan
 from dpcli.predict.prompt.prompts import Demonstration, Shape, fitted, shape_of, teachers
 from dpcli.predict.prompt.student import Student, student
+from dpcli.predict.queries.counted import counted
 from dpcli.predict.voting.session import VoteTranscript, VotingSession
 from dpcli.predict.voting.votes import VoteCounts
 from dpcli.predict.voting.votes import counted as counted_votes
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
+from dpcli.sessions.charged import charge, commit, noted, session_in
+from dpcli.sessions.folder import exclusive, replaced
 from dpcli.train.noise.randomness import SystemStream
-from dpcli.train.run.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger

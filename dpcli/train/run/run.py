@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.extras import require
+from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan
-from dpcli.train.run.folder import exclusive
 from dpcli.train.run.outcome import STATE, Outcome, folder_of
 from dpcli.train.run.results import ended, log
 from dpcli.train.run.start import begun, charge

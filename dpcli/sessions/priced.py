@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.pipeline.model import Entry, Pipeline
-from dpcli.predict.shards import refuse_replaced_units
 from dpcli.rounding import up
 
 if TYPE_CHECKING:
@@ -59,17 +58,6 @@ def priced(path: str, data: bytes, types: Container[str], table: str, named: str
     if found.winner is None:
         raise CannotCertify(f"{path}: no finite epsilon can be certified for what dpcli {table} would release")
     return PricedSession(path, pipeline, fitting[0], found)
-
-
-def require_units(pipeline: Pipeline, units: str | None, path: str, table: str) -> None:
-    """Raise InputError where a unit may own several records and nothing tells whose a record is, or one may take another's place."""
-    privacy = pipeline.privacy
-    if units is None and ((privacy.max_contributions or 1) > 1 or privacy.unit not in (None, "example")):
-        raise InputError(
-            f'{path}: {table}.units: expected what tells whose a record is, as the unit of privacy is "{privacy.unit}", found none'
-        )
-    if units is not None:
-        refuse_replaced_units(f"{table}.units", privacy.adjacency, path)
 
 
 def folder_of(stated: str | None, priced: PricedSession) -> str:

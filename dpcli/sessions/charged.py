@@ -1,4 +1,4 @@
-"""A session's folder: under which run it is charged, and where its answers are counted; settled before the first noise."""
+"""A session's folder: under which run it is charged, settled before the first noise, and what the ledger says of that."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError, LedgerError
-from dpcli.predict.queries.open import FILE, open_queries, require_charged
-from dpcli.train.run.folder import replaced
+from dpcli.sessions.folder import replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.pipeline.model import Pipeline
-    from dpcli.predict.queries.budget import QueryBudget
 
 RUN = "run.json"
 
@@ -99,16 +97,6 @@ def commit(session: Session, ledger: Ledger | None) -> None:
         ledger.commit(session.run)
 
 
-def counted(session: Session, total: int, place: str | None, moved: bool, name: str = "", things: str = "answers") -> QueryBudget:
-    """The count of a session's answers, made where it begins. name: of a second count beside the first.
-
-    Raises LedgerError where it cannot be relied on.
-    """
-    stated = place or os.path.join(session.folder, FILE)
-    beside = f"{stated}-{name}" if name and place is not None else os.path.join(session.folder, f"{name}.db") if name else stated
-    return open_queries(beside, session.identity, total, new=not session.counted, moved=moved, things=things)
-
-
 def noted(session: Session) -> Session:
     """The session, which remembers that its counts are there."""
     found = replace(session, counted=True)
@@ -129,3 +117,16 @@ def _read(path: str, folder: str) -> Session:
             f"{path}: expected what dpcli wrote of a session, found something else: nothing more is answered in this folder"
         )
     return found
+
+
+def require_charged(ledger: Ledger, run: str) -> None:
+    """Raise LedgerError unless the ledger holds the run, charged for, as one whose noise is being drawn or was.
+
+    A copied folder is the same run: the ledger does not count answers, so that its copies are found by the count's own place alone.
+    """
+    found = ledger.state().run(run)
+    if found.status not in ("started", "committed"):
+        raise LedgerError(
+            f'dataset "{ledger.dataset}": expected the run {run[:12]} that this system was fitted under, charged and started, '
+            f"found it {found.status}: nothing is answered"
+        )
