@@ -85,12 +85,6 @@ MEASURES: dict[str, str] = {
     "sum": "dpcli.release.measures.sums:Sum",
     "mean": "dpcli.release.measures.mean:Mean",
     "variance": "dpcli.release.measures.variance:Variance",
-    "histogram": "dpcli.release.measures.histogram:Histogram",
-    "quantile": "dpcli.release.measures.quantile:Quantile",
-    "mode": "dpcli.release.measures.mode:Mode",
-    "top-k": "dpcli.release.measures.top:Top",
-    "threshold": "dpcli.release.measures.threshold:Threshold",
-    "linear": "dpcli.release.measures.linear:Linear",
 }
 
 # What a section says of the rest of the file: (its value, the file's tables, findings to add to).
@@ -133,6 +127,7 @@ POLICY_READER = "dpcli.gate.policy_read:read_policy_bytes"
 STATEMENT_OF = "dpcli.present.run_statement:statement"  # a run that has ended
 PATE_STATEMENT_OF = "dpcli.present.pate_statement:statement"  # a session of votes that has ended
 PREDICTION_STATEMENT_OF = "dpcli.present.prediction_statement:statement"  # a session of private prediction
+RELEASE_STATEMENT_OF = "dpcli.present.release:statement"  # answers to queries
 REPLAYED = "dpcli.train.replay.program:replays"  # a file with [train]
 
 FILTERS: dict[str, str] = {

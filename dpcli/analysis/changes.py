@@ -14,15 +14,16 @@ ALTERNATIVES = (
     frozenset({"steps", "epochs"}),
     frozenset({"rate", "batch_size"}),
     frozenset({"noise_multiplier", "sigma", "scale", "sensitivity", "l2_sensitivity"}),
-    frozenset({"epsilon", "keep", "rho", "orders", "values"}),
+    frozenset({"epsilon", "keep", "rho", "orders", "values", "weight", "error"}),
 )
 TOGETHER = frozenset({"unit", "max_contributions"})  # a unit that may own several records says how many
+LISTS = ("mechanism", "query")  # tables of which a file has several, matched by name
 SHARED = frozenset({"steps", "epochs", "sampling", "partition", "description"})  # keys that outlive a change of type
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One key and its value before and after, None where it is absent. path: ("mechanism", name, key, ...) or (table, key, ...)."""
+    """One key and its value before and after, None where it is absent. path: ("mechanism" or "query", name, key, ...) or (table, key, ...)."""
 
     path: Path
     old: Any
@@ -33,20 +34,20 @@ class Edit:
         """`mechanism["train"].sampling.rate`."""
         from dpcli.toml.shown import escaped, key_text
 
-        if self.path[0] != "mechanism":
+        if self.path[0] not in LISTS:
             return key_text(self.path)
         rest = key_text(self.path[2:])
-        return f'mechanism["{escaped(self.path[1])}"]' + (f".{rest}" if rest else "")
+        return f'{self.path[0]}["{escaped(self.path[1])}"]' + (f".{rest}" if rest else "")
 
     @property
     def label(self) -> str:
         """The same for a narrow table: `train: sampling.rate`, `mechanism train`."""
         from dpcli.toml.shown import escaped, key_text
 
-        if self.path[0] != "mechanism":
+        if self.path[0] not in LISTS:
             return self.key
         name, rest = escaped(self.path[1]), key_text(self.path[2:])
-        return f"{name}: {rest}" if rest else f"mechanism {name}"
+        return f"{name}: {rest}" if rest else f"{self.path[0]} {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +69,29 @@ class Change:
 
 
 def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
-    """Every change from one file's tables to another's; mechanisms are matched by name, and their order means nothing."""
-    before, after = _named(old), _named(new)
+    """Every change from one file's tables to another's; mechanisms and queries are matched by name, and their order means nothing."""
+    rest = _between(_without(old), _without(new), ())
+    return (*rest, *(change for kind in LISTS for change in _listed(kind, _named(old, kind), _named(new, kind))))
+
+
+def _listed(kind: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
+    """The changes of one list of tables."""
     renamed = dict(_renamed(before, after))
-    found = list(_between(_without(old), _without(new), ()))
     for name in (name for name in before if name in after):
-        found += _mechanism(name, before[name], after[name])
+        yield from _entry(kind, name, before[name], after[name])
     for name in (name for name in before if name not in after):
         target = renamed.get(name)
-        edit = Edit(("mechanism", name), before[name], None) if target is None else Edit(("mechanism", name, "name"), name, target)
-        found.append(Change((edit,)))
-    added = [name for name in after if name not in before and name not in renamed.values()]
-    return (*found, *(Change((Edit(("mechanism", name), None, after[name]),)) for name in added))
+        yield Change((Edit((kind, name), before[name], None) if target is None else Edit((kind, name, "name"), name, target),))
+    for name in (name for name in after if name not in before and name not in renamed.values()):
+        yield Change((Edit((kind, name), None, after[name]),))
 
 
-def _named(tables: Tables) -> dict[str, Tables]:
-    return {table["name"]: table for table in tables["mechanism"]}
+def _named(tables: Tables, kind: str) -> dict[str, Tables]:
+    return {table["name"]: table for table in tables.get(kind, ())}
 
 
 def _without(tables: Tables) -> Tables:
-    return {key: value for key, value in tables.items() if key != "mechanism"}
+    return {key: value for key, value in tables.items() if key not in LISTS}
 
 
 def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[tuple[str, str]]:
@@ -104,10 +108,10 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b) or repr(a) == repr(b)  # NaN, which the sections of other commands may hold, equals itself here
 
 
-def _mechanism(name: str, old: Tables, new: Tables) -> Iterator[Change]:
-    """A change of type takes the type's own keys with it."""
-    here = ("mechanism", name)
-    if old.get("type") == new.get("type"):
+def _entry(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
+    """A change of a mechanism's type, or a query's measure, takes its own keys with it."""
+    here = (kind, name)
+    if (old.get("type"), old.get("measure")) == (new.get("type"), new.get("measure")):
         yield from _between(old, new, here)
         return
     own = [key for key in {**old, **new} if key not in SHARED and not _same(old.get(key), new.get(key))]
@@ -143,15 +147,15 @@ def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
 
 def _edited(tables: Tables, path: Path, value: Any) -> Tables:
     """A copy with one key set, or taken out where the value is None."""
-    if path[0] == "mechanism" and isinstance(tables.get("mechanism"), list):
-        return {**tables, "mechanism": list(_mechanisms(tables["mechanism"], path[1:], value))}
+    if path[0] in LISTS and (len(path) == 2 or path[0] in tables):
+        return {**tables, path[0]: list(_entries(tables.get(path[0], ()), path[1:], value))}
     head, *rest = path
     if rest:
         value = _edited(tables.get(head) or {}, tuple(rest), value)
     return {**{k: v for k, v in tables.items() if k != head}, **({} if value is None else {head: value})}
 
 
-def _mechanisms(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[Tables]:
+def _entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[Tables]:
     name, *rest = path
     for entry in entries:
         if entry["name"] != name:
@@ -164,6 +168,8 @@ def _mechanisms(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[T
 
 def _free(path: Path) -> bool:
     """Names, texts, caps, sections of other commands, and delta, which is held still."""
-    if path[0] == "mechanism":
+    if path[0] in LISTS:
         return path[2:] == ("description",)
+    if path[0] == "source":
+        return False
     return path[0] != "privacy" or path[1:] in (("delta",), ("releases",))

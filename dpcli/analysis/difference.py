@@ -12,10 +12,10 @@ from dpcli.analysis.comparable import statement_of
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.git.revision import read_source
 from dpcli.numerics.work import limited
-from dpcli.pipeline.consistency import check
-from dpcli.pipeline.document import pipeline_of, read_document
+from dpcli.pipeline.document import pipeline_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
+from dpcli.pipeline.whole import values_of
 from dpcli.toml import syntax
 from dpcli.toml.findings import Findings, TooMany
 from dpcli.toml.shown import key_text
@@ -136,8 +136,7 @@ def _pipeline(tables: Tables) -> Pipeline:
     """The pipeline that these tables are. Raises InputError with the first thing that is wrong with them."""
     findings, values = Findings(), {}
     try:
-        values = read_document(tables, findings)
-        check(tables, values, findings)
+        values = values_of(tables, findings)
     except TooMany:
         pass
     if findings.items:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pate": ("dpcli.cli.pate.group:command", "Labels by the noisy votes of teachers, and a student (PATE)."),
     "plot": ("dpcli.cli.plot:command", "Draw epsilon, delta or an attacker's errors, in a terminal or to a file."),
     "pmixed": ("dpcli.cli.pmixed.group:command", "Text from language models on private shards, mixed with a public one."),
+    "release": ("dpcli.cli.release:command", "Answer queries about a table with noise, once, and remember the answers."),
     "prompt": ("dpcli.cli.prompt:command", "Make a prompt of private demonstrations, by noisy votes (PromptPATE)."),
     "report": ("dpcli.cli.report:command", "The disclosure statement: every item a reader must be told."),
     "schema": ("dpcli.cli.schema:command", "The JSON Schema of the pipeline or policy file, for editors."),

@@ -58,6 +58,12 @@ def _value(value: object) -> str:
 def path_of(one: Priced, pipeline: Pipeline) -> Path:
     """The first key that the change leaves in the file; "mechanism" alone where it takes one out."""
     edit = next((edit for edit in one.change.edits if edit.new is not None), one.change.edits[0])
+    if edit.path[0] == "query":
+        ours = (f"{edit.path[1]}.", edit.path[1])
+        index = next(
+            (i for i, entry in enumerate(pipeline.mechanisms) if entry.name == ours[1] or entry.name.startswith(ours[0])), None
+        )
+        return ("query",) if index is None else ("mechanism", index)
     if edit.path[0] != "mechanism":
         return edit.path
     index = {entry.name: index for index, entry in enumerate(pipeline.mechanisms)}.get(edit.path[1])

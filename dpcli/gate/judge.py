@@ -143,7 +143,7 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, ba
         said += [*_against(opened, result, base, now, caps, terms), *claims(changes, opened.pipeline)]
     said = [_blamed(condition, changes, opened.pipeline) for condition in said]
     after = waived(said, opened.path, opened.pipeline, terms.policy, base, terms.as_of)
-    conditions = _placed(_remedied(after.conditions, result, changes), opened.data)
+    conditions = _placed(_remedied(after.conditions, result, changes), opened)
     return Judged(opened.path, result, conditions, opened.diagnostics, base, now, changes, after.granting, opened.own)
 
 
@@ -198,7 +198,8 @@ def _remedied(conditions: Sequence[Condition], result: Account, changes: Sequenc
     return tuple(replace(c, message=c.message + words) if failing and c is failing[0] else c for c in conditions)
 
 
-def _placed(conditions: Sequence[Condition], data: bytes) -> tuple[Condition, ...]:
+def _placed(conditions: Sequence[Condition], opened: Opened) -> tuple[Condition, ...]:
     """Line and column of what each is about; a rule's finding has them already."""
-    places = locate(data.decode().replace("\r\n", "\n"), [c.key for c in conditions])
-    return tuple(c if c.name.startswith("DP") else replace(c, place=places[c.key]) for c in conditions)
+    stated = [opened.pipeline.stated_at(c.key) for c in conditions]
+    places = locate(opened.data.decode().replace("\r\n", "\n"), stated)
+    return tuple(c if c.name.startswith("DP") else replace(c, place=places[key]) for c, key in zip(conditions, stated, strict=True))

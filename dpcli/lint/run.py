@@ -79,7 +79,9 @@ def _placed(found: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline,
 
     text = text_of(data)
     lines, names = text.split("\n"), {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
-    places = locate(text, [finding.path for _, finding in found])
+    stated = {finding.path: pipeline.stated_at(finding.path) for _, finding in found}
+    located = locate(text, stated.values())
+    places = {path: located[place] for path, place in stated.items()}
     title = "<stdin>" if pipeline.path in (None, "-") else str(pipeline.path)
     placed = []
     for info, finding in sorted(found, key=lambda pair: (places[pair[1].path], pair[0].code)):

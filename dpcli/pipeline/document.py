@@ -97,7 +97,9 @@ TOP: Members = {
     "budget": _table("budget", kind_of(Budget), "the most that the pipeline may spend"),
     "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism", required=True),
     "source": _table("source", SectionTable("source"), "the table of data that dpcli release asks"),
-    "query": _table("query", Listed(SectionTable("query")), "what dpcli release asks of it, one table per query; each becomes mechanisms"),
+    "query": _table(
+        "query", Listed(SectionTable("query")), "what dpcli release asks of it, one table per query; each becomes mechanisms"
+    ),
     "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
     "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader in addition to the numbers"),
     **{name: _table(name, SectionTable(name), f"read by dpcli {name}") for name in SECTIONS},
@@ -126,5 +128,5 @@ def meant(key: str, known: Iterable[str]) -> tuple[str | None, str]:
 def pipeline_of(values: Mapping[str, Any], tables: Mapping[str, Any]) -> Pipeline:
     """The pipeline of a document without findings outside the sections, which it keeps as the file states them."""
     sections = tuple((name, tables[name]) for name in SECTIONS if type(tables.get(name)) is dict)
-    stated = {key: values[key] for key in ("name", "budget", "gate", "disclosure") if key in values}
+    stated = {key: values[key] for key in ("name", "budget", "gate", "disclosure", "queries") if key in values}
     return Pipeline(privacy=values["privacy"], mechanisms=values["mechanism"], sections=sections, **stated)

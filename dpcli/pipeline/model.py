@@ -133,7 +133,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A whole file."""
+    """A whole file. queries: of the last mechanisms, one for each, the place of the [[query]] that it comes from."""
 
     privacy: Privacy
     mechanisms: tuple[Entry, ...]
@@ -142,5 +142,13 @@ class Pipeline:
     gate: Gate = NO_GATE
     disclosure: Disclosure = Disclosure()
     sections: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # [train], [audit], ... as written
+    queries: tuple[int, ...] = ()
     path: str | None = None
     sha256: str | None = None
+
+    def stated_at(self, key: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        """Where a key of a mechanism stands in the file: in its own table, or as what its query says."""
+        if key[0:1] != ("mechanism",) or len(key) < 2 or not isinstance(key[1], int):
+            return key
+        own = len(self.mechanisms) - len(self.queries)
+        return key if key[1] < own else ("query", self.queries[key[1] - own])

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpcli.pipeline.consistency import check
-from dpcli.pipeline.document import pipeline_of, read_document
+from dpcli.pipeline.document import pipeline_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.placeholders import find_calibrate, substituted
-from dpcli.pipeline.section import entries_of_queries, in_section
+from dpcli.pipeline.section import in_section
+from dpcli.pipeline.whole import values_of
 from dpcli.toml import syntax
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.findings import Fault, Findings, TooMany
@@ -111,12 +111,9 @@ def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) 
 def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]:
     """What could be read, with a finding for everything else."""
     try:
-        values = read_document(tables, findings)
-        check(tables, values, findings)
-        queries = entries_of_queries(values, findings)
+        return values_of(tables, findings)
     except TooMany:
         return {}
-    return {**values, "mechanism": (*values.get("mechanism", ()), *queries)} if queries else values
 
 
 def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:

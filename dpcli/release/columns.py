@@ -30,7 +30,8 @@ class Column:
     min: Annotated[float | None, Key("least value that counts: what is below it counts as it", reader=OF_NUMBERS)] = None
     max: Annotated[float | None, Key("largest value that counts: what is above it counts as it", reader=OF_NUMBERS)] = None
     step: Annotated[
-        float | None, Key("values are rounded to whole multiples of it and added as such; 1 for integers", POSITIVE, reader=OF_NUMBERS)
+        float | None,
+        Key("values are rounded to whole multiples of it and added as such; 1 for integers", POSITIVE, reader=OF_NUMBERS),
     ] = None
     missing: Annotated[
         float | None,

@@ -29,15 +29,16 @@ class Asked:
         return f"{self.query.name}.{release.suffix}" if release.suffix else self.query.name
 
 
-def entries(values: Mapping[str, Any], findings: Findings) -> tuple[Entry, ...]:
-    """The entries of the queries, in their order; none where something is wrong, which is then among the findings."""
+def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Entry], ...]:
+    """The entries of the queries, in their order, each with the place of its query; none where something is wrong, which is then among the findings."""
     before = len(findings)
     for key, expected, found in _problems(values):
         findings.add("DP005", key, expected, found)
     if len(findings) > before:
         return ()
     try:
-        return tuple(entry for one in asked(values["source"], values["query"], values["privacy"], values.get("budget")) for entry in _entries(one))
+        found = asked(values["source"], values["query"], values["privacy"], values.get("budget"))
+        return tuple((place, entry) for place, one in enumerate(found) for entry in _entries(one))
     except InputError as error:
         findings.add("DP005", ("query",), "queries that can be priced", str(error))
         return ()
@@ -46,7 +47,9 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[Entry, ...]:
 def asked(source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = "") -> tuple[Asked, ...]:
     """Every query with its mechanisms. Raises InputError where one cannot be priced."""
     shares = weighted(queries, source, privacy, budget)
-    return tuple(_asked(query, Setting(source, privacy.adjacency, cost, folder)) for query, cost in zip(queries, shares, strict=True))
+    return tuple(
+        _asked(query, Setting(source, privacy.adjacency, cost, folder)) for query, cost in zip(queries, shares, strict=True)
+    )
 
 
 def _asked(query: Query, setting: Setting) -> Asked:

@@ -13,8 +13,8 @@ from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
+    from dpcli.release.answer import Answer
     from dpcli.release.cost import Cost
-    from dpcli.release.noise.draw import Draw
     from dpcli.release.settings import Source
 
 MEASURE = Key("what is asked: count, sum, mean, variance, quantile, histogram, mode, top-k, threshold, linear")
@@ -78,9 +78,12 @@ class Query:
     where: Annotated[Note | None, Key("SQL condition on columns; rows that it is not true for are out")] = None
     epsilon: Annotated[float | None, Key("what it may cost: pure epsilon", POSITIVE)] = None
     rho: Annotated[float | None, Key("what it may cost: rho of zCDP", POSITIVE)] = None
-    weight: Annotated[float | None, Key("what it may cost: its share of [budget] among the queries that state a weight", POSITIVE)] = None
+    weight: Annotated[
+        float | None, Key("what it may cost: its share of [budget] among the queries that state a weight", POSITIVE)
+    ] = None
     max_groups: Annotated[
-        int | None, Key("keys of by that the rows of one unit count in at most; further ones are left out at random", COUNT, reader=OF_KEYS)
+        int | None,
+        Key("keys of by that the rows of one unit count in at most; further ones are left out at random", COUNT, reader=OF_KEYS),
     ] = None
     max_rows: Annotated[
         int | None, Key("rows of one unit that count in each key at most; further ones are left out at random", COUNT)
@@ -126,8 +129,12 @@ class Query:
         """What an engine computes for it: whole numbers by key."""
         raise NotImplementedError
 
-    def answer(self, setting: Setting, totals: Totals, draw: Draw) -> Any:
-        """The noisy answer. totals: exact, and forgotten after it."""
+    def answer(self, setting: Setting, totals: Totals) -> Answer:
+        """The answer, with noise from the operating system. totals: exact; nothing of them leaves but through noise."""
+        raise NotImplementedError
+
+    def expected_error(self, setting: Setting) -> str:
+        """How far an answer will be off, at its confidence, as far as that is known without the data."""
         raise NotImplementedError
 
 
@@ -136,7 +143,9 @@ class NoisyQuery(Query):
     """A measure that is a sum over rows with noise on it, for each key."""
 
     by: Annotated[tuple[str, ...], Key("columns whose values are the keys that are answered one by one")] = ()
-    error: Annotated[ErrorTarget | None, Key("what it may cost, as the noise that is allowed: within a distance, with a confidence")] = None
+    error: Annotated[
+        ErrorTarget | None, Key("what it may cost, as the noise that is allowed: within a distance, with a confidence")
+    ] = None
     noise: Annotated[
         Literal["laplace", "gaussian"] | None,
         Key("discrete Laplace (pure) or discrete Gaussian noise; where absent laplace with epsilon, gaussian with rho or a delta"),
@@ -163,7 +172,7 @@ class NoisyQuery(Query):
         if self.by and source.unit is None and self.max_groups not in (None, 1):
             yield ("max_groups",), "no number where each row is a unit of its own", str(self.max_groups)
         if self.keys == "threshold" and self.delta in (None, 0.0):
-            yield ("delta",), "a delta above 0 with keys = \"threshold\"", "none"
+            yield ("delta",), 'a delta above 0 with keys = "threshold"', "none"
         if self.keys == "declared":
             for position, name in enumerate(self.by):
                 if name in source.columns and not source.columns[name].declares_keys:

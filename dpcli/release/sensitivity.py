@@ -65,7 +65,12 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
         return Sensitivity(groups * size, _root(groups * size * size), groups, (counted, ranged, moved))
     if contribution.one_key:
         both = "both versions count" if contribution.fixed else "a version may also add nothing"
-        return Sensitivity(span, _root(span * span), 1, (counted, ranged, f"another version takes its place ({both}): it moves by at most {span:,}"))
+        return Sensitivity(
+            span,
+            _root(span * span),
+            1,
+            (counted, ranged, f"another version takes its place ({both}): it moves by at most {span:,}"),
+        )
     moved = f"the old version goes and a new one comes: up to {2 * groups:,} keys move by {size:,} each, or {groups:,} by {span:,}"
     l1, squared = groups * max(2 * size, span), groups * max(2 * size * size, span * span)
     return Sensitivity(l1, _root(squared), 2 * groups, (counted, ranged, moved))

@@ -38,11 +38,14 @@ class Source:
     )
 
     columns: Annotated[Mapping[str, Column], Key("the columns that queries may use, by name, each with what it may hold")]
-    path: Annotated[str | None, Key("the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb")] = None
+    path: Annotated[
+        str | None, Key("the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb")
+    ] = None
     url: Annotated[str | None, Key("in place of path: postgresql://...; a password belongs in ~/.pgpass, never here")] = None
     table: Annotated[str | None, Key("the table of url, or of a .duckdb file")] = None
     engine: Annotated[
-        Literal["duckdb", "spark"] | None, Key("what computes over path: duckdb, or spark for what outgrows one machine", reader=OF_PATH)
+        Literal["duckdb", "spark"] | None,
+        Key("what computes over path: duckdb, or spark for what outgrows one machine", reader=OF_PATH),
     ] = None
     unit: Annotated[str | None, Key("column that says whose a row is; where absent, each row is a unit of its own")] = None
     output: Annotated[str | None, Key("folder of the release: its answers, its statement; runs/NAME where absent")] = None

@@ -30,9 +30,7 @@ def laplace(query: NoisyQuery, cost: Cost | None) -> bool:
     return query.noise == "laplace" if query.noise is not None else cost is not None and cost.pure
 
 
-def _of_error(
-    query: NoisyQuery, l1: int, l2: float, coordinates: int, why: tuple[str, ...], suffix: str, unit: float
-) -> Release:
+def _of_error(query: NoisyQuery, l1: int, l2: float, coordinates: int, why: tuple[str, ...], suffix: str, unit: float) -> Release:
     from dpcli.release.answers.scales import gaussian_sigma_within, laplace_scale_within
 
     assert query.error is not None
@@ -47,9 +45,7 @@ def _laplace(scale: float, l1: int, why: tuple[str, ...], suffix: str, unit: flo
     return Release(suffix, "discrete-laplace", {"scale": scale, "sensitivity": l1}, (*why, said), unit=unit)
 
 
-def _gaussian(
-    sigma: float, l1: int, l2: float, coordinates: int, why: tuple[str, ...], suffix: str, unit: float
-) -> Release:
+def _gaussian(sigma: float, l1: int, l2: float, coordinates: int, why: tuple[str, ...], suffix: str, unit: float) -> Release:
     """One number that moves is priced as such, a vector by its L2 sensitivity."""
     keys = {"sigma": sigma, "sensitivity": l1, "dimension": 1} if coordinates == 1 else {"sigma": sigma, "l2_sensitivity": l2}
     said = f"discrete Gaussian noise of sigma {sigma:.6g} on an L2 sensitivity of {l2:.6g}"

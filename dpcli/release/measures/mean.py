@@ -57,7 +57,9 @@ class Mean(NoisyQuery):
             whole = Contribution(1, self.rows, values.least, values.most, fixed, one_key=True)
             return (noisy_vector(self, setting, whole, unit=values.step / self.count),)
         part = self.sum_part(setting)
-        centred = Contribution(self.groups, self.rows, values.least - values.middle, values.most - values.middle, one_key=not self.by)
+        centred = Contribution(
+            self.groups, self.rows, values.least - values.middle, values.most - values.middle, one_key=not self.by
+        )
         ones = Contribution(self.groups, self.rows, 1, 1, one_key=not self.by)
         return (
             noisy_vector(self, setting, centred, "sum", part, values.step),

@@ -1,0 +1,42 @@
+"""dpcli release."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.options import emit, output_options
+
+
+@click.command(short_help="Answer queries about a table with noise, once, and remember the answers.")
+@click.argument("file")
+@click.option("--dry-run", is_flag=True, help="Print mechanisms, cost and the error to expect; no data are touched.")
+@click.option(
+    "--key", metavar="KEY", help="Key of the charge; under the same key the same answers are given. Made up where absent."
+)
+@click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the data are touched.")
+@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@output_options("table", "total")
+def command(
+    file: str, dry_run: bool, key: str | None, ledger: str | None, dataset: str | None, format_: str, outputs: tuple[str, ...]
+) -> int:
+    """Answer the [[query]] tables of FILE about the table of its [source]: counts, sums, means, quantiles and others, each with noise that is
+    scaled to what one unit may change, and with an interval.
+
+    All queries are one composition, priced together before any data are touched. The answers are kept in the folder of the release: asked
+    again, the same answers are given, and nothing more is charged.
+
+    Exit code 1 where the budget or the ledger says no, 2 where the file asks for what cannot be done, 4 where the ledger or the folder
+    cannot be relied on, or where the release was charged and its answers are lost.
+    """
+    from dpcli.present.release import outcome, planned
+    from dpcli.release.plan import plan_of
+
+    plan = plan_of(file)
+    if dry_run:
+        return emit(planned(plan), format_, outputs)
+    from dpcli.cli.predicting import charged_to, progress
+    from dpcli.release.run import release
+
+    with charged_to(ledger, dataset) as found, progress("queries") as report:
+        done = release(plan, found, key, report)
+    return emit(outcome(done), format_, outputs)

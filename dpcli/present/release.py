@@ -1,0 +1,184 @@
+"""A release as a document: what it would cost and how far its answers will be off, and the answers themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from dpcli.document.document import Document, Sheet, Table
+from dpcli.present.account import headline
+from dpcli.present.training import shown
+from dpcli.rounding import percent, up
+
+if TYPE_CHECKING:
+    from dpcli.release.answer import Answer, AnswerRow, Value
+    from dpcli.release.entries import Asked
+    from dpcli.release.plan import ReleasePlan
+    from dpcli.release.run import ReleaseOutcome
+
+SHOWN = 1_000  # answers in a table; csv and json have all of them
+
+
+def planned(plan: ReleasePlan) -> Document:
+    """Mechanisms, cost and the error to expect; no data were touched."""
+    rows = tuple(row for one in plan.asked for row in _planned_rows(one))
+    table = Table("queries", ("query", "measure", "mechanism", "error to expect"), rows)
+    notes = ("no data were touched", *_unit_note(plan), f"answers will be kept in {shown(plan.folder)}")
+    found = plan.account
+    data = {
+        "schema": "dpcli/release-plan/v1",
+        "queries": [_planned_data(one) for one in plan.asked],
+        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "fingerprint": plan.fingerprint(),
+        "exit_code": 0,
+    }
+    return Document(headline(found), data, "pass", tables=(table,), notes=notes, total=repr(found.upper))
+
+
+def outcome(done: ReleaseOutcome) -> Document:
+    """The answers."""
+    plan, found = done.plan, done.plan.account
+    sheet = Sheet(
+        ("query", "measure", "key", "value", "lower", "upper", "confidence"),
+        tuple(
+            (answer.query, answer.measure, key_text(answer, row), row.value, row.lower, row.upper, answer.confidence)
+            for answer in done.answers
+            for row in answer.rows
+        ),
+    )
+    data = {
+        "schema": "dpcli/release/v1",
+        "answers": [_answer_data(answer) for answer in done.answers],
+        "fresh": done.fresh,
+        "run": done.run,
+        "folder": done.folder,
+        "result": {"epsilon_upper": found.upper, "delta": found.delta},
+        "exit_code": 0,
+    }
+    notes = (
+        *(() if done.fresh else ("these are the answers that were drawn when this release was charged: nothing more was charged",)),
+        *_unit_note(plan),
+        f"answers and statement are in {shown(done.folder)}",
+    )
+    tables = tuple(answer_table(answer) for answer in done.answers)
+    return Document(headline(found), data, "pass", tables=tables, notes=notes, sheet=sheet, total=repr(found.upper))
+
+
+def answer_table(answer: Answer) -> Table:
+    """One query's answers with their intervals."""
+    spoken = any(row.lower is not None for row in answer.rows)
+    columns = (*answer.by, answer.measure, *((f"{percent(answer.confidence)} interval",) if spoken else ()))
+    rows = tuple(
+        (*map(str, row.key), value_text(row.value), *((interval_text(row),) if spoken else ())) for row in answer.rows[:SHOWN]
+    )
+    more = (f"{len(answer.rows) - SHOWN:,} more are in csv and json",) if len(answer.rows) > SHOWN else ()
+    done = (f"after the noise: {', '.join(answer.postprocessed)}",) if answer.postprocessed else ()
+    numeric = frozenset({len(answer.by), len(answer.by) + 1})
+    return Table(answer.query, columns, rows, numeric, footnotes=(answer.covers, *done, *more))
+
+
+def statement(plan: ReleasePlan, answers: tuple[Answer, ...]) -> str:
+    """Markdown: every query and what was done, then the disclosure statement of the file."""
+    from dataclasses import replace
+
+    from dpcli import __version__
+    from dpcli.disclosure.facts import gather
+    from dpcli.disclosure.statement import disclosure
+    from dpcli.formats import markdown as format_markdown
+    from dpcli.present import disclosure as disclosure_report
+
+    found, own = plan.account, plan.pipeline.disclosure
+    known: dict[str, Any] = {
+        "implementation": f"dpcli {__version__} with OpenDP's integer samplers",
+        "privacy_model": "central",
+        "query_model": "one-release",
+        "randomness": "noise is drawn from the operating system; no seed exists and nothing is saved",
+        "floating_point": "values are clamped and added as whole numbers; noise is drawn on whole numbers",
+        "clipping": "at most max_groups keys and max_rows rows of one unit count, chosen by a hash with a fresh key, in the engine",
+        "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
+    }
+    told = replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})
+    lines = "".join(f"* {_spoken(one)}\n" for one in plan.asked)
+    done = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}, for all of these queries together:\n\n{lines}\n"
+    facts = gather(replace(plan.pipeline, path=plan.path, disclosure=told), None, ())
+    return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
+
+
+def explained(plan: ReleasePlan) -> Document:
+    """How the sensitivity and the noise of each query come about."""
+    tables = tuple(_why_table(one) for one in plan.asked)
+    data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(one) for one in plan.asked], "exit_code": 0}
+    return Document(headline(plan.account), data, "pass", tables=tables, notes=_unit_note(plan), total=repr(plan.account.upper))
+
+
+def _why_table(one: Asked) -> Table:
+    rows = tuple((str(number + 1), line) for number, line in enumerate(line for release in one.releases for line in release.why))
+    return Table(f"{one.query.name} ({one.query.measure})", ("", "why"), rows)
+
+
+def _spoken(one: Asked) -> str:
+    query = one.query
+    where = f" where `{query.where}`" if query.where else ""
+    by = f" by {', '.join(query.by)}" if getattr(query, "by", ()) else ""
+    mechanisms = " and ".join(_mechanism(one, position) for position in range(len(one.releases)))
+    return f"**{query.name}**: {query.measure}{by}{where}; {mechanisms}"
+
+
+def _planned_rows(one: Asked) -> Iterator[tuple[str, ...]]:
+    for position, _release in enumerate(one.releases):
+        first = position == 0
+        error = one.query.expected_error(one.setting) if first else ""
+        yield (one.query.name if first else "", one.query.measure if first else "", _mechanism(one, position), error)
+
+
+def _mechanism(one: Asked, position: int) -> str:
+    release = one.releases[position]
+    keys = ", ".join(
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in release.keys.items()
+    )
+    return f"{release.suffix}: {release.type} ({keys})" if release.suffix else f"{release.type} ({keys})"
+
+
+def _planned_data(one: Asked) -> dict[str, Any]:
+    return {
+        "name": one.query.name,
+        "measure": one.query.measure,
+        "mechanisms": [
+            {"name": one.name_of(release), "type": release.type, "steps": release.steps, **release.keys, "why": list(release.why)}
+            for release in one.releases
+        ],
+        "expected_error": one.query.expected_error(one.setting),
+    }
+
+
+def _answer_data(answer: Answer) -> dict[str, Any]:
+    from dpcli.release.answer import as_json
+
+    return as_json(answer)
+
+
+def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
+    if plan.source.unit is None:
+        return ("each row is a unit of its own: nobody is protected who has several rows",)
+    return (f'rows of one "{plan.source.unit}" are protected together; rows without one are left out',)
+
+
+def key_text(answer: Answer, row: AnswerRow) -> str:
+    """The key of a row as one text."""
+    return ", ".join(f"{name}={value}" for name, value in zip(answer.by, row.key, strict=False))
+
+
+def value_text(value: Value) -> str:
+    """A value for a table: whole numbers in full, others to six digits."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool) or isinstance(value, str):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def interval_text(row: AnswerRow) -> str:
+    """The interval of a row."""
+    if row.lower is None or row.upper is None:
+        return ""
+    return f"{row.lower:,.6g} to {row.upper:,.6g}"

@@ -1,0 +1,129 @@
+"""A release in its order: account, reserve, start, compute, store, commit. Only what is stored is ever shown."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.registry import RELEASE_STATEMENT_OF, load
+from dpcli.release.answer import Answer
+from dpcli.release.plan import ReleasePlan
+from dpcli.release.store import Stored, store, stored_in
+from dpcli.sessions.charged import RUN, Session, commit, session_in
+from dpcli.sessions.folder import exclusive, replaced
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+
+STATEMENT = "statement.md"
+KEY_BYTES = 32  # of the hash by which contributions are chosen
+Report = Callable[[int, int], None]  # queries done, of how many
+LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseOutcome:
+    """fresh: whether the answers were drawn now; else they are those that were drawn when the release was charged."""
+
+    plan: ReleasePlan
+    folder: str
+    run: str
+    answers: tuple[Answer, ...]
+    fresh: bool
+
+
+def release(
+    plan: ReleasePlan, ledger: Ledger | None = None, key: str | None = None, report: Report = lambda done, all_: None
+) -> ReleaseOutcome:
+    """Answer the queries once; the answers that are stored, where they were before.
+
+    Args:
+        ledger: charged in full before the data are touched.
+        key: of the charge, in place of one that is made up.
+
+    Raises:
+        InputError: what the file asks for cannot be done. Denied: its budget or the ledger says no. LedgerError: ledger or folder cannot be
+            relied on, or the release was charged and its answers are lost.
+    """
+    plan.require_budget()
+    with exclusive(plan.folder):
+        session = _session(plan, ledger, key)
+        found = stored_in(plan.folder)
+        if found is not None:
+            _require_same(found, session, plan)
+            commit(session, ledger)
+            return ReleaseOutcome(plan, plan.folder, found.run, found.answers, fresh=False)
+        if session.counted and (ledger is None or not _waits(session, ledger)):
+            raise LedgerError(f"{plan.folder}: this release {LOST}")
+        _ready(plan)
+        _start(session, plan, ledger)
+        answers = _answered(plan, report)
+        store(plan.folder, Stored(session.run, session.fingerprint, answers))
+        replaced(os.path.join(plan.folder, STATEMENT), load(RELEASE_STATEMENT_OF)(plan, answers).encode())
+        commit(session, ledger)
+    return ReleaseOutcome(plan, plan.folder, session.run, answers, fresh=True)
+
+
+def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
+    there = os.path.lexists(os.path.join(plan.folder, RUN))
+    session = session_in(plan.folder, plan.fingerprint(), there, ledger)
+    if not there:
+        return session if key is None else replace(session, run=key)
+    if key not in (None, session.run):
+        raise InputError(f'{plan.folder}: expected the key "{session.run}" of the release that is there, found "{key}"')
+    return session
+
+
+def _require_same(found: Stored, session: Session, plan: ReleasePlan) -> None:
+    if (found.run, found.fingerprint) != (session.run, session.fingerprint):
+        raise InputError(f"{plan.folder}: expected the answers of the release that was charged here, found those of another")
+
+
+def _waits(session: Session, ledger: Ledger) -> bool:
+    """Whether the charge was made and nothing was drawn on it: from its start on the data may have been touched."""
+    run = ledger.state().runs.get(session.run)
+    return run is None or run.status == "reserved"
+
+
+def _ready(plan: ReleasePlan) -> None:
+    """Whether all that the release needs is here, before it is charged."""
+    from dpcli.release.engines.open import require_source
+    from dpcli.release.noise.draw import require_sampler
+
+    require_sampler()
+    require_source(plan.source, plan.path)
+
+
+def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
+    """Charge it, and be the one that may draw on the charge: the folder knows before the ledger does, the ledger before data are touched."""
+    session.write()
+    if ledger is None:
+        replace(session, counted=True).write()
+        return
+    known = ledger.state().runs.get(session.run)
+    if known is not None and not session.counted and known.status != "reserved":
+        raise Denied(
+            f'dataset "{ledger.dataset}": expected a new key, found "{session.run}", which was charged before: its answers are in the folder '
+            "where it was released; another key is another charge"
+        )
+    ledger.reserve(plan.pipeline, session.run, why=f"dpcli release {os.path.basename(plan.path)}")
+    replace(session, counted=True).write()
+    if ledger.start(session.run).repeated:
+        raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process: it answers, in its own folder')
+
+
+def _answered(plan: ReleasePlan, report: Report) -> tuple[Answer, ...]:
+    """Every answer, in memory. What goes wrong here has been charged, and says nothing of the data."""
+    from dpcli.release.engines.open import opened
+
+    answers = []
+    with opened(plan.source, plan.path) as engine:
+        for number, one in enumerate(plan.asked):
+            totals = engine.totals(one.query.aggregation(one.setting), secrets.token_bytes(KEY_BYTES))
+            answers.append(one.query.answer(one.setting, totals))
+            report(number + 1, len(plan.asked))
+    return tuple(answers)
