@@ -15,6 +15,7 @@ EXTRAS = {
     "opacus": "opacus",
     "matplotlib": "plot",
     "psycopg": "postgres",
+    "opendp": "release",
 }
 
 

@@ -1,0 +1,1 @@
+"""The noise of a release: its laws, and how it is drawn."""

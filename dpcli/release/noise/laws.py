@@ -1,0 +1,179 @@
+"""Laws of noise on the integers: probabilities, tails, and how far the noise goes at a confidence.
+
+A tail is an upper bound: what is built on it, an interval above all, is never narrower than it says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from dpcli.errors import InputError
+from dpcli.numerics.arrays import Array, np
+
+SUMMED = 2000.0  # the largest sigma whose tails are summed; a table of 80,000 numbers
+LARGEST = 2.0**50  # the largest scale: a draw beyond 64 bits has a probability of at most e^-8000
+
+
+class NoiseLaw(Protocol):
+    """A symmetric law on the integers that falls on both sides of 0."""
+
+    @property
+    def spread(self) -> float:
+        """The scale that a mechanism type prices, in units of the integers."""
+        ...
+
+    @property
+    def variance(self) -> float:
+        """E[X^2]; an upper bound."""
+        ...
+
+    def log_probability(self, x: int) -> float:
+        """log P(X = x)."""
+        ...
+
+    def at_least(self, x: Array) -> Array:
+        """P(X >= x), of whole numbers; an upper bound, above the truth by at most 1e-8."""
+        ...
+
+    def exceeds(self, half_width: int) -> float:
+        """P(|X| > half_width), half_width >= 0; an upper bound."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplaceLaw:
+    """P(X = x) = (1 - r) / (1 + r) r^|x|, r = e^{-1/scale}: what the mechanism type discrete-laplace prices at this scale.
+
+    Source: Ghosh, Roughgarden, Sundararajan 2009, arXiv:0811.2841.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        check_spread("scale", self.scale)
+
+    @property
+    def spread(self) -> float:
+        return self.scale
+
+    @property
+    def variance(self) -> float:
+        """2 r / (1 - r)^2 = 1 / (2 sinh^2(1 / (2 scale)))."""
+        half = 0.5 / self.scale
+        return 0.5 / math.sinh(half) ** 2 * (1.0 + 1e-15) if half < 350.0 else 0.0
+
+    def log_probability(self, x: int) -> float:
+        a = 1.0 / self.scale
+        return math.log(-math.expm1(-a)) - math.log1p(math.exp(-a)) - abs(x) * a
+
+    def at_least(self, x: Array) -> Array:
+        """r^x / (1 + r) above 0, and 1 minus that of 1 - x elsewhere."""
+        a = 1.0 / self.scale
+        tail = np.exp(-np.where(x > 0, x, 1.0 - x) * a - math.log1p(math.exp(-a)))
+        return np.asarray(np.where(x > 0, tail * (1.0 + 1e-13), 1.0 - tail * (1.0 - 1e-13)))
+
+    def exceeds(self, half_width: int) -> float:
+        a = 1.0 / self.scale
+        return math.exp(math.log(2.0) - math.log1p(math.exp(-a)) - (half_width + 1) * a) * (1.0 + 1e-12)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussianLaw:
+    """P(X = x) proportional to e^{-x^2 / (2 sigma^2)}: what the mechanism type discrete-gaussian prices at this sigma.
+
+    sigma is not quite the standard deviation, which is smaller (Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 9).
+    """
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        check_spread("sigma", self.sigma)
+
+    @property
+    def spread(self) -> float:
+        return self.sigma
+
+    @property
+    def variance(self) -> float:
+        return self.sigma * self.sigma
+
+    def log_probability(self, x: int) -> float:
+        return -0.5 * (x / self.sigma) ** 2 - math.log(_total(self.sigma))
+
+    def at_least(self, x: Array) -> Array:
+        positive = np.where(x > 0, x, 1.0 - x)
+        upper, error = self._upper_tail(positive)
+        return np.asarray(np.minimum(np.where(x > 0, upper + error, 1.0 - upper + error), 1.0))
+
+    def _upper_tail(self, x: Array) -> tuple[Array, float]:
+        """P(X >= x) for whole x >= 1, and how far that may be off."""
+        if self.sigma <= SUMMED:
+            table = _tails(self.sigma)
+            return np.asarray(table[np.minimum(x, len(table) - 1).astype(np.int64)]), 1e-13
+        from scipy.special import erfc
+
+        return np.asarray(0.5 * erfc((x - 0.5) / (self.sigma * math.sqrt(2.0)))), _midpoint_error(self.sigma)
+
+    def exceeds(self, half_width: int) -> float:
+        """Summed; for a large sigma twice the integral from half_width + 1/2.
+
+        The density is convex beyond sigma, where a cell's middle lies below its mean: that is an upper bound by itself. Nearer to 0 it can
+        be below by the error of the midpoint rule. The total is at least sigma sqrt(2 pi), by Poisson summation.
+        """
+        if self.sigma <= SUMMED:
+            table = _tails(self.sigma)
+            return 2.0 * float(table[min(half_width + 1, len(table) - 1)]) * (1.0 + 1e-12)
+        error = 0.0 if half_width + 0.5 >= self.sigma else 2.0 * _midpoint_error(self.sigma)
+        return math.erfc((half_width + 0.5) / (self.sigma * math.sqrt(2.0))) * (1.0 + 1e-14) + error
+
+
+def half_width(law: NoiseLaw, confidence: float) -> int:
+    """The smallest whole h with P(|X| <= h) >= confidence: never less, where a tail is a bound."""
+    return half_width_beyond(law, 1.0 - confidence)
+
+
+def half_width_beyond(law: NoiseLaw, failure: float) -> int:
+    """The smallest whole h with P(|X| > h) <= failure; a double tells failures from 1e-300 on."""
+    if not 1e-300 <= failure < 1.0:
+        raise InputError(f"expected a probability of failure in [1e-300, 1), found {failure!r}")
+    if law.exceeds(0) <= failure:
+        return 0
+    low, high = 0, 1
+    while law.exceeds(high) > failure:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if law.exceeds(middle) > failure else (low, middle)
+    return high
+
+
+def check_spread(name: str, value: float) -> None:
+    """Refuse a scale that has no law here."""
+    if not 0.0 < value <= LARGEST:
+        raise InputError(
+            f"expected a {name} of the noise above 0 and at most 2^50 steps, found {value!r}: where it is too large, make the step larger"
+        )
+
+
+def _midpoint_error(sigma: float) -> float:
+    """What the midpoint rule can miss of the density between 0 and sigma: sigma max|f''| / 24, f'' <= f(0) / sigma^2."""
+    return 1.0 / (24.0 * math.sqrt(2.0 * math.pi) * sigma * sigma) + 1e-15
+
+
+@lru_cache(maxsize=64)
+def _total(sigma: float) -> float:
+    """Sum of e^{-x^2 / (2 sigma^2)}; from 3 on it is its integral to e^-170."""
+    if sigma >= 3.0:
+        return sigma * math.sqrt(2.0 * math.pi)
+    return 1.0 + 2.0 * math.fsum(math.exp(-0.5 * (x / sigma) ** 2) for x in range(1, math.ceil(40.0 * sigma) + 2))
+
+
+@lru_cache(maxsize=64)
+def _tails(sigma: float) -> Array:
+    """P(X >= x) for x = 0, 1, ... to forty sigma: the last stands for all beyond, which weigh less."""
+    x = np.arange(math.ceil(38.0 * sigma) + 3, dtype=float)
+    mass = np.exp(-0.5 * (x / sigma) ** 2) / _total(sigma)
+    return np.asarray(np.maximum(np.cumsum(mass[::-1])[::-1], math.ulp(0.0)))
