@@ -19,6 +19,8 @@ MECHANISMS: dict[str, str] = {
     "report-noisy-max": "dpcli.mechanisms.choice.noisy_max:ReportNoisyMaxSpec",
     "permute-and-flip": "dpcli.mechanisms.choice.permute_and_flip:PermuteAndFlipSpec",
     "sparse-vector": "dpcli.mechanisms.choice.sparse_vector:SparseVectorSpec",
+    "propose-test-release": "dpcli.mechanisms.stability.propose_test_release:ProposeTestReleaseSpec",
+    "stability-histogram": "dpcli.mechanisms.stability.stability_histogram:StabilityHistogramSpec",
     "pure-dp": "dpcli.mechanisms.stated.pure_and_approx:PureSpec",
     "approx-dp": "dpcli.mechanisms.stated.pure_and_approx:ApproxSpec",
     "zcdp": "dpcli.mechanisms.stated.renyi:ZcdpSpec",

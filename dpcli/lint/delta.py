@@ -50,11 +50,11 @@ def _unreachable_delta(pipeline: Pipeline) -> Iterator[RuleFinding]:
             yield RuleFinding(
                 (*path, "type"), f'"{entry.type}" has no finite epsilon at delta = 0: state a delta > 0, or use a pure mechanism'
             )
-    spent = _stated_away(pipeline)
+    spent = _spent(pipeline)
     for path, delta in stated.items():
         if 0.0 < delta < spent * (1.0 - 1e-9):
             message = (
-                f"expected more than the deltas that the mechanisms state, {spent:.7g}, found {delta:g}: no epsilon is finite there"
+                f"expected more than the deltas that the mechanisms need, {spent:.7g}, found {delta:g}: no epsilon is finite there"
             )
             yield RuleFinding(path, message)
 
@@ -65,14 +65,13 @@ def _free(entry: Entry, dataset_size: int | None) -> bool:
     return never or getattr(entry.spec, "rho", None) == 0 or set(getattr(entry.spec, "values", ())) == {0.0}
 
 
-def _stated_away(pipeline: Pipeline) -> float:
-    """A delta that the stated ones need for certain, whatever the accountant; 0 for what sampling or parallel parts may lower."""
+def _spent(pipeline: Pipeline) -> float:
+    """A delta that the entries need for certain, whatever the accountant; 0 for what sampling or parallel parts may lower."""
     parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
     kept = 0.0
     for entry in pipeline.mechanisms:
-        stated = entry.spec.stated_pair
-        if stated is not None and entry.sampling is None and entry.partition is None and entry.name not in parts:
-            kept += entry.steps * log1p(-stated[1])
+        if entry.sampling is None and entry.partition is None and entry.name not in parts:
+            kept += entry.steps * log1p(-entry.spec.delta_spent)
     return -expm1(kept)
 
 

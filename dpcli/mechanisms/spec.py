@@ -53,6 +53,11 @@ class Spec:
         return None
 
     @property
+    def delta_spent(self) -> float:
+        """What one step for one unit needs of delta whatever epsilon is: the least delta at which any epsilon is finite, 0 where any is."""
+        return self.stated_pair[1] if self.stated_pair else 0.0
+
+    @property
     def taken_for_vector(self) -> int | None:
         """A sensitivity that is priced as a vector's because nothing says that it is one number's, None where there is none."""
         return None

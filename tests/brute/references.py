@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
-from tests.brute import choices, noise, predictions
+from tests.brute import choices, noise, predictions, stability
 from tests.brute.matrices import blt, longest, toeplitz, tree
 from tests.brute.schemes import Array, Draws, Records, Release
 
@@ -241,6 +241,35 @@ REFERENCES: tuple[Reference, ...] = (
             stated=True,
         )
         for answers, share in ((1, 0.5), (2, 0.3))
+    ),
+    Reference(
+        "propose-test-release",
+        {"epsilon": 1.0, "delta": 0.05},
+        lambda s: stability.tested_modes(s.adjacency, 1.0, 0.05),
+        stated=True,
+    ),
+    Reference(
+        "propose-test-release",
+        {"epsilon": 0.5, "delta": 0.1, "mechanism": "m1"},
+        lambda s: stability.tested_number(0.5, 0.1, 2.0, s.contributions, s.group),
+        members={"m1": {"type": "laplace", "scale": 2.0, "sensitivity": 1.0}},
+        stated=True,
+    ),
+    *(
+        Reference(
+            "stability-histogram",
+            {"scale": 1.5, "threshold": least, "max_groups": keys, "max_rows": rows},
+            lambda s, t=least, k=keys, r=rows: stability.shown_keys(lambda x: math.exp(-abs(x) / 1.5), t, k, r, s),  # type: ignore[misc]
+        )
+        for least, keys, rows in ((5, 1, 1), (6, 2, 1), (7, 1, 2))
+    ),
+    *(
+        Reference(
+            "stability-histogram",
+            {"sigma": 1.5, "threshold": least, "max_groups": keys, "max_rows": rows},
+            lambda s, t=least, k=keys, r=rows: stability.shown_keys(lambda x: math.exp(-x * x / 4.5), t, k, r, s),  # type: ignore[misc]
+        )
+        for least, keys, rows in ((4, 1, 1), (3, 2, 1), (6, 1, 2))
     ),
     Reference("pure-dp", {"epsilon": 0.8}, stated_pure(0.8), stated=True),
     Reference("approx-dp", {"epsilon": 0.8, "delta": 0.02}, lambda s: iter([_bit(s, 0.8, 0.02)]), stated=True),

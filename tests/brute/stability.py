@@ -1,0 +1,129 @@
+"""Releases of what is stable: a test on the distance to data of another answer, and counts of keys that are shown above a threshold."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+
+from tests.brute.noise import cells, laplace
+from tests.brute.predictions import teachers
+from tests.brute.schemes import Array, Records, Release
+
+SIDE = 12  # counts are searched up to this; changes that matter are fewer than half of it
+Counts = tuple[int, int]
+
+
+class Situation(Protocol):
+    """What a release must know of its use."""
+
+    @property
+    def adjacency(self) -> str: ...
+
+    @property
+    def contributions(self) -> int: ...
+
+    @property
+    def group(self) -> int: ...
+
+
+def beyond(scale: float, least: int) -> float:
+    """P(X > least) of discrete Laplace noise, term by term."""
+    weights = {x: math.exp(-abs(x) / scale) for x in range(-400, 401)}
+    return math.fsum(weight for x, weight in weights.items() if x > least) / math.fsum(weights.values())
+
+
+@functools.cache
+def threshold(epsilon: float, delta: float) -> int:
+    return next(t for t in itertools.count() if beyond(1.0 / epsilon, t) <= delta)
+
+
+def mode(counts: Counts) -> int:
+    return int(counts[1] > counts[0])
+
+
+@functools.cache
+def distances(adjacency: str) -> dict[Counts, int]:
+    """By search from all that have a neighbour of another mode: how many changes away they are."""
+    steps = ((1, -1), (-1, 1)) if adjacency == "replace-one" else ((1, 0), (-1, 0), (0, 1), (0, -1))
+    around = {
+        counts: [near for dx, dy in steps if min(near := (counts[0] + dx, counts[1] + dy)) >= 0 and max(near) <= SIDE]
+        for counts in itertools.product(range(SIDE + 1), repeat=2)
+    }
+    found: dict[Counts, int] = {}
+    edge = [counts for counts, near in around.items() if any(mode(counts) != mode(other) for other in near)]
+    for depth in itertools.count():
+        found |= dict.fromkeys(edge, depth)
+        edge = list({near for counts in edge for near in around[counts]} - found.keys())
+        if not edge:
+            return found
+    raise AssertionError
+
+
+def tested_modes(adjacency: str, epsilon: float, delta: float) -> Iterator[Release]:
+    """None, or which of two values is the more frequent one; each record is a unit of its own."""
+    level, far = threshold(epsilon, delta), distances(adjacency)
+    for base in ((4, 4), (5, 3), (6, 3), (4, 6), (7, 2)):
+
+        def release(records: Records, base: Counts = base) -> Array:
+            counts = base[0] + records.count("x"), base[1] + records.count("y")
+            passed = beyond(1.0 / epsilon, level - far.get(counts, SIDE))
+            law = [1.0 - passed, 0.0, 0.0]
+            law[1 + mode(counts)] = passed
+            return np.array(law)
+
+        yield release
+
+
+def tested_number(epsilon: float, delta: float, scale: float, contributions: int, group: int) -> Iterator[Release]:
+    """None, or with Laplace noise a number that each unit moves by 1, but for one place where it jumps."""
+    level = threshold(epsilon, delta)
+    for jump, up in itertools.product((-3, -1, 0, 1, 4), (1.0, -1.0)):
+
+        def release(records: Records, jump: int = jump, up: float = up) -> Array:
+            there = sum(teachers(records, contributions, group))
+            passed = beyond(1.0 / epsilon, level - min(abs(there - jump), abs(there - jump - 1)))
+            number = up * there + 9.0 * (there > jump)
+            return np.append(1.0 - passed, passed * cells(laplace(scale), number, -12.0 * scale, 12.0 * scale + 10.0, 400))
+
+        yield release
+
+
+Weight = Callable[[int], float]
+
+
+def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situation) -> Iterator[Release]:
+    """Noisy counts above a threshold; a unit adds `rows` to each of `keys` keys, which others hold or nobody else does.
+
+    Its other version adds to as many others. Units of a group share their keys, or each has its own.
+    """
+    total = math.fsum(map(weight, range(-200, 201)))
+    contributions, group, replaces = situation.contributions, situation.group, situation.adjacency == "replace-one"
+    reach = 10 if keys == 1 else 6
+
+    @functools.cache
+    def one(count: int) -> Array:
+        """Not shown, each number above the threshold, and all that are larger still."""
+        if count == 0:
+            return np.array([1.0, *[0.0] * (reach + 1)])
+        law = {x: weight(x - count) / total for x in range(count - 200, count + 201)}
+        shown = [law[x] for x in range(least + 1, least + 1 + reach)]
+        more = math.fsum(p for x, p in law.items() if x > least + reach)
+        return np.array([1.0 - math.fsum(shown) - more, *shown, more])
+
+    ways = (1,) if group == 1 or (replaces and keys > 1) else (1, group)  # in how many sets of keys the units of a group are
+    for others, sets in itertools.product(itertools.product((0, least), repeat=2 if replaces else 1), ways):
+
+        def release(records: Records, others: tuple[int, ...] = others, sets: int = sets) -> Array:
+            laws = []
+            for letter, held in zip("xy", others, strict=False):
+                units = [letter in records[k * contributions : (k + 1) * contributions] for k in range(group)]
+                added = [sum(units)] if sets == 1 else list(map(int, units))
+                laws += [one(held + rows * count) for count in added for _ in range(keys)]
+            return functools.reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
+
+        yield release
