@@ -1,0 +1,55 @@
+"""What an engine is asked for by a query: its rows, its keys, and what is added up."""
+
+from __future__ import annotations
+
+from dpcli.release.aggregate import Aggregation, GroupKey, Steps
+from dpcli.release.columns import domain_of
+from dpcli.release.query import NoisyQuery, Query, Setting
+from dpcli.release.settings import Source
+from dpcli.release.values import stepped
+
+
+def aggregation_of(query: NoisyQuery, setting: Setting, values: tuple[Steps, ...] = (), rows: int | None = None) -> Aggregation:
+    """Of a query by columns. rows: of a unit in a key, where it is not the query's own."""
+    return aggregation_by(query, setting, group_keys(query, setting), values, query.groups, query.rows if rows is None else rows)
+
+
+def aggregation_by(
+    query: Query, setting: Setting, keys: tuple[GroupKey, ...], values: tuple[Steps, ...], groups: int, rows: int
+) -> Aggregation:
+    """The query's rows, by these keys, bounded for each unit."""
+    return Aggregation(setting.source.unit, query.where, keys, values, groups, rows)
+
+
+def group_keys(query: NoisyQuery, setting: Setting) -> tuple[GroupKey, ...]:
+    """The columns of `by`, with their domains unless the data shall show them."""
+    return tuple(column_key(setting, name, declared=not query.shows_keys) for name in query.by)
+
+
+def column_key(setting: Setting, name: str, declared: bool = True) -> GroupKey:
+    """One column as a key."""
+    domain = domain_of(setting.source.columns[name], name, setting.folder) if declared else None
+    return GroupKey(reference(setting.source, name), domain)
+
+
+def binned_key(source: Source, name: str, edges: tuple[float, ...]) -> GroupKey:
+    """A column of numbers as the number of its bin, from 0."""
+    return GroupKey(reference(source, name), None, edges)
+
+
+def stepped_key(source: Source, name: str) -> GroupKey:
+    """A column of numbers as its whole number of steps, clamped."""
+    return GroupKey(reference(source, name), steps=steps_of(source, name))
+
+
+def steps_of(source: Source, name: str, squared: int | None = None) -> Steps:
+    """A column as whole numbers of steps. squared: the centre, where squares of distances are added up."""
+    values, missing = stepped(source, name), source.columns[name].missing
+    return Steps(reference(source, name), values.least, values.most, values.step, missing, squared)
+
+
+def reference(source: Source, name: str) -> str:
+    """A column in SQL: its own name, or what it is computed from."""
+    expression = source.columns[name].expression
+    quoted = name.replace('"', '""')
+    return f'"{quoted}"' if expression is None else f"({expression})"

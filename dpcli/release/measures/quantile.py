@@ -1,0 +1,110 @@
+"""Quantiles of a column, chosen on its declared grid by the exponential mechanism."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from dpcli.fields import Key
+from dpcli.release.answer import Answer, AnswerRow
+from dpcli.release.keys import aggregation_by, stepped_key
+from dpcli.release.measures.sums import COLUMN
+from dpcli.release.noise.ranks import rank_range, rank_scores
+from dpcli.release.query import MEASURE, Query, Release, Setting
+from dpcli.release.settings import Source
+from dpcli.release.values import stepped, value_problems
+from dpcli.toml.findings import Problem
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
+
+MOST_CANDIDATES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantile(Query):
+    """The value below which a share of the rows lies, among the whole steps from min to max.
+
+    Of one unit at most max_rows different values count, each once.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "age", "quantiles": [0.25, 0.5, 0.75], "epsilon": 0.5, "max_rows": 1, "where": "age >= 18", "confidence": 0.9},
+        {"column": "age", "rho": 0.01, "max_rows": 1},
+        {"column": "age", "weight": 1, "max_rows": 1},
+    )
+
+    measure: Annotated[str, MEASURE] = "quantile"
+    column: Annotated[str, COLUMN]
+    quantiles: Annotated[tuple[float, ...], Key("shares of the rows below, from 0 to 1; each is a choice of its own")] = (0.5,)
+
+    def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        yield ("column",), self.column
+
+    def problems(self) -> Iterator[Problem]:
+        yield from Query.problems(self)
+        if not self.quantiles or any(not 0.0 <= share <= 1.0 for share in self.quantiles):
+            yield ("quantiles",), "at least one share from 0 to 1", ", ".join(f"{share:g}" for share in self.quantiles) or "none"
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from Query.needs(self, source)
+        lacking = tuple(value_problems(source, "column", self.column, self.rows))
+        yield from lacking
+        if not lacking and self.column in source.columns and self.candidates(source) > MOST_CANDIDATES:
+            yield ("column",), f"at most {MOST_CANDIDATES:,} steps from min to max: a coarser step", f"{self.candidates(source):,}"
+
+    def candidates(self, source: Source) -> int:
+        """How many values there are to choose from."""
+        values = stepped(source, self.column)
+        return values.most - values.least + 1
+
+    def releases(self, setting: Setting) -> tuple[Release, ...]:
+        assert setting.cost is not None
+        epsilon = setting.cost.share(1.0 / len(self.quantiles)).bounded_range_epsilon
+        why = (
+            f"one unit counts with at most {self.rows:,} different values",
+            f"the difference of two candidates' distances from the rank moves by at most {self.reach(setting, 0):,} of its units",
+            f"each of {len(self.quantiles):,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
+        )
+        return (Release("", "exponential", {"epsilon": epsilon}, why, steps=len(self.quantiles)),)
+
+    def reach(self, setting: Setting, position: int) -> int:
+        """The range of the scores of one of the quantiles."""
+        return rank_range(self.share(position), self.rows, setting.adjacency)
+
+    def share(self, position: int) -> Fraction:
+        """As it is written in the file."""
+        return Fraction(repr(self.quantiles[position]))
+
+    def aggregation(self, setting: Setting) -> Aggregation:
+        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=self.rows, rows=1)
+
+    def answer(self, setting: Setting, totals: Totals) -> Answer:
+        from dpcli.release.noise.select import exponential
+
+        (release,) = self.releases(setting)
+        values = stepped(setting.source, self.column)
+        counts = [0] * self.candidates(setting.source)
+        for (number,), total in totals.items():
+            counts[int(number) - values.least] += total.rows
+        rows = []
+        for position, share in enumerate(self.quantiles):
+            chosen = exponential(
+                rank_scores(counts, self.share(position)), self.reach(setting, position), release.keys["epsilon"]
+            )
+            rows.append(AnswerRow((f"{share:g}",), values.value(values.least + chosen)))
+        return Answer(self.name, self.measure, ("quantile",), tuple(rows), self.confidence, self.expected_error(setting))
+
+    def expected_error(self, setting: Setting) -> str:
+        """Of m candidates one whose score is below the best by t is chosen with probability m e^{-epsilon t / range} at most (McSherry &
+        Talwar 2007)."""
+        (release,) = self.releases(setting)
+        log_failure = math.log(self.candidates(setting.source) / (1.0 - self.confidence))
+        ranks = max(
+            self.reach(setting, position) / self.share(position).denominator * log_failure / release.keys["epsilon"]
+            for position in range(len(self.quantiles))
+        )
+        return f"rank within {math.ceil(ranks):,} rows of the one asked for with {self.confidence:.6g}"

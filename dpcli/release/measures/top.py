@@ -1,0 +1,87 @@
+"""The k most common values of a column."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from dpcli.fields import Constraint, Key
+from dpcli.release.answer import Answer, AnswerRow
+from dpcli.release.keys import aggregation_by, column_key
+from dpcli.release.noise.select import count_range
+from dpcli.release.numbers import order
+from dpcli.release.query import MEASURE, UNDECLARED, Query, Release, Setting
+from dpcli.release.settings import Source
+from dpcli.toml.findings import Problem
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
+
+FEW = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
+VALUES = Key("the column whose values are counted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Top(Query):
+    """The k most common values of a column, in the order in which they were chosen; their counts are not released.
+
+    Each is chosen by the exponential mechanism among those that are left (peeling).
+    """
+
+    keyed: ClassVar[bool] = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "city", "k": 3, "rho": 0.05, "max_groups": 2, "max_rows": 1},)
+
+    measure: Annotated[str, MEASURE] = "top-k"
+    column: Annotated[str, VALUES]
+    k: Annotated[int, Key("how many values", FEW)]
+
+    def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        yield ("column",), self.column
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from Query.needs(self, source)
+        yield from choice_needs(self, source, self.column)
+
+    def releases(self, setting: Setting) -> tuple[Release, ...]:
+        assert setting.cost is not None
+        epsilon = setting.cost.share(1.0 / self.k).bounded_range_epsilon
+        why = (
+            f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {count_range(self.rows, setting.adjacency):,}",
+            f"each of {self.k:,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
+        )
+        return (Release("", "exponential", {"epsilon": epsilon}, why, steps=self.k),)
+
+    def aggregation(self, setting: Setting) -> Aggregation:
+        return aggregation_by(self, setting, (column_key(setting, self.column),), (), self.groups, self.rows)
+
+    def answer(self, setting: Setting, totals: Totals) -> Answer:
+        from dpcli.release.noise.select import top_k
+
+        (release,) = self.releases(setting)
+        keys = sorted(totals, key=order)
+        reach = count_range(self.rows, setting.adjacency)
+        chosen = top_k([totals[key].rows for key in keys], self.k, reach, release.keys["epsilon"])
+        rows = tuple(AnswerRow((place + 1,), keys[index][0]) for place, index in enumerate(chosen))
+        return Answer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
+
+    def expected_error(self, setting: Setting) -> str:
+        (release,) = self.releases(setting)
+        reach = count_range(self.rows, setting.adjacency) / release.keys["epsilon"]
+        return choice_error(reach, self.k, self.confidence, setting, self.column)
+
+
+def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]:
+    """What a choice among declared values lacks."""
+    if column in source.columns and not source.columns[column].declares_keys:
+        yield ("column",), UNDECLARED, f'"{column}", whose values would show who is there'
+
+
+def choice_error(scale: float, choices: int, confidence: float, setting: Setting, column: str) -> str:
+    """How far the count of a choice is below the best that was left: t with m e^{-t / scale} for each of m candidates."""
+    from dpcli.release.columns import domain_of
+
+    domain = domain_of(setting.source.columns[column], column, setting.folder) or ()
+    distance = scale * math.log(max(len(domain), 1) * choices / (1.0 - confidence))
+    return f"each count within {math.ceil(distance):,} of the best that was left with {confidence:.6g}"

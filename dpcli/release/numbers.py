@@ -1,0 +1,55 @@
+"""Whole numbers by key to answers: noise, interval, and what is done afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpcli.errors import InternalError
+from dpcli.release.answer import Answer, AnswerRow, KeyValue
+from dpcli.release.noise.draw import noisy
+from dpcli.release.noise.laws import NoiseLaw, half_width
+from dpcli.release.query import NoisyQuery, Release
+
+NOISE_ALONE = "intervals cover the noise: not rows that were left out, nor values that were cut to their bounds"
+Keyed = Mapping[tuple[KeyValue, ...], int]
+
+
+def noised(exact: Keyed, release: Release) -> dict[tuple[KeyValue, ...], int]:
+    """The noisy numbers, in whole steps, in the order of the keys, which shall not be that of the data."""
+    ordered = sorted(exact, key=order)
+    return dict(zip(ordered, noisy([exact[key] for key in ordered], law_of(release)), strict=True))
+
+
+def order(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:
+    """Of keys: by type, then by value; whatever order an engine found them in is the data's."""
+    return tuple((type(value).__name__, value) for value in key)
+
+
+def law_of(release: Release) -> NoiseLaw:
+    """The law of a release that adds noise."""
+    if release.law is None:
+        raise InternalError(f"{release.type} adds no noise")
+    return release.law
+
+
+def additive_answer(
+    query: NoisyQuery, release: Release, numbers: Keyed, covers: str, by: tuple[str, ...] | None = None
+) -> Answer:
+    """Noisy numbers with the interval of their own noise. by: what the keys are called, where that is not the query's own."""
+    width = half_width(law_of(release), query.confidence)
+    rows = tuple(
+        AnswerRow(key, scaled(value, release.unit), scaled(value - width, release.unit), scaled(value + width, release.unit))
+        for key, value in numbers.items()
+    )
+    return Answer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers)
+
+
+def scaled(number: int, unit: float) -> int | float:
+    """A whole number of steps in units of the answer."""
+    return number if unit == 1.0 else number * unit
+
+
+def error_text(release: Release, confidence: float) -> str:
+    """How far the noise goes."""
+    width = half_width(law_of(release), confidence)
+    return f"within {scaled(width, release.unit):,.6g} of the bounded truth with {confidence:.6g}"
