@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+KeyValue = str | int | bool
 Value = float | int | str | bool | None
 
 
@@ -14,7 +15,7 @@ class AnswerRow:
     """One value. key: the values of the columns in `by`. lower, upper: of its interval, None where it has none; infinite where nothing
     bounds it."""
 
-    key: tuple[str | int | bool, ...]
+    key: tuple[KeyValue, ...]
     value: Value
     lower: float | None = None
     upper: float | None = None

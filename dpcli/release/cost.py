@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpcli.release.noise.scales import scale_of, sigma_of
+
+DOWN = 1.0 - 1e-15
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -23,7 +27,7 @@ class Cost:
 
         A pure epsilon costs at most epsilon^2/2 (Bun & Steinke 2016, arXiv:1605.02065, Proposition 3.3).
         """
-        return self.epsilon if self.epsilon is not None else math.sqrt(2.0 * self._rho) * (1.0 - 1e-15)
+        return self.epsilon if self.epsilon is not None else math.sqrt(2.0 * self.as_rho) * DOWN
 
     @property
     def bounded_range_epsilon(self) -> float:
@@ -31,24 +35,24 @@ class Cost:
 
         Bounded range epsilon costs epsilon^2/8 (Cesar & Rogers 2020, arXiv:2004.07223, Lemma 3.4).
         """
-        return self.epsilon if self.epsilon is not None else math.sqrt(8.0 * self._rho) * (1.0 - 1e-15)
+        return self.epsilon if self.epsilon is not None else math.sqrt(8.0 * self.as_rho) * DOWN
+
+    @property
+    def as_rho(self) -> float:
+        """rho, or what the pure epsilon costs at most."""
+        if self.rho is not None:
+            return self.rho
+        assert self.epsilon is not None
+        return self.epsilon * self.epsilon / 2.0
 
     def laplace_scale(self, l1: int) -> float:
         """Scale of discrete Laplace noise on a vector of this L1 sensitivity, rounded up."""
-        return l1 / self.pure_epsilon * (1.0 + 1e-15)
+        return scale_of(l1, self.pure_epsilon)
 
-    def gaussian_sigma(self, l2: float) -> float:
-        """Sigma of discrete Gaussian noise on a vector of this L2 sensitivity, rounded up."""
-        rho = self._rho if self.rho is not None else self.pure_epsilon**2 / 2.0
-        return l2 / math.sqrt(2.0 * rho) * (1.0 + 1e-15)
+    def gaussian_sigma(self, squared_l2: int) -> float:
+        """Sigma of discrete Gaussian noise on a vector whose L2 sensitivity has this square, rounded up."""
+        return sigma_of(squared_l2, self.as_rho)
 
     def share(self, part: float) -> Cost:
         """A part of it, from 0 to 1; the parts of a whole cost no more than it together, where they add up to 1."""
-        if self.epsilon is not None:
-            return Cost(epsilon=self.epsilon * part)
-        return Cost(rho=self._rho * part)
-
-    @property
-    def _rho(self) -> float:
-        assert self.rho is not None
-        return self.rho
+        return Cost(epsilon=self.epsilon * part * DOWN) if self.epsilon is not None else Cost(rho=self.as_rho * part * DOWN)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import COUNT, DELTA, OPEN_UNIT, POSITIVE, Key, Note, Reader, Selection
+from dpcli.fields import COUNT, OPEN_UNIT, POSITIVE, Key, Note, Reader, Selection
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.registry import MEASURES
 from dpcli.toml.findings import Problem
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
     from dpcli.release.answer import Answer
     from dpcli.release.cost import Cost
+    from dpcli.release.noise.laws import NoiseLaw
     from dpcli.release.settings import Source
 
 MEASURE = Key("what is asked: count, sum, mean, variance, quantile, histogram, mode, top-k, threshold, linear")
 CONFIDENCE = OPEN_UNIT
 COSTS = ("epsilon", "rho", "weight", "error")
 
-OF_LAWS = Reader("a measure that adds noise to numbers", lambda query: query.additive)
-OF_KEYS = Reader("by", lambda query: bool(query.by))
-OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
+OF_KEYS = Reader("by", lambda query: query.keyed or bool(getattr(query, "by", ())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +48,17 @@ class Release:
     """One mechanism of a query.
 
     suffix: of the query's name, "" for the only one. type, keys: of the [[mechanism]] table that prices it. steps: how often it runs.
-    why: how its sensitivity comes about, a line for each step. unit: of the answer per whole number that the noise is added to.
+    why: how its sensitivity comes about, a line for each step. law: of the noise that is added, None where a value is chosen. unit: of the
+    answer per whole number that it is added to.
     """
 
     suffix: str
     type: str
     keys: Mapping[str, Any]
     why: tuple[str, ...]
-    steps: int = 1
+    law: NoiseLaw | None = None
     unit: float = 1.0
+    steps: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ class Query:
     selection: ClassVar[Selection] = Selection("measure", MEASURES)
     # Tables that between them state every key of the measure, but for name and measure.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-    additive: ClassVar[bool] = True  # noise is added to numbers; else a value is chosen
+    keyed: ClassVar[bool] = False  # its answer is by key even without by: bins, or the values of a column
     counts_rows: ClassVar[bool] = True  # a unit's rows add up, so that their number matters
 
     name: Annotated[str, Key("unique name of the query and of its answer")]
@@ -106,6 +107,11 @@ class Query:
             yield ("max_rows",), "no number where each row is a unit of its own", str(self.max_rows)
         elif source.unit is not None and self.counts_rows and self.max_rows is None:
             yield ("max_rows",), f'the most rows of one "{source.unit}" that count', "none"
+
+        if source.unit is None and self.max_groups not in (None, 1):
+            yield ("max_groups",), "no number where each row is a unit of its own", str(self.max_groups)
+        elif source.unit is not None and (self.keyed or getattr(self, "by", ())) and self.max_groups is None:
+            yield ("max_groups",), f'the most keys that one "{source.unit}" may count in', "none"
 
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """The columns that it names, each with the key that does."""
@@ -150,30 +156,22 @@ class NoisyQuery(Query):
         Literal["laplace", "gaussian"] | None,
         Key("discrete Laplace (pure) or discrete Gaussian noise; where absent laplace with epsilon, gaussian with rho or a delta"),
     ] = None
-    keys: Annotated[
-        Literal["declared", "threshold"],
-        Key("keys that are answered: all that are declared, or those that enough units hold", reader=OF_KEYS),
-    ] = "declared"
-    delta: Annotated[
-        float | None, Key("probability that a key which one unit alone holds is shown", DELTA, reader=OF_THRESHOLD)
-    ] = None
     postprocess: Annotated[
         tuple[Literal["non-negative", "whole", "consistent"], ...],
         Key("what is done to the noisy numbers, which costs nothing and is named beside them"),
     ] = ()
+
+    @property
+    def shows_keys(self) -> bool:
+        """Whether keys are found in the data, and shown where many hold them."""
+        return False
 
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         yield from ((("by", position), name) for position, name in enumerate(self.by))
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
-        if self.by and source.unit is not None and self.max_groups is None:
-            yield ("max_groups",), f'the most keys that one "{source.unit}" may count in', "none"
-        if self.by and source.unit is None and self.max_groups not in (None, 1):
-            yield ("max_groups",), "no number where each row is a unit of its own", str(self.max_groups)
-        if self.keys == "threshold" and self.delta in (None, 0.0):
-            yield ("delta",), 'a delta above 0 with keys = "threshold"', "none"
-        if self.keys == "declared":
+        if not self.shows_keys:
             for position, name in enumerate(self.by):
                 if name in source.columns and not source.columns[name].declares_keys:
                     yield ("by", position), UNDECLARED, f'"{name}", whose keys would show who is there'

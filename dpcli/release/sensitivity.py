@@ -37,12 +37,19 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """l1: a whole number. l2: rounded up. coordinates: how many may move. why: one line for each step of the reasoning."""
+    """l1, squared_l2: whole numbers, exact. coordinates: how many may move. why: one line for each step of the reasoning."""
 
     l1: int
-    l2: float
+    squared_l2: int
     coordinates: int
     why: tuple[str, ...]
+
+    @property
+    def l2(self) -> float:
+        """Rounded up; exact where it is whole."""
+        whole = math.isqrt(self.squared_l2)
+        exact = whole * whole == self.squared_l2 and whole < 2**53
+        return float(whole) if exact else math.nextafter(math.sqrt(self.squared_l2), math.inf)
 
 
 def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity:
@@ -62,21 +69,16 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
     ranged = f"a row adds from {contribution.least:,} to {contribution.most:,}"
     if adjacency is not Adjacency.REPLACE_ONE:
         moved = f"its rows come or go: each of these keys moves by at most {size:,}"
-        return Sensitivity(groups * size, _root(groups * size * size), groups, (counted, ranged, moved))
+        return Sensitivity(groups * size, groups * size * size, groups, (counted, ranged, moved))
     if contribution.one_key:
         both = "both versions count" if contribution.fixed else "a version may also add nothing"
         return Sensitivity(
             span,
-            _root(span * span),
+            span * span,
             1,
             (counted, ranged, f"another version takes its place ({both}): it moves by at most {span:,}"),
         )
     moved = f"the old version goes and a new one comes: up to {2 * groups:,} keys move by {size:,} each, or {groups:,} by {span:,}"
     l1, squared = groups * max(2 * size, span), groups * max(2 * size * size, span * span)
-    return Sensitivity(l1, _root(squared), 2 * groups, (counted, ranged, moved))
+    return Sensitivity(l1, squared, 2 * groups, (counted, ranged, moved))
 
-
-def _root(square: int) -> float:
-    """The square root of a whole number, rounded up; exact where it is whole."""
-    whole = math.isqrt(square)
-    return float(whole) if whole * whole == square and whole < 2**53 else math.nextafter(math.sqrt(square), math.inf)

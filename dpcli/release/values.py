@@ -19,6 +19,10 @@ class Stepped:
     most: int
     step: float
 
+    def value(self, number: int) -> float:
+        """A whole number of steps in units of the column: the double nearest to it."""
+        return number if self.step == 1.0 else number * self.step
+
     @property
     def middle(self) -> int:
         """A whole number in the middle of the range."""

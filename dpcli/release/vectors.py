@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 from dpcli.release.cost import Cost
+from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.query import NoisyQuery, Release, Setting
-from dpcli.release.sensitivity import Contribution, sensitivity
+from dpcli.release.sensitivity import Contribution, Sensitivity, sensitivity
 
 
 def noisy_vector(
@@ -16,13 +19,34 @@ def noisy_vector(
         contribution: what one unit adds, in whole numbers. part: of the query's cost. unit: of the answer per whole number.
     """
     moved = sensitivity(setting.adjacency, contribution)
-    if setting.cost is None:
-        assert query.error is not None
-        return _of_error(query, moved.l1, moved.l2, moved.coordinates, moved.why, suffix, unit)
-    cost = setting.cost.share(part)
-    if laplace(query, setting.cost):
-        return _laplace(cost.laplace_scale(moved.l1), moved.l1, moved.why, suffix, unit)
-    return _gaussian(cost.gaussian_sigma(moved.l2), moved.l1, moved.l2, moved.coordinates, moved.why, suffix, unit)
+    law = _law(query, setting.cost, moved, part, unit)
+    if isinstance(law, DiscreteLaplaceLaw):
+        said = f"discrete Laplace noise of scale {law.scale:.6g} on an L1 sensitivity of {moved.l1:,}"
+        return Release(suffix, "discrete-laplace", {"scale": law.scale, "sensitivity": moved.l1}, (*moved.why, said), law, unit)
+    said = f"discrete Gaussian noise of sigma {law.spread:.6g} on an L2 sensitivity of {moved.l2:,.6g}"
+    one = {"sensitivity": moved.l1, "dimension": 1} if moved.coordinates == 1 else {"l2_sensitivity": moved.l2}
+    return Release(suffix, "discrete-gaussian", {"sigma": law.spread, **one}, (*moved.why, said), law, unit)
+
+
+def shown_keys(query: NoisyQuery, setting: Setting, contribution: Contribution, delta: float) -> Release:
+    """Noisy counts of the keys that the data hold, where they exceed the least threshold that costs no more than delta."""
+    moved = sensitivity(setting.adjacency, contribution)
+    law = _law(query, setting.cost, moved, 1.0, 1.0)
+    spread = {"scale": law.spread} if isinstance(law, DiscreteLaplaceLaw) else {"sigma": law.spread}
+    limits = {"max_groups": contribution.groups, "max_rows": contribution.rows}
+    neighbours = Neighbours(setting.adjacency)
+
+    def cost(threshold: int) -> float:
+        return StabilityHistogramSpec(threshold=threshold, **spread, **limits).resolve(neighbours).delta_floor()  # type: ignore[arg-type]
+
+    low, high = 0, contribution.rows
+    while cost(high) > delta:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if cost(middle) > delta else (low, middle)
+    said = f"a key is shown where its count with noise of {law.spread:.6g} exceeds {high:,}: one that a unit alone holds, with {delta:g}"
+    return Release("", "stability-histogram", {"threshold": high, **spread, **limits}, (*moved.why, said), law)
 
 
 def laplace(query: NoisyQuery, cost: Cost | None) -> bool:
@@ -30,23 +54,19 @@ def laplace(query: NoisyQuery, cost: Cost | None) -> bool:
     return query.noise == "laplace" if query.noise is not None else cost is not None and cost.pure
 
 
-def _of_error(query: NoisyQuery, l1: int, l2: float, coordinates: int, why: tuple[str, ...], suffix: str, unit: float) -> Release:
-    from dpcli.release.answers.scales import gaussian_sigma_within, laplace_scale_within
+def _law(query: NoisyQuery, cost: Cost | None, moved: Sensitivity, part: float, unit: float) -> NoiseLaw:
+    if cost is None:
+        return _within(query, unit)
+    mine = cost.share(part) if part < 1.0 else cost
+    if laplace(query, cost):
+        return DiscreteLaplaceLaw(mine.laplace_scale(moved.l1))
+    return DiscreteGaussianLaw(mine.gaussian_sigma(moved.squared_l2))
+
+
+def _within(query: NoisyQuery, unit: float) -> NoiseLaw:
+    """The law that keeps the query's promise of an error."""
+    from dpcli.release.answers.within import gaussian_within, laplace_within
 
     assert query.error is not None
-    within, confidence = query.error.within / unit, query.error.confidence
-    if laplace(query, None):
-        return _laplace(laplace_scale_within(within, confidence), l1, why, suffix, unit)
-    return _gaussian(gaussian_sigma_within(within, confidence), l1, l2, coordinates, why, suffix, unit)
-
-
-def _laplace(scale: float, l1: int, why: tuple[str, ...], suffix: str, unit: float) -> Release:
-    said = f"discrete Laplace noise of scale {scale:.6g} on an L1 sensitivity of {l1:,}"
-    return Release(suffix, "discrete-laplace", {"scale": scale, "sensitivity": l1}, (*why, said), unit=unit)
-
-
-def _gaussian(sigma: float, l1: int, l2: float, coordinates: int, why: tuple[str, ...], suffix: str, unit: float) -> Release:
-    """One number that moves is priced as such, a vector by its L2 sensitivity."""
-    keys = {"sigma": sigma, "sensitivity": l1, "dimension": 1} if coordinates == 1 else {"sigma": sigma, "l2_sensitivity": l2}
-    said = f"discrete Gaussian noise of sigma {sigma:.6g} on an L2 sensitivity of {l2:.6g}"
-    return Release(suffix, "discrete-gaussian", keys, (*why, said), unit=unit)
+    steps, confidence = query.error.within / unit, query.error.confidence
+    return laplace_within(steps, confidence) if laplace(query, None) else gaussian_within(steps, confidence)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import Key
+from dpcli.fields import DELTA, Key, Reader
+from dpcli.release.keys import aggregation_of
+from dpcli.release.numbers import NOISE_ALONE, additive_answer, error_text, noised
 from dpcli.release.query import MEASURE, NoisyQuery, Release, Setting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
-from dpcli.release.vectors import noisy_vector
+from dpcli.release.vectors import noisy_vector, shown_keys
 from dpcli.toml.findings import Problem
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
+    from dpcli.release.answer import Answer
+
+
+OF_BY = Reader("by", lambda query: bool(query.by))
+OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +36,45 @@ class Count(NoisyQuery):
     )
 
     measure: Annotated[str, MEASURE] = "count"
+    keys: Annotated[
+        Literal["declared", "threshold"],
+        Key("keys that are answered: all that are declared, or those that enough units hold", reader=OF_BY),
+    ] = "declared"
+    delta: Annotated[
+        float | None, Key("probability that a key which one unit alone holds is shown", DELTA, reader=OF_THRESHOLD)
+    ] = None
     of: Annotated[Literal["rows", "units"], Key("what is counted: rows, or units that have any")] = "rows"
+
+    @property
+    def shows_keys(self) -> bool:
+        return self.keys == "threshold"
+
+    def problems(self) -> Iterator[Problem]:
+        yield from NoisyQuery.problems(self)
+        if self.shows_keys and not self.delta:
+            yield ("delta",), 'a delta above 0 with keys = "threshold"', "none"
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source) if self.of == "rows" else _of_units(self, source)
 
     def releases(self, setting: Setting) -> tuple[Release, ...]:
+        if self.shows_keys:
+            return (shown_keys(self, setting, self.contribution(), self.delta or 0.0),)
         return (noisy_vector(self, setting, self.contribution()),)
+
+    def aggregation(self, setting: Setting) -> Aggregation:
+        return aggregation_of(self, setting, rows=self.contribution().rows)
+
+    def answer(self, setting: Setting, totals: Totals) -> Answer:
+        (release,) = self.releases(setting)
+        exact = {key: total.rows if self.of == "rows" else total.units for key, total in totals.items()}
+        if not self.shows_keys:
+            return additive_answer(self, release, noised(exact, release), NOISE_ALONE)
+        shown = {key: number for key, number in noised(exact, release).items() if number > release.keys["threshold"]}
+        return additive_answer(self, release, shown, f"{NOISE_ALONE}; keys that few hold are not shown")
+
+    def expected_error(self, setting: Setting) -> str:
+        return error_text(self.releases(setting)[0], self.confidence)
 
     def contribution(self) -> Contribution:
         """One for each row, or for the unit."""

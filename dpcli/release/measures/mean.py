@@ -43,8 +43,6 @@ class Mean(NoisyQuery):
             yield ("error",), "count, a public number of rows, with an error; or epsilon, rho or weight", "none"
         if self.count is not None and (self.by or self.where):
             yield ("count",), "no by and no where with a public count", "by" if self.by else "where"
-        if self.keys == "threshold":
-            yield ("keys",), "declared keys", "threshold"
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)

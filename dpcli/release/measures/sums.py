@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import Key
+from dpcli.release.keys import aggregation_of, steps_of
+from dpcli.release.numbers import NOISE_ALONE, additive_answer, error_text, noised
 from dpcli.release.query import MEASURE, NoisyQuery, Release, Setting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
 from dpcli.release.values import stepped, value_problems
 from dpcli.release.vectors import noisy_vector
 from dpcli.toml.findings import Problem
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
+    from dpcli.release.answer import Answer
 
 COLUMN = Key("the column of numbers, with min, max and step")
 
@@ -36,6 +42,17 @@ class Sum(NoisyQuery):
 
     def releases(self, setting: Setting) -> tuple[Release, ...]:
         return (noisy_vector(self, setting, self.contribution(setting.source), unit=stepped(setting.source, self.column).step),)
+
+    def aggregation(self, setting: Setting) -> Aggregation:
+        return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
+
+    def answer(self, setting: Setting, totals: Totals) -> Answer:
+        (release,) = self.releases(setting)
+        exact = {key: total.sums[0] for key, total in totals.items()}
+        return additive_answer(self, release, noised(exact, release), NOISE_ALONE)
+
+    def expected_error(self, setting: Setting) -> str:
+        return error_text(self.releases(setting)[0], self.confidence)
 
     def contribution(self, source: Source) -> Contribution:
         values = stepped(source, self.column)

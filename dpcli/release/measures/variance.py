@@ -35,8 +35,6 @@ class Variance(NoisyQuery):
         yield from NoisyQuery.problems(self)
         if self.error is not None:
             yield ("error",), "epsilon, rho or weight for a variance", "error"
-        if self.keys == "threshold":
-            yield ("keys",), "declared keys", "threshold"
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
