@@ -87,6 +87,12 @@ MEASURES: dict[str, str] = {
     "sum": "dpcli.release.measures.sums:Sum",
     "mean": "dpcli.release.measures.mean:Mean",
     "variance": "dpcli.release.measures.variance:Variance",
+    "histogram": "dpcli.release.measures.histogram:Histogram",
+    "quantile": "dpcli.release.measures.quantile:Quantile",
+    "mode": "dpcli.release.measures.mode:Mode",
+    "top-k": "dpcli.release.measures.top:Top",
+    "threshold": "dpcli.release.measures.threshold:Threshold",
+    "linear": "dpcli.release.measures.linear:Linear",
 }
 
 # What a section says of the rest of the file: (its value, the file's tables, findings to add to).

@@ -18,7 +18,13 @@ def noisy_vector(
     Args:
         contribution: what one unit adds, in whole numbers. part: of the query's cost. unit: of the answer per whole number.
     """
-    moved = sensitivity(setting.adjacency, contribution)
+    return noisy_moved(query, setting, sensitivity(setting.adjacency, contribution), suffix, part, unit)
+
+
+def noisy_moved(
+    query: NoisyQuery, setting: Setting, moved: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
+) -> Release:
+    """The same for a vector that is known to move by this much."""
     law = _law(query, setting.cost, moved, part, unit)
     if isinstance(law, DiscreteLaplaceLaw):
         said = f"discrete Laplace noise of scale {law.scale:.6g} on an L1 sensitivity of {moved.l1:,}"

@@ -1,0 +1,109 @@
+"""The most common value of a column: by noise on a declared domain, or by propose-test-release where nobody knows the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from dpcli.fields import DELTA, Key, Reader
+from dpcli.release.answer import Answer, AnswerRow
+from dpcli.release.keys import aggregation_by, column_key
+from dpcli.release.measures.top import VALUES, choice_error, choice_needs
+from dpcli.release.noise.select import count_range
+from dpcli.release.numbers import order
+from dpcli.release.query import MEASURE, Query, Release, Setting
+from dpcli.release.settings import Source
+from dpcli.toml.findings import Problem
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
+
+OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode(Query):
+    """The most common value of a column.
+
+    noisy-max chooses among the declared values. propose-test-release needs no domain: it asks, with noise, how many units would have to
+    change before another value were the most common, and answers only where that is many; none is an answer.
+    """
+
+    keyed: ClassVar[bool] = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "city", "epsilon": 0.5, "max_groups": 1, "max_rows": 1},
+        {"column": "name", "method": "propose-test-release", "epsilon": 0.5, "delta": 1e-6, "max_groups": 1, "max_rows": 1},
+    )
+
+    measure: Annotated[str, MEASURE] = "mode"
+    column: Annotated[str, VALUES]
+    method: Annotated[
+        Literal["noisy-max", "propose-test-release"],
+        Key("how it is found: noisy-max over declared values, or propose-test-release over any"),
+    ] = "noisy-max"
+    delta: Annotated[
+        float | None, Key("probability to answer where one unit could change the answer", DELTA, reader=OF_TEST)
+    ] = None
+
+    @property
+    def tests(self) -> bool:
+        """Whether it proposes, tests and releases."""
+        return self.method == "propose-test-release"
+
+    def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        yield ("column",), self.column
+
+    def problems(self) -> Iterator[Problem]:
+        yield from Query.problems(self)
+        if self.tests and not self.delta:
+            yield ("delta",), "a delta above 0 with propose-test-release", "none"
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from Query.needs(self, source)
+        if not self.tests:
+            yield from choice_needs(self, source, self.column)
+
+    def releases(self, setting: Setting) -> tuple[Release, ...]:
+        assert setting.cost is not None
+        if self.tests:
+            epsilon = setting.cost.pure_epsilon
+            why = ("the number of units that would have to change moves by at most 1", f"a test of it at epsilon {epsilon:.6g}")
+            return (Release("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
+        kind = "permute-and-flip" if setting.cost.pure else "exponential"
+        epsilon = setting.cost.bounded_range_epsilon
+        reach = count_range(self.rows, setting.adjacency)
+        why = (
+            f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
+            f"one choice by {kind} at epsilon {epsilon:.6g}",
+        )
+        return (Release("", kind, {"epsilon": epsilon}, why),)
+
+    def aggregation(self, setting: Setting) -> Aggregation:
+        keys = (column_key(setting, self.column, declared=not self.tests),)
+        return aggregation_by(self, setting, keys, (), self.groups, self.rows)
+
+    def answer(self, setting: Setting, totals: Totals) -> Answer:
+        (release,) = self.releases(setting)
+        keys = sorted(totals, key=order)
+        counts = [totals[key].rows for key in keys]
+        chosen = self._tested(setting, dict(zip(keys, counts, strict=True))) if self.tests else keys[self._chosen(setting, counts)]
+        rows = (AnswerRow((), None if chosen is None else chosen[0]),)
+        return Answer(self.name, self.measure, (), rows, self.confidence, self.expected_error(setting))
+
+    def _chosen(self, setting: Setting, counts: list[int]) -> int:
+        from dpcli.release.noise.select import exponential, permute_and_flip
+
+        (release,) = self.releases(setting)
+        choose = permute_and_flip if release.type == "permute-and-flip" else exponential
+        return choose(counts, count_range(self.rows, setting.adjacency), release.keys["epsilon"])
+
+    def _tested(self, setting: Setting, counts: Mapping[Any, int]) -> Any:
+        raise NotImplementedError
+
+    def expected_error(self, setting: Setting) -> str:
+        if self.tests:
+            return "right where it answers; no answer where few units could change it"
+        (release,) = self.releases(setting)
+        scale = count_range(self.rows, setting.adjacency) / release.keys["epsilon"]
+        return choice_error(scale, 1, self.confidence, setting, self.column)
