@@ -6,9 +6,8 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError, LedgerError
 from dpcli.sessions.folder import replaced
@@ -44,11 +43,6 @@ class Session:
         replaced(os.path.join(self.folder, RUN), json.dumps(content, indent=1).encode(), 0o600)
 
 
-def fingerprint(content: Mapping[str, Any]) -> str:
-    """SHA-256 of what a session that goes on must not have changed."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
 def session_in(folder: str, fingerprint: str, resume: bool, ledger: Ledger | None) -> Session:
     """A new session, or under --resume the one that is there. The folder is held by the caller.
 
@@ -66,12 +60,18 @@ def session_in(folder: str, fingerprint: str, resume: bool, ledger: Ledger | Non
     found = _read(path, folder)
     if found.fingerprint != fingerprint:
         raise InputError(f"--resume: {path}: expected the file as it was when the session began, found it changed: begin a new one")
-    if found.charged != (ledger is not None):
-        stated = (
-            ("the --ledger that was charged for this session", "none") if found.charged else ("no --ledger, as at its start", "one")
-        )
-        raise InputError(f"--resume: expected {stated[0]}, found {stated[1]}")
+    require_same_books("--resume", found.charged, ledger, "session")
     return found
+
+
+def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
+    """What goes on does so in the ledger that was charged for it, or in none as at its start. Raises InputError.
+
+    place: where a message begins. what: what goes on, in a word.
+    """
+    if charged != (ledger is not None):
+        stated = (f"the --ledger that was charged for this {what}", "none") if charged else ("no --ledger, as at its start", "one")
+        raise InputError(f"{place}: expected {stated[0]}, found {stated[1]}")
 
 
 def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str) -> None:
@@ -84,11 +84,20 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
         raise LedgerError(
             f'dataset "{ledger.dataset}": expected the run {session.run[:12]} that this session was charged under, found none'
         )
+    charge_run(ledger, session.run, pipeline, why)
+
+
+def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
+    """Reserve and start a run, whichever of it the ledger has not seen yet. Call it before the first noise, again after a crash.
+
+    Raises Denied where the ledger says no, LedgerError where the run was voided: nothing may be drawn under it.
+    """
+    known = ledger.state().runs.get(run)
     if known is None:
-        known = ledger.reserve(pipeline, session.run, why=why).run
+        known = ledger.reserve(pipeline, run, why=why).run
     if known is not None and known.status == "reserved":
-        ledger.start(session.run)
-    require_charged(ledger, session.run)
+        ledger.start(run)
+    require_charged(ledger, run)
 
 
 def commit(session: Session, ledger: Ledger | None) -> None:
