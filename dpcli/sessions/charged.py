@@ -23,8 +23,8 @@ RUN = "run.json"
 class Session:
     """One charge, and what it is for.
 
-    fingerprint: of every table that its privacy depends on. charged: whether a ledger was. counted: whether the count of its answers was
-    made: from then on it must be there.
+    fingerprint: of every table that its privacy depends on. charged: whether a ledger was. counted: whether that was made
+    by which no answer is given twice: from then on it must be there, and the ledger must know the run.
     """
 
     folder: str
@@ -72,6 +72,25 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
     if charged != (ledger is not None):
         stated = (f"the --ledger that was charged for this {what}", "none") if charged else ("no --ledger, as at its start", "one")
         raise InputError(f"{place}: expected {stated[0]}, found {stated[1]}")
+
+
+def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
+    """What draws more noise has not ended in the ledger that was charged, else it is a copy, and is whose it was. Raises InputError.
+
+    place: where a message begins. what: what goes on, in a word.
+    """
+    reserved = ledger.state().run(run)
+    if reserved.status in ("committed", "void"):
+        said = "has ended, so that this is a copy of it" if reserved.status == "committed" else "was voided"
+        raise InputError(
+            f"{place}: expected a {what} that is charged and goes on, found one that {said}: begin a new one in another folder"
+        )
+    owner = reserved.content.get("who")
+    if owner != ledger.who:
+        raise InputError(
+            f"{place}: expected the login that reserved this {what}, {owner}, found {ledger.who}, who could not commit it at its end: "
+            f"log in as {owner}, or begin a new one in another folder"
+        )
 
 
 def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
-from dpcli.sessions.charged import RUN, Session, charge, commit, noted, require_charged, session_in
+from dpcli.sessions.charged import RUN, Session, charge, commit, noted, require_charged, require_going_on, session_in
 from tests.ledger.setting import DATASET, run, terms
 
 
@@ -127,6 +127,33 @@ def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Pat
         return
     with pytest.raises(InputError, match="nothing more is answered in this folder"):
         begun(tmp_path, None, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("moves", "who", "said"),
+    [
+        (("start",), None, None),
+        ((), None, None),
+        (("start", "commit"), None, "found one that has ended, so that this is a copy of it"),
+        (("void",), None, "found one that was voided"),
+        (("start",), "somebody", "--resume: expected the login that reserved this run, .*, found somebody"),
+    ],
+)
+def test_more_noise_is_for_a_run_that_goes_on_and_its_owner(
+    moves: tuple[str, ...], who: str | None, said: str | None, tmp_path: Path
+) -> None:
+    ledger = books(tmp_path)
+    ledger.reserve(run(), "run")
+    for move in moves:
+        getattr(ledger, move)("run", why="because")
+    if who is not None:
+        ledger.who = who
+    if said is None:
+        require_going_on("--resume", "run", ledger, "run")
+    else:
+        with pytest.raises(InputError, match=said):
+            require_going_on("--resume", "run", ledger, "run")
+    ledger.close()
 
 
 @pytest.mark.parametrize(("moves", "granted"), [((), False), (("start",), True), (("start", "commit"), True), (("void",), False)])

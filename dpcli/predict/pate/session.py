@@ -15,7 +15,7 @@ from dpcli.predict.pate.kept_votes import bind_votes, require_bound, votes_kept
 from dpcli.predict.pate.sanitised import sanitised
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, begin, read_transcript, resume
 from dpcli.registry import PATE_STATEMENT_OF, load
-from dpcli.sessions.charged import charge_run, require_same_books
+from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
@@ -121,23 +121,8 @@ def _opened(
     _require_same(plan, kept, ledger, insecure_seed)
     require_bound(plan, votes, kept.run)
     if ledger is not None:
-        _require_charged(ledger, kept.run)
+        require_going_on("--ledger", kept.run, ledger, "session")
     return resume(plan, kept)
-
-
-def _require_charged(ledger: Ledger, run: str) -> None:
-    """A session that goes on must be one that this ledger was charged for, and that has not ended there: else it is a copy of one."""
-    reserved = ledger.state().run(run)
-    if reserved.status in ("committed", "void"):
-        said = "has ended" if reserved.status == "committed" else "was voided"
-        raise InputError(
-            f"--ledger: expected a session that is charged and goes on, found one that {said}: name another pate.output"
-        )
-    owner = reserved.content.get("who")
-    if owner != ledger.who:
-        raise InputError(
-            f"--ledger: expected the login that reserved this session, {owner}, found {ledger.who}, who could not commit it at its end"
-        )
 
 
 def _require_same(plan: VotingPlan, kept: Transcript, ledger: Ledger | None, insecure_seed: int | None) -> None:

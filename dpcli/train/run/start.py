@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
-from dpcli.sessions.charged import charge_run, require_same_books
+from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.priced import require_budget
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.outcome import METRICS, STATE
@@ -39,7 +39,9 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
     before = restored(state, plan.fingerprint())
     if not 0 <= before.step < plan.steps:
         raise InputError(f"--resume: {state}: expected a step below {plan.steps}, found {before.step}")
-    _refuse_other_books(before, ledger)
+    require_same_books("--resume", before.charged, ledger, "run")  # elsewhere only what it repeats would be charged, or nothing
+    if ledger is not None:
+        require_going_on("--resume", before.run, ledger, "run")
     stage = plan.stage_at(before.step)
     if not before.clean or (stage.whole and before.step > stage.start):
         before.resumed.append(before.step)
@@ -47,24 +49,6 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
         again = [(step, plan.milestone(step)) for step in before.resumed]
         require_budget(account(plan.costs([(0, plan.steps), *again])).budget, f"--resume: {plan.path}")
     return replace(before, private=before.private and private)
-
-
-def _refuse_other_books(before: Checkpoint, ledger: Ledger | None) -> None:
-    """A resumed run goes on in the ledger that was charged for it: elsewhere only what it repeats would be charged, or nothing."""
-    require_same_books("--resume", before.charged, ledger, "run")
-    if ledger is None:
-        return
-    reserved = ledger.state().run(before.run)
-    if reserved.status == "committed":
-        raise InputError("--resume: expected a run that did not end, found one that the ledger says has ended: a copy of its state")
-    if reserved.status == "void":
-        raise InputError("--resume: expected a run that is charged, found one whose reservation was voided: start it anew")
-    owner = reserved.content.get("who")
-    if owner != ledger.who:
-        raise InputError(
-            f"--resume: expected the login that reserved this run in the ledger, {owner}, found {ledger.who}, who could not commit it at "
-            f"its end: log in as {owner}, or start the run anew"
-        )
 
 
 def charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint, folder: str) -> None:
