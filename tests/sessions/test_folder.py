@@ -62,11 +62,16 @@ def test_a_folder_is_for_one_process_at_a_time_and_free_when_that_is_killed(tmp_
             signal.pause()
 
     child = started(holding)
-    until(ready.exists)
-    with pytest.raises(InputError, match="expected a folder that no other process works in, found one at work"), exclusive(folder):
-        pytest.fail("two processes have one folder")
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    try:
+        until(ready.exists)
+        with (
+            pytest.raises(InputError, match="expected a folder that no other process works in, found one at work"),
+            exclusive(folder),
+        ):
+            pytest.fail("two processes have one folder")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
     with exclusive(folder):
         pass
     with exclusive(folder):  # given back
