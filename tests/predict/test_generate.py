@@ -355,7 +355,7 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
                 'type = "private-decoding"\nclip = 4.0\nreferences = 60\ntemperature = 1.0',
                 'type = "gaussian"\nnoise_multiplier = 9.0',
             ),
-            "none of a type",
+            "none of that type",
         ),
         (("clip = 4.0", "clip = 1e-12"), "than rounding does"),
         (('"notes:private"', '"notes:alone"'), "two lists"),

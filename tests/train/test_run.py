@@ -373,7 +373,7 @@ def test_a_copy_of_the_state_cannot_go_on_after_the_end(file: Path, tmp_path: Pa
     copy = state.read_bytes()
     train(plan, books, resume=True)
     state.write_bytes(copy)
-    with pytest.raises(InputError, match="the ledger says has ended"):
+    with pytest.raises(InputError, match="found one that has ended"):
         train(plan, books, resume=True)
 
 

@@ -7,7 +7,7 @@ of the same machine).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InternalError
@@ -58,6 +58,7 @@ def measurement(law: NoiseLaw) -> Measurement:
 
 
 @measurement.register(DiscreteLaplaceLaw)
+@lru_cache(maxsize=8)
 def _laplace(law: DiscreteLaplaceLaw) -> Measurement:
     contributed()
     from opendp.domains import atom_domain, vector_domain
@@ -68,6 +69,7 @@ def _laplace(law: DiscreteLaplaceLaw) -> Measurement:
 
 
 @measurement.register(DiscreteGaussianLaw)
+@lru_cache(maxsize=8)
 def _gaussian(law: DiscreteGaussianLaw) -> Measurement:
     contributed()
     from opendp.domains import atom_domain, vector_domain

@@ -1,0 +1,26 @@
+"""The least noise that costs no more than was said: exactly, in rationals, rounded up to a double."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+
+def scale_of(sensitivity: int | Fraction, epsilon: float) -> float:
+    """The smallest double with sensitivity / scale <= epsilon: of discrete Laplace noise, or of a choice where scores have this range."""
+    return rounded_up(Fraction(sensitivity) / Fraction(epsilon))
+
+
+def sigma_of(squared_sensitivity: int | Fraction, rho: float) -> float:
+    """The smallest double with squared_sensitivity / (2 sigma^2) <= rho; the square of an L2 sensitivity is exact where its root is not."""
+    wanted = Fraction(squared_sensitivity) / (2 * Fraction(rho))
+    sigma = math.sqrt(wanted) * (1.0 - 1e-15)
+    while Fraction(sigma) ** 2 < wanted:
+        sigma = math.nextafter(sigma, math.inf)
+    return sigma
+
+
+def rounded_up(exact: Fraction) -> float:
+    """The smallest double that is no less."""
+    nearest = float(exact)
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

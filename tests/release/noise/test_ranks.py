@@ -1,0 +1,67 @@
+"""Scores of quantiles: how far one change can move two of them apart, by enumeration, and what the best candidate scores."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.noise.ranks import rank_range, rank_scores
+
+SHARES = [Fraction(text) for text in ("1/2", "1/4", "3/4", "2/3")]
+Counts = tuple[int, ...]
+
+
+def counts_of(candidates: int, most: int) -> Iterator[Counts]:
+    return itertools.product(range(most + 1), repeat=candidates)
+
+
+def changed(counts: Counts, adjacency: Adjacency) -> Iterator[Counts]:
+    """One row more; or one row elsewhere."""
+    for i in range(len(counts)):
+        more = tuple(count + (j == i) for j, count in enumerate(counts))
+        if adjacency is Adjacency.ADD_REMOVE:
+            yield more
+        else:
+            yield from (tuple(count - (j == k) for j, count in enumerate(more)) for k in range(len(counts)) if counts[k] and k != i)
+
+
+def widest(share: Fraction, shift: int, adjacency: Adjacency) -> int:
+    worst = 0
+    for counts in itertools.chain(counts_of(2, 8), counts_of(3, 4)):
+        for other in changed(counts, adjacency):
+            moved = [a - b for a, b in zip(rank_scores(counts, share, shift), rank_scores(other, share, shift), strict=True)]
+            worst = max(worst, max(moved) - min(moved))
+    return worst
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("shift", [0, -3, 4])
+def test_the_range_is_what_is_reached(share: Fraction, shift: int, adjacency: Adjacency) -> None:
+    assert widest(share, shift, adjacency) == rank_range(share, 1, adjacency)
+
+
+@pytest.mark.parametrize("share", [Fraction(0), Fraction(1)])
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+def test_the_ends_move_no_further(share: Fraction, adjacency: Adjacency) -> None:
+    assert max(widest(share, shift, adjacency) for shift in (0, -2, 2)) <= rank_range(share, 1, adjacency)
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("shift", [0, -7, 3, 100])
+def test_some_candidate_holds_the_rank(share: Fraction, shift: int) -> None:
+    for counts in counts_of(4, 2):
+        assert max(rank_scores(counts, share, shift)) == 0
+
+
+def test_the_median_of_a_few() -> None:
+    """Rows 1, 1, 2, 4, 4 at candidates 0 to 4: the third of five; each score is twice a distance in ranks."""
+    assert rank_scores([0, 2, 1, 0, 2], Fraction(1, 2)) == [-5, -1, 0, -1, -1]
+
+
+def test_rows_of_a_unit_add_up() -> None:
+    assert rank_range(Fraction(1, 4), 3, Adjacency.ADD_REMOVE) == 18 and rank_range(Fraction(1, 4), 3, Adjacency.REPLACE_ONE) == 24
