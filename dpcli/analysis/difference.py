@@ -12,10 +12,10 @@ from dpcli.analysis.comparable import statement_of
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.git.revision import read_source
 from dpcli.numerics.work import limited
+from dpcli.pipeline.consistency import values_of
 from dpcli.pipeline.document import pipeline_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
-from dpcli.pipeline.whole import values_of
 from dpcli.toml import syntax
 from dpcli.toml.findings import Findings, TooMany
 from dpcli.toml.shown import key_text

@@ -7,15 +7,30 @@ from itertools import chain
 from typing import Any
 
 from dpcli.mechanisms.sampling.schemes import Batched
+from dpcli.pipeline.document import read_document
 from dpcli.pipeline.gate_keys import NO_GATE, gate_problems
 from dpcli.pipeline.model import Entry, Privacy
 from dpcli.pipeline.parts import part_problems
-from dpcli.pipeline.section import judge_sections, section_problems
+from dpcli.pipeline.section import entries_of_queries, judge_sections, section_problems
 from dpcli.toml.findings import Findings, Path, Problem
 from dpcli.toml.shown import quoted
 from dpcli.toml.suggest import closest
 
 Entries = Mapping[int, Entry]
+
+
+def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
+    """The top-level values that could be read, by key, those of the queries among the mechanisms, with a finding for all that is wrong.
+
+    Raises TooMany.
+    """
+    values = read_document(tables, findings)
+    check(tables, values, findings)
+    queries = entries_of_queries(values, findings)
+    if not queries:
+        return values
+    places = tuple(position for position, _ in queries)
+    return {**values, "mechanism": (*values.get("mechanism", ()), *(entry for _, entry in queries)), "queries": places}
 
 
 def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findings) -> None:

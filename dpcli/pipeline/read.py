@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from dpcli.pipeline.consistency import values_of
 from dpcli.pipeline.document import pipeline_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.placeholders import find_calibrate, substituted
 from dpcli.pipeline.section import in_section
-from dpcli.pipeline.whole import values_of
 from dpcli.toml import syntax
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.findings import Fault, Findings, TooMany

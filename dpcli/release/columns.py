@@ -12,11 +12,12 @@ from dpcli.fields import POSITIVE, Key, Note, Reader
 from dpcli.toml.findings import Problem
 
 NUMERIC = ("integer", "decimal")
+WORDS = frozenset({"text"})
 LARGEST = 2**53  # steps from 0 that a double still counts one by one
 MOST = 1_000_000  # values of a declared domain
 
 OF_NUMBERS = Reader('type = "integer" or "decimal"', lambda column: column.type in NUMERIC)
-OF_TEXT = Reader('type = "text"', lambda column: column.type == "text")
+OF_TEXT = Reader('type = "text"', lambda column: column.type in WORDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

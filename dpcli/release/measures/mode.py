@@ -95,7 +95,7 @@ class Mode(Query):
         from dpcli.release.noise.select import exponential, permute_and_flip
 
         (release,) = self.releases(setting)
-        choose = permute_and_flip if release.type == "permute-and-flip" else exponential
+        choose = permute_and_flip if setting.cost is not None and setting.cost.pure else exponential
         return choose(counts, count_range(self.rows, setting.adjacency), release.keys["epsilon"])
 
     def _tested(self, setting: Setting, counts: Mapping[Any, int]) -> Any:
