@@ -100,7 +100,7 @@ class Told:
 
 
 def test_a_fingerprint_is_of_all_that_an_answer_depends_on() -> None:
-    def of(entry: str = PURE.format("a"), name: str = "table", table: Told = Told(), budget: str = "") -> str:  # noqa: B008
+    def of(entry: str = PURE.format("a"), name: str = "table", table: Told = Told(), budget: str = "") -> str:
         pipeline = parse((HEAD + entry + budget).encode(), "file.toml")
         return FilePlan("file.toml", pipeline).fingerprint_with(name, table, {"output"})
 
