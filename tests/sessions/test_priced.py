@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -91,3 +91,20 @@ def test_a_folder_is_as_stated_or_named_for_the_file(
     plan = FilePlan("some/file.toml", parse((name + HEAD + PURE.format("a")).encode(), "file.toml"))
     assert plan.stated_folder(output) == expected
     assert plan.folder_at(output) == os.path.join(tmp_path, expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    data: str = "visits.csv"
+    output: str = "out"
+
+
+def test_a_fingerprint_is_of_all_that_an_answer_depends_on() -> None:
+    def of(entry: str = PURE.format("a"), name: str = "table", table: Told = Told(), budget: str = "") -> str:
+        pipeline = parse((HEAD + entry + budget).encode(), "file.toml")
+        return FilePlan("file.toml", pipeline).fingerprint_with(name, table, {"output"})
+
+    first = of()
+    assert of(table=Told(output="elsewhere")) == of(budget="[budget]\nepsilon = 1.0\n") == first
+    others = [of(RHO.format("a")), of(PURE.format("a").replace("0.5", "0.6")), of(name="other"), of(table=Told("other.csv"))]
+    assert len({first, *others}) == 5
