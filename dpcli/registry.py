@@ -83,16 +83,16 @@ ENTRIES_OF_QUERIES = "dpcli.release.entries:entries"
 
 # What a query asks for: each a class whose fields are the keys that it reads.
 MEASURES: dict[str, str] = {
-    "count": "dpcli.release.measures.counts:Count",
-    "sum": "dpcli.release.measures.sums:Sum",
-    "mean": "dpcli.release.measures.mean:Mean",
-    "variance": "dpcli.release.measures.variance:Variance",
-    "histogram": "dpcli.release.measures.histogram:Histogram",
-    "quantile": "dpcli.release.measures.quantile:Quantile",
-    "mode": "dpcli.release.measures.mode:Mode",
-    "top-k": "dpcli.release.measures.top:Top",
-    "threshold": "dpcli.release.measures.threshold:Threshold",
-    "linear": "dpcli.release.measures.linear:Linear",
+    "count": "dpcli.release.measures.counts:CountQuery",
+    "sum": "dpcli.release.measures.sums:SumQuery",
+    "mean": "dpcli.release.measures.mean:MeanQuery",
+    "variance": "dpcli.release.measures.variance:VarianceQuery",
+    "histogram": "dpcli.release.measures.histogram:HistogramQuery",
+    "quantile": "dpcli.release.measures.quantile:QuantileQuery",
+    "mode": "dpcli.release.measures.mode:ModeQuery",
+    "top-k": "dpcli.release.measures.top:TopQuery",
+    "threshold": "dpcli.release.measures.threshold:ThresholdQuery",
+    "linear": "dpcli.release.measures.linear:LinearQuery",
 }
 
 # What a section says of the rest of the file: (its value, the file's tables, findings to add to).

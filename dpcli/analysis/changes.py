@@ -23,7 +23,7 @@ SHARED = frozenset({"steps", "epochs", "sampling", "partition", "description"}) 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One key and its value before and after, None where it is absent. path: ("mechanism" or "query", name, key, ...) or (table, key, ...)."""
+    """One key and its value before and after, None where it is absent. path: (a list, name, key, ...) or (table, key, ...)."""
 
     path: Path
     old: Any

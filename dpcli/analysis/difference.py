@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -135,10 +136,8 @@ def _priced(change: Change, tables: Tables, first: Account) -> Priced:
 def _pipeline(tables: Tables) -> Pipeline:
     """The pipeline that these tables are. Raises InputError with the first thing that is wrong with them."""
     findings, values = Findings(), {}
-    try:
+    with suppress(TooMany):
         values = values_of(tables, findings)
-    except TooMany:
-        pass
     if findings.items:
         names = {index: table["name"] for index, table in enumerate(tables.get("mechanism", ()))}
         first = findings.items[0]

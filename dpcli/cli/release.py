@@ -19,8 +19,8 @@ from dpcli.cli.options import emit, output_options
 def command(
     file: str, dry_run: bool, key: str | None, ledger: str | None, dataset: str | None, format_: str, outputs: tuple[str, ...]
 ) -> int:
-    """Answer the [[query]] tables of FILE about the table of its [source]: counts, sums, means, quantiles and others, each with noise that is
-    scaled to what one unit may change, and with an interval.
+    """Answer the [[query]] tables of FILE about the table of its [source]: counts, sums, means, quantiles and others, each with noise that
+    is scaled to what one unit may change, and with an interval.
 
     All queries are one composition, priced together before any data are touched. The answers are kept in the folder of the release: asked
     again, the same answers are given, and nothing more is charged.

@@ -61,8 +61,10 @@ def _stated(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 
 def entries_of_queries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Any], ...]:
-    """What the queries of a file without findings come to: entries, each with the place of its query; none where they cannot be priced, with
-    a finding that says why."""
+    """What the queries of a file without findings come to: entries, each with the place of its query.
+
+    None where they cannot be priced, with a finding that says why.
+    """
     return tuple(load(ENTRIES_OF_QUERIES)(values, findings)) if "query" in values and not findings.items else ()
 
 

@@ -11,8 +11,8 @@ from dpcli.present.training import shown
 from dpcli.rounding import percent, up
 
 if TYPE_CHECKING:
-    from dpcli.release.answer import Answer, AnswerRow, Value
-    from dpcli.release.entries import Asked
+    from dpcli.release.answer import AnswerRow, QueryAnswer, Value
+    from dpcli.release.entries import AskedQuery
     from dpcli.release.plan import ReleasePlan
     from dpcli.release.run import ReleaseOutcome
 
@@ -64,7 +64,7 @@ def outcome(done: ReleaseOutcome) -> Document:
     return Document(headline(found), data, "pass", tables=tables, notes=notes, sheet=sheet, total=repr(found.upper))
 
 
-def answer_table(answer: Answer) -> Table:
+def answer_table(answer: QueryAnswer) -> Table:
     """One query's answers with their intervals."""
     spoken = any(row.lower is not None for row in answer.rows)
     columns = (*answer.by, answer.measure, *((f"{percent(answer.confidence)} interval",) if spoken else ()))
@@ -77,7 +77,7 @@ def answer_table(answer: Answer) -> Table:
     return Table(answer.query, columns, rows, numeric, footnotes=(answer.covers, *done, *more))
 
 
-def statement(plan: ReleasePlan, answers: tuple[Answer, ...]) -> str:
+def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     """Markdown: every query and what was done, then the disclosure statement of the file."""
     from dataclasses import replace
 
@@ -111,12 +111,12 @@ def explained(plan: ReleasePlan) -> Document:
     return Document(headline(plan.account), data, "pass", tables=tables, notes=_unit_note(plan), total=repr(plan.account.upper))
 
 
-def _why_table(one: Asked) -> Table:
+def _why_table(one: AskedQuery) -> Table:
     rows = tuple((str(number + 1), line) for number, line in enumerate(line for release in one.releases for line in release.why))
     return Table(f"{one.query.name} ({one.query.measure})", ("", "why"), rows)
 
 
-def _spoken(one: Asked) -> str:
+def _spoken(one: AskedQuery) -> str:
     query = one.query
     where = f" where `{query.where}`" if query.where else ""
     by = f" by {', '.join(query.by)}" if getattr(query, "by", ()) else ""
@@ -124,14 +124,14 @@ def _spoken(one: Asked) -> str:
     return f"**{query.name}**: {query.measure}{by}{where}; {mechanisms}"
 
 
-def _planned_rows(one: Asked) -> Iterator[tuple[str, ...]]:
+def _planned_rows(one: AskedQuery) -> Iterator[tuple[str, ...]]:
     for position, _release in enumerate(one.releases):
         first = position == 0
         error = one.query.expected_error(one.setting) if first else ""
         yield (one.query.name if first else "", one.query.measure if first else "", _mechanism(one, position), error)
 
 
-def _mechanism(one: Asked, position: int) -> str:
+def _mechanism(one: AskedQuery, position: int) -> str:
     release = one.releases[position]
     keys = ", ".join(
         f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in release.keys.items()
@@ -139,7 +139,7 @@ def _mechanism(one: Asked, position: int) -> str:
     return f"{release.suffix}: {release.type} ({keys})" if release.suffix else f"{release.type} ({keys})"
 
 
-def _planned_data(one: Asked) -> dict[str, Any]:
+def _planned_data(one: AskedQuery) -> dict[str, Any]:
     return {
         "name": one.query.name,
         "measure": one.query.measure,
@@ -151,7 +151,7 @@ def _planned_data(one: Asked) -> dict[str, Any]:
     }
 
 
-def _answer_data(answer: Answer) -> dict[str, Any]:
+def _answer_data(answer: QueryAnswer) -> dict[str, Any]:
     from dpcli.release.answer import as_json
 
     return as_json(answer)
@@ -163,7 +163,7 @@ def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
     return (f'rows of one "{plan.source.unit}" are protected together; rows without one are left out',)
 
 
-def key_text(answer: Answer, row: AnswerRow) -> str:
+def key_text(answer: QueryAnswer, row: AnswerRow) -> str:
     """The key of a row as one text."""
     return ", ".join(f"{name}={value}" for name, value in zip(answer.by, row.key, strict=False))
 

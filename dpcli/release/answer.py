@@ -22,7 +22,7 @@ class AnswerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryAnswer:
     """The noisy answer to one query.
 
     by: names of the key's columns. confidence: of each interval. covers: what the interval speaks of, and what not. postprocessed: what
@@ -38,18 +38,18 @@ class Answer:
     postprocessed: tuple[str, ...] = ()
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
+def as_json(answer: QueryAnswer) -> dict[str, Any]:
     """JSON values; infinities as text."""
     return {**asdict(answer), "rows": [{name: _jsonable(value) for name, value in asdict(row).items()} for row in answer.rows]}
 
 
-def of_json(content: Mapping[str, Any]) -> Answer:
+def of_json(content: Mapping[str, Any]) -> QueryAnswer:
     """What `as_json` wrote. Raises TypeError, KeyError or ValueError where it did not."""
     rows = tuple(
         AnswerRow(tuple(row["key"]), row["value"], _number(row["lower"]), _number(row["upper"])) for row in content["rows"]
     )
     listed = {name: tuple(content[name]) for name in ("by", "postprocessed")}
-    return Answer(**{**content, **listed, "rows": rows})
+    return QueryAnswer(**{**content, **listed, "rows": rows})
 
 
 def _jsonable(value: Any) -> Any:

@@ -11,7 +11,7 @@ DOWN = 1.0 - 1e-15
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class QueryCost:
     """One of the two is stated: epsilon, the pure epsilon of the query, or rho of its zCDP."""
 
     epsilon: float | None = None
@@ -53,6 +53,8 @@ class Cost:
         """Sigma of discrete Gaussian noise on a vector whose L2 sensitivity has this square, rounded up."""
         return sigma_of(squared_l2, self.as_rho)
 
-    def share(self, part: float) -> Cost:
+    def share(self, part: float) -> QueryCost:
         """A part of it, from 0 to 1; the parts of a whole cost no more than it together, where they add up to 1."""
-        return Cost(epsilon=self.epsilon * part * DOWN) if self.epsilon is not None else Cost(rho=self.as_rho * part * DOWN)
+        return (
+            QueryCost(epsilon=self.epsilon * part * DOWN) if self.epsilon is not None else QueryCost(rho=self.as_rho * part * DOWN)
+        )

@@ -9,22 +9,21 @@ from typing import Any
 from dpcli.errors import InputError
 from dpcli.pipeline.model import Budget, Entry, Privacy
 from dpcli.registry import MECHANISMS, load
-from dpcli.release.cost import Cost
-from dpcli.release.query import Query, Release, Setting
+from dpcli.release.query import Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.release.weights import weighted
 from dpcli.toml.findings import Findings, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedQuery:
     """A query, what it is asked of, and its mechanisms."""
 
     query: Query
-    setting: Setting
-    releases: tuple[Release, ...]
+    setting: QuerySetting
+    releases: tuple[QueryRelease, ...]
 
-    def name_of(self, release: Release) -> str:
+    def name_of(self, release: QueryRelease) -> str:
         """The name of the entry that prices one of them."""
         return f"{self.query.name}.{release.suffix}" if release.suffix else self.query.name
 
@@ -37,26 +36,28 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
     if len(findings) > before:
         return ()
     try:
-        found = asked(values["source"], values["query"], values["privacy"], values.get("budget"))
-        return tuple((place, entry) for place, one in enumerate(found) for entry in _entries(one))
+        performed = asked(values["source"], values["query"], values["privacy"], values.get("budget"))
+        return tuple((place, entry) for place, one in enumerate(performed) for entry in _entries(one))
     except InputError as error:
         findings.add("DP005", ("query",), "queries that can be priced", str(error))
         return ()
 
 
-def asked(source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = "") -> tuple[Asked, ...]:
+def asked(
+    source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = ""
+) -> tuple[AskedQuery, ...]:
     """Every query with its mechanisms. Raises InputError where one cannot be priced."""
     shares = weighted(queries, source, privacy, budget)
     return tuple(
-        _asked(query, Setting(source, privacy.adjacency, cost, folder)) for query, cost in zip(queries, shares, strict=True)
+        _asked(query, QuerySetting(source, privacy.adjacency, cost, folder)) for query, cost in zip(queries, shares, strict=True)
     )
 
 
-def _asked(query: Query, setting: Setting) -> Asked:
-    return Asked(query, setting, query.releases(setting))
+def _asked(query: Query, setting: QuerySetting) -> AskedQuery:
+    return AskedQuery(query, setting, query.releases(setting))
 
 
-def _entries(one: Asked) -> Iterator[Entry]:
+def _entries(one: AskedQuery) -> Iterator[Entry]:
     for release in one.releases:
         spec = load(MECHANISMS[release.type])(**release.keys)
         for key, expected, found in spec.problems():

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps
 from dpcli.release.columns import domain_of
-from dpcli.release.query import NoisyQuery, Query, Setting
+from dpcli.release.query import NoisyQuery, Query, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.release.values import stepped
 
 
-def aggregation_of(query: NoisyQuery, setting: Setting, values: tuple[Steps, ...] = (), rows: int | None = None) -> Aggregation:
+def aggregation_of(
+    query: NoisyQuery, setting: QuerySetting, values: tuple[Steps, ...] = (), rows: int | None = None
+) -> Aggregation:
     """Of a query by columns. rows: of a unit in a key, where it is not the query's own."""
     return aggregation_by(query, setting, group_keys(query, setting), values, query.groups, query.rows if rows is None else rows)
 
 
 def aggregation_by(
-    query: Query, setting: Setting, keys: tuple[GroupKey, ...], values: tuple[Steps, ...], groups: int, rows: int
+    query: Query, setting: QuerySetting, keys: tuple[GroupKey, ...], values: tuple[Steps, ...], groups: int, rows: int
 ) -> Aggregation:
     """The query's rows, by these keys, bounded for each unit."""
     return Aggregation(setting.source.unit, query.where, keys, values, groups, rows)
 
 
-def group_keys(query: NoisyQuery, setting: Setting) -> tuple[GroupKey, ...]:
+def group_keys(query: NoisyQuery, setting: QuerySetting) -> tuple[GroupKey, ...]:
     """The columns of `by`, with their domains unless the data shall show them."""
     return tuple(column_key(setting, name, declared=not query.shows_keys) for name in query.by)
 
 
-def column_key(setting: Setting, name: str, declared: bool = True) -> GroupKey:
+def column_key(setting: QuerySetting, name: str, declared: bool = True) -> GroupKey:
     """One column as a key."""
     domain = domain_of(setting.source.columns[name], name, setting.folder) if declared else None
     return GroupKey(reference(setting.source, name), domain)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpcli.errors import InternalError
-from dpcli.release.answer import Answer, AnswerRow, KeyValue
+from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
 from dpcli.release.noise.draw import noisy
 from dpcli.release.noise.laws import NoiseLaw, half_width
-from dpcli.release.query import NoisyQuery, Release
+from dpcli.release.query import NoisyQuery, QueryRelease
 
 NOISE_ALONE = "intervals cover the noise: not rows that were left out, nor values that were cut to their bounds"
 Keyed = Mapping[tuple[KeyValue, ...], int]
 
 
-def noised(exact: Keyed, release: Release) -> dict[tuple[KeyValue, ...], int]:
+def noised(exact: Keyed, release: QueryRelease) -> dict[tuple[KeyValue, ...], int]:
     """The noisy numbers, in whole steps, in the order of the keys, which shall not be that of the data."""
     ordered = sorted(exact, key=order)
     return dict(zip(ordered, noisy([exact[key] for key in ordered], law_of(release)), strict=True))
@@ -25,7 +25,7 @@ def order(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:
     return tuple((type(value).__name__, value) for value in key)
 
 
-def law_of(release: Release) -> NoiseLaw:
+def law_of(release: QueryRelease) -> NoiseLaw:
     """The law of a release that adds noise."""
     if release.law is None:
         raise InternalError(f"{release.type} adds no noise")
@@ -33,15 +33,15 @@ def law_of(release: Release) -> NoiseLaw:
 
 
 def additive_answer(
-    query: NoisyQuery, release: Release, numbers: Keyed, covers: str, by: tuple[str, ...] | None = None
-) -> Answer:
+    query: NoisyQuery, release: QueryRelease, numbers: Keyed, covers: str, by: tuple[str, ...] | None = None
+) -> QueryAnswer:
     """Noisy numbers with the interval of their own noise. by: what the keys are called, where that is not the query's own."""
     width = half_width(law_of(release), query.confidence)
     rows = tuple(
         AnswerRow(key, scaled(value, release.unit), scaled(value - width, release.unit), scaled(value + width, release.unit))
         for key, value in numbers.items()
     )
-    return Answer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers)
+    return QueryAnswer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers)
 
 
 def scaled(number: int, unit: float) -> int | float:
@@ -49,7 +49,7 @@ def scaled(number: int, unit: float) -> int | float:
     return number if unit == 1.0 else number * unit
 
 
-def error_text(release: Release, confidence: float) -> str:
+def error_text(release: QueryRelease, confidence: float) -> str:
     """How far the noise goes."""
     width = half_width(law_of(release), confidence)
     return f"within {scaled(width, release.unit):,.6g} of the bounded truth with {confidence:.6g}"

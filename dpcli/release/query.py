@@ -13,8 +13,8 @@ from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
-    from dpcli.release.answer import Answer
-    from dpcli.release.cost import Cost
+    from dpcli.release.answer import QueryAnswer
+    from dpcli.release.cost import QueryCost
     from dpcli.release.noise.laws import NoiseLaw
     from dpcli.release.settings import Source
 
@@ -34,17 +34,17 @@ class ErrorTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class QuerySetting:
     """What a query is asked of, and what its cost may be. cost: what epsilon, rho or weight come to; None where error decides."""
 
     source: Source
     adjacency: Adjacency
-    cost: Cost | None
+    cost: QueryCost | None
     folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class QueryRelease:
     """One mechanism of a query.
 
     suffix: of the query's name, "" for the only one. type, keys: of the [[mechanism]] table that prices it. steps: how often it runs.
@@ -127,19 +127,19 @@ class Query:
         """Keys that one unit counts in at most."""
         return self.max_groups or 1
 
-    def releases(self, setting: Setting) -> tuple[Release, ...]:
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         """The mechanisms that answer it. Raises InputError where there is none."""
         raise NotImplementedError
 
-    def aggregation(self, setting: Setting) -> Aggregation:
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
         """What an engine computes for it: whole numbers by key."""
         raise NotImplementedError
 
-    def answer(self, setting: Setting, totals: Totals) -> Answer:
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         """The answer, with noise from the operating system. totals: exact; nothing of them leaves but through noise."""
         raise NotImplementedError
 
-    def expected_error(self, setting: Setting) -> str:
+    def expected_error(self, setting: QuerySetting) -> str:
         """How far an answer will be off, at its confidence, as far as that is known without the data."""
         raise NotImplementedError
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.registry import RELEASE_STATEMENT_OF, load
-from dpcli.release.answer import Answer
 from dpcli.release.plan import ReleasePlan
 from dpcli.release.store import Stored, store, stored_in
 from dpcli.sessions.charged import RUN, Session, commit, session_in
@@ -18,6 +17,7 @@ from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.release.answer import QueryAnswer
 
 STATEMENT = "statement.md"
 KEY_BYTES = 32  # of the hash by which contributions are chosen
@@ -32,7 +32,7 @@ class ReleaseOutcome:
     plan: ReleasePlan
     folder: str
     run: str
-    answers: tuple[Answer, ...]
+    answers: tuple[QueryAnswer, ...]
     fresh: bool
 
 
@@ -116,7 +116,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process: it answers, in its own folder')
 
 
-def _answered(plan: ReleasePlan, report: Report) -> tuple[Answer, ...]:
+def _answered(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
     """Every answer, in memory. What goes wrong here has been charged, and says nothing of the data."""
     from dpcli.release.engines.open import opened
 

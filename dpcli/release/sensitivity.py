@@ -81,4 +81,3 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
     moved = f"the old version goes and a new one comes: up to {2 * groups:,} keys move by {size:,} each, or {groups:,} by {span:,}"
     l1, squared = groups * max(2 * size, span), groups * max(2 * size * size, span * span)
     return Sensitivity(l1, squared, 2 * groups, (counted, ranged, moved))
-

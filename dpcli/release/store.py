@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpcli.errors import InputError, LedgerError
-from dpcli.release.answer import Answer, as_json, of_json
+from dpcli.release.answer import QueryAnswer, as_json, of_json
 from dpcli.sessions.folder import replaced
 
 ANSWERS = "answers.json"
@@ -21,7 +21,7 @@ class Stored:
 
     run: str
     fingerprint: str
-    answers: tuple[Answer, ...]
+    answers: tuple[QueryAnswer, ...]
 
 
 def store(folder: str, stored: Stored) -> None:

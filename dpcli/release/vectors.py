@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
-from dpcli.release.cost import Cost
+from dpcli.release.cost import QueryCost
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
-from dpcli.release.query import NoisyQuery, Release, Setting
+from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution, Sensitivity, sensitivity
 
 
 def noisy_vector(
-    query: NoisyQuery, setting: Setting, contribution: Contribution, suffix: str = "", part: float = 1.0, unit: float = 1.0
-) -> Release:
+    query: NoisyQuery, setting: QuerySetting, contribution: Contribution, suffix: str = "", part: float = 1.0, unit: float = 1.0
+) -> QueryRelease:
     """Discrete Laplace or Gaussian noise for one number of each key.
 
     Args:
@@ -22,19 +22,21 @@ def noisy_vector(
 
 
 def noisy_moved(
-    query: NoisyQuery, setting: Setting, moved: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
-) -> Release:
+    query: NoisyQuery, setting: QuerySetting, moved: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
+) -> QueryRelease:
     """The same for a vector that is known to move by this much."""
     law = _law(query, setting.cost, moved, part, unit)
     if isinstance(law, DiscreteLaplaceLaw):
         said = f"discrete Laplace noise of scale {law.scale:.6g} on an L1 sensitivity of {moved.l1:,}"
-        return Release(suffix, "discrete-laplace", {"scale": law.scale, "sensitivity": moved.l1}, (*moved.why, said), law, unit)
+        return QueryRelease(
+            suffix, "discrete-laplace", {"scale": law.scale, "sensitivity": moved.l1}, (*moved.why, said), law, unit
+        )
     said = f"discrete Gaussian noise of sigma {law.spread:.6g} on an L2 sensitivity of {moved.l2:,.6g}"
     one = {"sensitivity": moved.l1, "dimension": 1} if moved.coordinates == 1 else {"l2_sensitivity": moved.l2}
-    return Release(suffix, "discrete-gaussian", {"sigma": law.spread, **one}, (*moved.why, said), law, unit)
+    return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **one}, (*moved.why, said), law, unit)
 
 
-def shown_keys(query: NoisyQuery, setting: Setting, contribution: Contribution, delta: float) -> Release:
+def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float) -> QueryRelease:
     """Noisy counts of the keys that the data hold, where they exceed the least threshold that costs no more than delta."""
     moved = sensitivity(setting.adjacency, contribution)
     law = _law(query, setting.cost, moved, 1.0, 1.0)
@@ -52,15 +54,15 @@ def shown_keys(query: NoisyQuery, setting: Setting, contribution: Contribution, 
         middle = (low + high) // 2
         low, high = (middle, high) if cost(middle) > delta else (low, middle)
     said = f"a key is shown where its count with noise of {law.spread:.6g} exceeds {high:,}: one that a unit alone holds, with {delta:g}"
-    return Release("", "stability-histogram", {"threshold": high, **spread, **limits}, (*moved.why, said), law)
+    return QueryRelease("", "stability-histogram", {"threshold": high, **spread, **limits}, (*moved.why, said), law)
 
 
-def laplace(query: NoisyQuery, cost: Cost | None) -> bool:
+def laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:
     """Whether the noise is discrete Laplace: what is pure stays so unless the query says otherwise."""
     return query.noise == "laplace" if query.noise is not None else cost is not None and cost.pure
 
 
-def _law(query: NoisyQuery, cost: Cost | None, moved: Sensitivity, part: float, unit: float) -> NoiseLaw:
+def _law(query: NoisyQuery, cost: QueryCost | None, moved: Sensitivity, part: float, unit: float) -> NoiseLaw:
     if cost is None:
         return _within(query, unit)
     mine = cost.share(part) if part < 1.0 else cost

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
-from dpcli.release.cost import Cost
+from dpcli.release.cost import QueryCost
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Budget, Privacy
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpcli.release.settings import Source
 
 
-def weighted(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> Iterator[Cost | None]:
+def weighted(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> Iterator[QueryCost | None]:
     """The cost of each query; None where its error decides.
 
     What is left of the budget is shared in rho where there is a delta, else in pure epsilon. Everything is priced again afterwards: what
@@ -27,28 +27,28 @@ def weighted(queries: Sequence[Query], source: Source, privacy: Privacy, budget:
         if query.weight is not None and whole is not None:
             yield whole.share(query.weight / weights * (1.0 - 1e-12))
         elif query.epsilon is not None:
-            yield Cost(epsilon=query.epsilon)
+            yield QueryCost(epsilon=query.epsilon)
         else:
-            yield None if query.rho is None else Cost(rho=query.rho)
+            yield None if query.rho is None else QueryCost(rho=query.rho)
 
 
-def _whole(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> Cost:
+def _whole(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> QueryCost:
     """What the queries with a weight may cost together."""
     if budget is None:
         raise InputError("weight: no [budget] to share: state its epsilon")
     if any(getattr(query, "error", None) is not None for query in queries):
         raise InputError("weight beside error: state rho or epsilon in place of one of them")
-    stated = [Cost(query.epsilon, query.rho) for query in queries if query.weight is None]
+    stated = [QueryCost(query.epsilon, query.rho) for query in queries if query.weight is None]
     delta = _delta(queries, privacy.delta if budget.delta is None else budget.delta)
     if delta is None:
         left = budget.epsilon - math.fsum(cost.epsilon if cost.epsilon is not None else math.inf for cost in stated)
         if not 0.0 < left < math.inf:
             raise InputError("weight: nothing is left of a budget without delta beside what the other queries cost")
-        return Cost(epsilon=left)
+        return QueryCost(epsilon=left)
     left = rho_within(budget.epsilon, delta) - math.fsum(_rho(cost) for cost in stated)
     if left <= 0.0:
         raise InputError("weight: nothing is left of [budget] beside what the other queries cost")
-    return Cost(rho=left)
+    return QueryCost(rho=left)
 
 
 def _delta(queries: Sequence[Query], delta: float | None) -> float | None:
@@ -61,7 +61,7 @@ def _delta(queries: Sequence[Query], delta: float | None) -> float | None:
     return left
 
 
-def _rho(cost: Cost) -> float:
+def _rho(cost: QueryCost) -> float:
     return cost.rho if cost.rho is not None else cost.pure_epsilon**2 / 2.0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from dpcli.fields import DELTA, Key, Reader
 from dpcli.release.keys import aggregation_of
 from dpcli.release.numbers import NOISE_ALONE, additive_answer, error_text, noised
-from dpcli.release.query import MEASURE, NoisyQuery, Release, Setting
+from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
 from dpcli.release.vectors import noisy_vector, shown_keys
@@ -17,7 +17,7 @@ from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
-    from dpcli.release.answer import Answer
+    from dpcli.release.answer import QueryAnswer
 
 
 OF_BY = Reader("by", lambda query: bool(query.by))
@@ -25,7 +25,7 @@ OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "thresho
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count(NoisyQuery):
+class CountQuery(NoisyQuery):
     """The number of rows, or of units, for each key."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -57,15 +57,15 @@ class Count(NoisyQuery):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source) if self.of == "rows" else _of_units(self, source)
 
-    def releases(self, setting: Setting) -> tuple[Release, ...]:
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         if self.shows_keys:
             return (shown_keys(self, setting, self.contribution(), self.delta or 0.0),)
         return (noisy_vector(self, setting, self.contribution()),)
 
-    def aggregation(self, setting: Setting) -> Aggregation:
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting, rows=self.contribution().rows)
 
-    def answer(self, setting: Setting, totals: Totals) -> Answer:
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (release,) = self.releases(setting)
         exact = {key: total.rows if self.of == "rows" else total.units for key, total in totals.items()}
         if not self.shows_keys:
@@ -73,7 +73,7 @@ class Count(NoisyQuery):
         shown = {key: number for key, number in noised(exact, release).items() if number > release.keys["threshold"]}
         return additive_answer(self, release, shown, f"{NOISE_ALONE}; keys that few hold are not shown")
 
-    def expected_error(self, setting: Setting) -> str:
+    def expected_error(self, setting: QuerySetting) -> str:
         return error_text(self.releases(setting)[0], self.confidence)
 
     def contribution(self) -> Contribution:
@@ -81,7 +81,7 @@ class Count(NoisyQuery):
         return Contribution(self.groups, self.rows if self.of == "rows" else 1, 1, 1, fixed=False, one_key=not self.by)
 
 
-def _of_units(query: Count, source: Source) -> Iterator[Problem]:
+def _of_units(query: CountQuery, source: Source) -> Iterator[Problem]:
     """A unit counts once in each key, however many rows it has."""
     if query.max_rows is not None:
         yield ("max_rows",), 'no number with of = "units"', str(query.max_rows)

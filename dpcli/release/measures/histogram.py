@@ -10,7 +10,7 @@ from dpcli.fields import Key
 from dpcli.release.keys import aggregation_by, binned_key, group_keys
 from dpcli.release.measures.sums import COLUMN
 from dpcli.release.numbers import NOISE_ALONE, additive_answer, error_text, noised
-from dpcli.release.query import MEASURE, NoisyQuery, Release, Setting
+from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
 from dpcli.release.vectors import noisy_vector
@@ -18,11 +18,11 @@ from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
-    from dpcli.release.answer import Answer
+    from dpcli.release.answer import QueryAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Histogram(NoisyQuery):
+class HistogramQuery(NoisyQuery):
     """The number of rows in each bin, from one edge up to but without the next; the last bin has its upper edge too."""
 
     keyed: ClassVar[bool] = True
@@ -49,21 +49,21 @@ class Histogram(NoisyQuery):
         if column is not None and column.type not in ("integer", "decimal"):
             yield ("column",), "a column of numbers", f'"{self.column}", which is {column.type}'
 
-    def releases(self, setting: Setting) -> tuple[Release, ...]:
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         one_key = len(self.bins) == 2 and not self.by
         return (noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=one_key)),)
 
-    def aggregation(self, setting: Setting) -> Aggregation:
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
         keys = (*group_keys(self, setting), binned_key(setting.source, self.column, self.bins))
         return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
-    def answer(self, setting: Setting, totals: Totals) -> Answer:
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (release,) = self.releases(setting)
         numbers = noised({key: total.rows for key, total in totals.items()}, release)
         spoken = {(*key[:-1], self.bin_text(int(key[-1]))): number for key, number in numbers.items()}
         return additive_answer(self, release, spoken, NOISE_ALONE, (*self.by, self.column))
 
-    def expected_error(self, setting: Setting) -> str:
+    def expected_error(self, setting: QuerySetting) -> str:
         return error_text(self.releases(setting)[0], self.confidence)
 
     def bin_text(self, number: int) -> str:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.fields import Key
-from dpcli.release.answer import Answer, AnswerRow
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.answer import AnswerRow, QueryAnswer
 from dpcli.release.columns import domain_of
 from dpcli.release.keys import aggregation_of, group_keys
 from dpcli.release.noise.draw import noisy
 from dpcli.release.numbers import NOISE_ALONE, law_of
-from dpcli.release.query import MEASURE, NoisyQuery, Release, Setting
-from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution, Sensitivity
 from dpcli.release.settings import Source
 from dpcli.release.vectors import noisy_moved, noisy_vector
@@ -25,8 +25,9 @@ from dpcli.toml.findings import Problem
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linear(NoisyQuery):
+class LinearQuery(NoisyQuery):
     """Weighted sums of the counts of the keys in `by`: one for each row of a matrix of whole numbers.
 
     Either each count has noise and the sums follow from these, or each sum has noise of its own: whichever has the smaller variance in all,
@@ -39,7 +40,8 @@ class Linear(NoisyQuery):
 
     measure: Annotated[str, MEASURE] = "linear"
     matrix: Annotated[
-        tuple[tuple[int, ...], ...], Key("a row of weights for each sum: a weight for each key, in declared order, the last column fastest")
+        tuple[tuple[int, ...], ...],
+        Key("a row of weights for each sum: a weight for each key, in declared order, the last column fastest"),
     ]
 
     def problems(self) -> Iterator[Problem]:
@@ -52,7 +54,7 @@ class Linear(NoisyQuery):
         if self.error is not None:
             yield ("error",), "epsilon, rho or weight for weighted sums", "error"
 
-    def releases(self, setting: Setting) -> tuple[Release, ...]:
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         cells, sums = self._cells(setting), self._sums(setting)
         return (cells,) if self._spread(cells, self.matrix) <= self._spread(sums, None) else (sums,)
 
@@ -64,36 +66,41 @@ class Linear(NoisyQuery):
         if self.by and cells != len(self.matrix[0]):
             yield ("matrix",), f"{cells:,} weights in each row, one for each key", f"{len(self.matrix[0]):,}"
 
-    def aggregation(self, setting: Setting) -> Aggregation:
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting)
 
-    def answer(self, setting: Setting, totals: Totals) -> Answer:
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (release,) = self.releases(setting)
         keys = list(product(*(key.domain or () for key in group_keys(self, setting))))
         if len(keys) != len(self.matrix[0]):
-            raise InputError(f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {len(self.matrix[0]):,}')
+            raise InputError(
+                f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {len(self.matrix[0]):,}'
+            )
         counts, law = [totals[key].rows if key in totals else 0 for key in keys], law_of(release)
         by_cells = release == self._cells(setting)
         counted = noisy(counts, law) if by_cells else counts
         sums = [sum(weight * count for weight, count in zip(row, counted, strict=True)) for row in self.matrix]
         values = sums if by_cells else noisy(sums, law)
         widths = [self._width(release, row if by_cells else (1,)) for row in self.matrix]
-        rows = (AnswerRow((place + 1,), value, value - width, value + width) for place, (value, width) in enumerate(zip(values, widths, strict=True)))
-        return Answer(self.name, self.measure, ("row",), tuple(rows), self.confidence, NOISE_ALONE)
+        rows = (
+            AnswerRow((place + 1,), value, value - width, value + width)
+            for place, (value, width) in enumerate(zip(values, widths, strict=True))
+        )
+        return QueryAnswer(self.name, self.measure, ("row",), tuple(rows), self.confidence, NOISE_ALONE)
 
-    def _width(self, release: Release, weights: Sequence[int]) -> int:
+    def _width(self, release: QueryRelease, weights: Sequence[int]) -> int:
         return weighted_half_width(law_of(release), weights, self.confidence)
 
-    def expected_error(self, setting: Setting) -> str:
+    def expected_error(self, setting: QuerySetting) -> str:
         (release,) = self.releases(setting)
         rows = self.matrix if release == self._cells(setting) else ((1,),)
         width = max(self._width(release, row) for row in rows)
         return f"each sum within {width:,} of the bounded truth with {self.confidence:.6g}"
 
-    def _cells(self, setting: Setting) -> Release:
+    def _cells(self, setting: QuerySetting) -> QueryRelease:
         return noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=len(self.matrix[0]) == 1))
 
-    def _sums(self, setting: Setting) -> Release:
+    def _sums(self, setting: QuerySetting) -> QueryRelease:
         """All sums as one vector: one row of a unit adds a column of the matrix, whose norms bound what it moves."""
         columns = list(zip(*self.matrix, strict=True))
         largest = max(sum(map(abs, column)) for column in columns)
@@ -101,12 +108,13 @@ class Linear(NoisyQuery):
         versions = 2 if setting.adjacency is Adjacency.REPLACE_ONE else 1
         rows = versions * self.groups * self.rows
         why = (
-            f"one unit adds to at most {self.groups:,} of the keys, {self.rows:,} rows to each" + (", in either version" if versions > 1 else ""),
+            f"one unit adds to at most {self.groups:,} of the keys, {self.rows:,} rows to each"
+            + (", in either version" if versions > 1 else ""),
             f"a row moves the sums by a column of the matrix: at most {largest:,} in all, {math.sqrt(squared):.6g} in Euclidean norm",
         )
         return noisy_moved(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
 
-    def _spread(self, release: Release, matrix: Sequence[Sequence[int]] | None) -> float:
+    def _spread(self, release: QueryRelease, matrix: Sequence[Sequence[int]] | None) -> float:
         """The variances of all sums, added up."""
         weights = len(self.matrix) if matrix is None else sum(weight * weight for row in matrix for weight in row)
         return law_of(release).variance * weights

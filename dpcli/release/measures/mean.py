@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, Key
 from dpcli.release.measures.sums import COLUMN, always_there
-from dpcli.release.query import MEASURE, NoisyQuery, Release, Setting
+from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
 from dpcli.release.values import stepped, value_problems
@@ -17,7 +17,7 @@ from dpcli.toml.findings import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mean(NoisyQuery):
+class MeanQuery(NoisyQuery):
     """The mean of a column for each key.
 
     Without a public count, values are centred at the middle of the range, so that a row adds at most half of it, and the noisy sum is
@@ -48,7 +48,7 @@ class Mean(NoisyQuery):
         yield from NoisyQuery.needs(self, source)
         yield from value_problems(source, "column", self.column, self.rows)
 
-    def releases(self, setting: Setting) -> tuple[Release, ...]:
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         values = stepped(setting.source, self.column)
         if self.count is not None:
             fixed = always_there(self, setting.source, self.column)
@@ -64,7 +64,7 @@ class Mean(NoisyQuery):
             noisy_vector(self, setting, ones, "count", 1.0 - part),
         )
 
-    def sum_part(self, setting: Setting) -> float:
+    def sum_part(self, setting: QuerySetting) -> float:
         """The share of the cost that the sum gets. The error of the mean is that of N_S - m N_C, m the distance of the mean from the middle,
         which is taken to be half of the furthest. Source: weights that minimise a sum of variances under one budget (Lagrange)."""
         values = stepped(setting.source, self.column)

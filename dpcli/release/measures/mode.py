@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import DELTA, Key, Reader
-from dpcli.release.answer import Answer, AnswerRow
+from dpcli.release.answer import AnswerRow, QueryAnswer
 from dpcli.release.keys import aggregation_by, column_key
 from dpcli.release.measures.top import VALUES, choice_error, choice_needs
 from dpcli.release.noise.select import count_range
 from dpcli.release.numbers import order
-from dpcli.release.query import MEASURE, Query, Release, Setting
+from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.toml.findings import Problem
 
@@ -23,7 +23,7 @@ OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mode(Query):
+class ModeQuery(Query):
     """The most common value of a column.
 
     noisy-max chooses among the declared values. propose-test-release needs no domain: it asks, with noise, how many units would have to
@@ -42,9 +42,9 @@ class Mode(Query):
         Literal["noisy-max", "propose-test-release"],
         Key("how it is found: noisy-max over declared values, or propose-test-release over any"),
     ] = "noisy-max"
-    delta: Annotated[
-        float | None, Key("probability to answer where one unit could change the answer", DELTA, reader=OF_TEST)
-    ] = None
+    delta: Annotated[float | None, Key("probability to answer where one unit could change the answer", DELTA, reader=OF_TEST)] = (
+        None
+    )
 
     @property
     def tests(self) -> bool:
@@ -64,12 +64,12 @@ class Mode(Query):
         if not self.tests:
             yield from choice_needs(self, source, self.column)
 
-    def releases(self, setting: Setting) -> tuple[Release, ...]:
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
         if self.tests:
             epsilon = setting.cost.pure_epsilon
             why = ("the number of units that would have to change moves by at most 1", f"a test of it at epsilon {epsilon:.6g}")
-            return (Release("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
+            return (QueryRelease("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
         kind = "permute-and-flip" if setting.cost.pure else "exponential"
         epsilon = setting.cost.bounded_range_epsilon
         reach = count_range(self.rows, setting.adjacency)
@@ -77,31 +77,31 @@ class Mode(Query):
             f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
             f"one choice by {kind} at epsilon {epsilon:.6g}",
         )
-        return (Release("", kind, {"epsilon": epsilon}, why),)
+        return (QueryRelease("", kind, {"epsilon": epsilon}, why),)
 
-    def aggregation(self, setting: Setting) -> Aggregation:
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
         keys = (column_key(setting, self.column, declared=not self.tests),)
         return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
-    def answer(self, setting: Setting, totals: Totals) -> Answer:
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (release,) = self.releases(setting)
         keys = sorted(totals, key=order)
         counts = [totals[key].rows for key in keys]
         chosen = self._tested(setting, dict(zip(keys, counts, strict=True))) if self.tests else keys[self._chosen(setting, counts)]
         rows = (AnswerRow((), None if chosen is None else chosen[0]),)
-        return Answer(self.name, self.measure, (), rows, self.confidence, self.expected_error(setting))
+        return QueryAnswer(self.name, self.measure, (), rows, self.confidence, self.expected_error(setting))
 
-    def _chosen(self, setting: Setting, counts: list[int]) -> int:
+    def _chosen(self, setting: QuerySetting, counts: list[int]) -> int:
         from dpcli.release.noise.select import exponential, permute_and_flip
 
         (release,) = self.releases(setting)
         choose = permute_and_flip if setting.cost is not None and setting.cost.pure else exponential
         return choose(counts, count_range(self.rows, setting.adjacency), release.keys["epsilon"])
 
-    def _tested(self, setting: Setting, counts: Mapping[Any, int]) -> Any:
+    def _tested(self, setting: QuerySetting, counts: Mapping[Any, int]) -> Any:
         raise NotImplementedError
 
-    def expected_error(self, setting: Setting) -> str:
+    def expected_error(self, setting: QuerySetting) -> str:
         if self.tests:
             return "right where it answers; no answer where few units could change it"
         (release,) = self.releases(setting)

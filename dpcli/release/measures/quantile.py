@@ -9,11 +9,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import Key
-from dpcli.release.answer import Answer, AnswerRow
+from dpcli.release.answer import AnswerRow, QueryAnswer
 from dpcli.release.keys import aggregation_by, stepped_key
 from dpcli.release.measures.sums import COLUMN
 from dpcli.release.noise.ranks import rank_range, rank_scores
-from dpcli.release.query import MEASURE, Query, Release, Setting
+from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.release.values import stepped, value_problems
 from dpcli.toml.findings import Problem
@@ -25,7 +25,7 @@ MOST_CANDIDATES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantile(Query):
+class QuantileQuery(Query):
     """The value below which a share of the rows lies, among the whole steps from min to max.
 
     Of one unit at most max_rows different values count, each once.
@@ -61,7 +61,7 @@ class Quantile(Query):
         values = stepped(source, self.column)
         return values.most - values.least + 1
 
-    def releases(self, setting: Setting) -> tuple[Release, ...]:
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
         epsilon = setting.cost.share(1.0 / len(self.quantiles)).bounded_range_epsilon
         why = (
@@ -69,9 +69,9 @@ class Quantile(Query):
             f"the difference of two candidates' distances from the rank moves by at most {self.reach(setting, 0):,} of its units",
             f"each of {len(self.quantiles):,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
         )
-        return (Release("", "exponential", {"epsilon": epsilon}, why, steps=len(self.quantiles)),)
+        return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=len(self.quantiles)),)
 
-    def reach(self, setting: Setting, position: int) -> int:
+    def reach(self, setting: QuerySetting, position: int) -> int:
         """The range of the scores of one of the quantiles."""
         return rank_range(self.share(position), self.rows, setting.adjacency)
 
@@ -79,10 +79,10 @@ class Quantile(Query):
         """As it is written in the file."""
         return Fraction(repr(self.quantiles[position]))
 
-    def aggregation(self, setting: Setting) -> Aggregation:
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=self.rows, rows=1)
 
-    def answer(self, setting: Setting, totals: Totals) -> Answer:
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         from dpcli.release.noise.select import exponential
 
         (release,) = self.releases(setting)
@@ -92,13 +92,11 @@ class Quantile(Query):
             counts[int(number) - values.least] += total.rows
         rows = []
         for position, share in enumerate(self.quantiles):
-            chosen = exponential(
-                rank_scores(counts, self.share(position)), self.reach(setting, position), release.keys["epsilon"]
-            )
+            chosen = exponential(rank_scores(counts, self.share(position)), self.reach(setting, position), release.keys["epsilon"])
             rows.append(AnswerRow((f"{share:g}",), values.value(values.least + chosen)))
-        return Answer(self.name, self.measure, ("quantile",), tuple(rows), self.confidence, self.expected_error(setting))
+        return QueryAnswer(self.name, self.measure, ("quantile",), tuple(rows), self.confidence, self.expected_error(setting))
 
-    def expected_error(self, setting: Setting) -> str:
+    def expected_error(self, setting: QuerySetting) -> str:
         """Of m candidates one whose score is below the best by t is chosen with probability m e^{-epsilon t / range} at most (McSherry &
         Talwar 2007)."""
         (release,) = self.releases(setting)

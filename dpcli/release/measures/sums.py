@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.fields import Key
 from dpcli.release.keys import aggregation_of, steps_of
 from dpcli.release.numbers import NOISE_ALONE, additive_answer, error_text, noised
-from dpcli.release.query import MEASURE, NoisyQuery, Release, Setting
+from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
 from dpcli.release.values import stepped, value_problems
@@ -18,13 +18,13 @@ from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
-    from dpcli.release.answer import Answer
+    from dpcli.release.answer import QueryAnswer
 
 COLUMN = Key("the column of numbers, with min, max and step")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sum(NoisyQuery):
+class SumQuery(NoisyQuery):
     """The sum of a column for each key, of clamped values in whole steps."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "spent", "rho": 0.01, "max_rows": 5},)
@@ -40,18 +40,18 @@ class Sum(NoisyQuery):
         yield from NoisyQuery.needs(self, source)
         yield from value_problems(source, "column", self.column, self.rows)
 
-    def releases(self, setting: Setting) -> tuple[Release, ...]:
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         return (noisy_vector(self, setting, self.contribution(setting.source), unit=stepped(setting.source, self.column).step),)
 
-    def aggregation(self, setting: Setting) -> Aggregation:
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
 
-    def answer(self, setting: Setting, totals: Totals) -> Answer:
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (release,) = self.releases(setting)
         exact = {key: total.sums[0] for key, total in totals.items()}
         return additive_answer(self, release, noised(exact, release), NOISE_ALONE)
 
-    def expected_error(self, setting: Setting) -> str:
+    def expected_error(self, setting: QuerySetting) -> str:
         return error_text(self.releases(setting)[0], self.confidence)
 
     def contribution(self, source: Source) -> Contribution:

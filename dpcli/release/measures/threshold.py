@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, Key
-from dpcli.release.answer import Answer, AnswerRow, KeyValue
+from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
 from dpcli.release.keys import aggregation_by, column_key
 from dpcli.release.measures.top import choice_needs
 from dpcli.release.noise.sparse import SparseVectorLaws
-from dpcli.release.query import MEASURE, Query, Release, Setting
+from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.toml.findings import Problem
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold(Query):
+class ThresholdQuery(Query):
     """Whether the count of rows reaches `above`: of the whole table, or of each value of a column in its declared order, until `answers` of
     them do. The counts are not released."""
 
@@ -31,7 +31,9 @@ class Threshold(Query):
     )
 
     measure: Annotated[str, MEASURE] = "threshold"
-    column: Annotated[str | None, Key("the column whose values are asked about, in declared order; the whole table where absent")] = None
+    column: Annotated[
+        str | None, Key("the column whose values are asked about, in declared order; the whole table where absent")
+    ] = None
     above: Annotated[int, Key("the count to reach", COUNT)]
     answers: Annotated[int, Key("how many may reach it before the questions end", COUNT)] = 1
 
@@ -46,39 +48,39 @@ class Threshold(Query):
         if self.column is not None:
             yield from choice_needs(self, source, self.column)
 
-    def releases(self, setting: Setting) -> tuple[Release, ...]:
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         laws = self.laws(setting)
         why = (
             f"one unit moves each count by at most {self.rows:,}",
             f"noise of scale {laws.threshold.scale:.6g} on the threshold and {laws.query.scale:.6g} on each count",
         )
-        return (Release("", "sparse-vector", {"epsilon": laws.epsilon, "answers": self.answers}, why),)
+        return (QueryRelease("", "sparse-vector", {"epsilon": laws.epsilon, "answers": self.answers}, why),)
 
-    def laws(self, setting: Setting) -> SparseVectorLaws:
+    def laws(self, setting: QuerySetting) -> SparseVectorLaws:
         """Noise of the threshold and of the counts."""
         assert setting.cost is not None
         return SparseVectorLaws(setting.cost.pure_epsilon, self.rows, self.answers)
 
-    def aggregation(self, setting: Setting) -> Aggregation:
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
         keys = () if self.column is None else (column_key(setting, self.column),)
         return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
-    def answer(self, setting: Setting, totals: Totals) -> Answer:
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         from dpcli.release.noise.sparse import above_threshold
 
         keys = self.ordered(setting)
         found = above_threshold([totals[key].rows if key in totals else 0 for key in keys], self.above, self.laws(setting))
         rows = tuple(AnswerRow(key, reached) for key, reached in zip(keys, found, strict=False))
         by = () if self.column is None else (self.column,)
-        return Answer(self.name, self.measure, by, rows, self.confidence, self.expected_error(setting))
+        return QueryAnswer(self.name, self.measure, by, rows, self.confidence, self.expected_error(setting))
 
-    def ordered(self, setting: Setting) -> list[tuple[KeyValue, ...]]:
+    def ordered(self, setting: QuerySetting) -> list[tuple[KeyValue, ...]]:
         """The keys in the order in which they are asked about."""
         if self.column is None:
             return [()]
         return [(value,) for value in column_key(setting, self.column).domain or ()]
 
-    def expected_error(self, setting: Setting) -> str:
+    def expected_error(self, setting: QuerySetting) -> str:
         """Of m counts each is judged rightly where it is further from the threshold than this (Dwork & Roth 2014, Theorem 3.24, with the
         laws' own tails)."""
         laws, counts = self.laws(setting), len(self.ordered(setting))

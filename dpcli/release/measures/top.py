@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import Constraint, Key
-from dpcli.release.answer import Answer, AnswerRow
+from dpcli.release.answer import AnswerRow, QueryAnswer
 from dpcli.release.keys import aggregation_by, column_key
 from dpcli.release.noise.select import count_range
 from dpcli.release.numbers import order
-from dpcli.release.query import MEASURE, UNDECLARED, Query, Release, Setting
+from dpcli.release.query import MEASURE, UNDECLARED, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.toml.findings import Problem
 
@@ -24,7 +24,7 @@ VALUES = Key("the column whose values are counted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Top(Query):
+class TopQuery(Query):
     """The k most common values of a column, in the order in which they were chosen; their counts are not released.
 
     Each is chosen by the exponential mechanism among those that are left (peeling).
@@ -44,19 +44,19 @@ class Top(Query):
         yield from Query.needs(self, source)
         yield from choice_needs(self, source, self.column)
 
-    def releases(self, setting: Setting) -> tuple[Release, ...]:
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
         epsilon = setting.cost.share(1.0 / self.k).bounded_range_epsilon
         why = (
             f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {count_range(self.rows, setting.adjacency):,}",
             f"each of {self.k:,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
         )
-        return (Release("", "exponential", {"epsilon": epsilon}, why, steps=self.k),)
+        return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=self.k),)
 
-    def aggregation(self, setting: Setting) -> Aggregation:
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_by(self, setting, (column_key(setting, self.column),), (), self.groups, self.rows)
 
-    def answer(self, setting: Setting, totals: Totals) -> Answer:
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         from dpcli.release.noise.select import top_k
 
         (release,) = self.releases(setting)
@@ -64,9 +64,9 @@ class Top(Query):
         reach = count_range(self.rows, setting.adjacency)
         chosen = top_k([totals[key].rows for key in keys], self.k, reach, release.keys["epsilon"])
         rows = tuple(AnswerRow((place + 1,), keys[index][0]) for place, index in enumerate(chosen))
-        return Answer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
+        return QueryAnswer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
 
-    def expected_error(self, setting: Setting) -> str:
+    def expected_error(self, setting: QuerySetting) -> str:
         (release,) = self.releases(setting)
         reach = count_range(self.rows, setting.adjacency) / release.keys["epsilon"]
         return choice_error(reach, self.k, self.confidence, setting, self.column)
@@ -78,7 +78,7 @@ def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]
         yield ("column",), UNDECLARED, f'"{column}", whose values would show who is there'
 
 
-def choice_error(scale: float, choices: int, confidence: float, setting: Setting, column: str) -> str:
+def choice_error(scale: float, choices: int, confidence: float, setting: QuerySetting, column: str) -> str:
     """How far the count of a choice is below the best that was left: t with m e^{-t / scale} for each of m candidates."""
     from dpcli.release.columns import domain_of
 

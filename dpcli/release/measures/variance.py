@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dpcli.fields import Key
 from dpcli.release.measures.sums import COLUMN
-from dpcli.release.query import MEASURE, NoisyQuery, Release, Setting
+from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
 from dpcli.release.values import Stepped, stepped, value_problems
@@ -19,7 +18,7 @@ SQUARES, VALUES, ROWS = 0.4, 0.3, 0.3  # shares of the cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variance(NoisyQuery):
+class VarianceQuery(NoisyQuery):
     """The variance of a column for each key: the mean square distance from the mean, of values centred at the middle of the range."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "age", "epsilon": 0.5, "max_rows": 1},)
@@ -43,7 +42,7 @@ class Variance(NoisyQuery):
         if not lacking and self.column in source.columns and self.rows * furthest(stepped(source, self.column)) ** 2 >= 2**62:
             yield ("column",), "rows x range^2 below 2^62 steps: a coarser step", f'"{self.column}"'
 
-    def releases(self, setting: Setting) -> tuple[Release, ...]:
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         values, one_key = stepped(setting.source, self.column), not self.by
         most = furthest(values)
         centred = Contribution(self.groups, self.rows, values.least - values.middle, values.most - values.middle, one_key=one_key)
