@@ -13,6 +13,7 @@ from dpcli.cli.printing import show
 
 @click.command(short_help="What a pipeline's guarantee, a rule or a term means.")
 @click.argument("file", metavar="FILE|NAME", shell_complete=completing.file_or_name)
+@click.argument("of", metavar="[FILE]", required=False)
 @click.option("--delta", type=float, help="Explain the guarantee at this delta instead of the file's.")
 @click.option(
     "--prior",
@@ -23,7 +24,9 @@ from dpcli.cli.printing import show
     help="Belief before the release; repeatable [default: 0.01 and 0.5].",
 )
 @output_options("table", "total", "records")
-def command(file: str, delta: float | None, priors: tuple[float, ...], format_: str, outputs: tuple[str, ...]) -> int:
+def command(
+    file: str, of: str | None, delta: float | None, priors: tuple[float, ...], format_: str, outputs: tuple[str, ...]
+) -> int:
     """What the guarantee of the pipeline in FILE means to an attacker, or what NAME means.
 
     FILE is an existing file, a name that ends in .toml, or "-" for standard input: the highest true-positive rate at a false-positive
@@ -31,7 +34,11 @@ def command(file: str, delta: float | None, priors: tuple[float, ...], format_: 
 
     NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson), a term (adjacency) or a
     page of the manual (tutorial, training, ledger, gate, glossary).
+
+    query FILE tells of each query of FILE how its sensitivity and its noise come about.
     """
+    if of is not None:
+        return _queries(file, of, format_, outputs, delta=delta, prior=priors or None)
     if not _is_file(file):
         from dpcli.explain.lookup import explain
 
@@ -46,6 +53,16 @@ def command(file: str, delta: float | None, priors: tuple[float, ...], format_: 
     pipeline, diagnostics = checked_load(file)
     account, found = meaning(pipeline, delta, priors or PRIORS)
     return emit(document(account, found, diagnostics), format_, outputs)
+
+
+def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
+    if word != "query":
+        raise click.UsageError(f"expected one FILE or NAME, or query FILE, found {word} {file}")
+    from dpcli.present.release import explained
+    from dpcli.release.plan import plan_of
+
+    refuse("explain query", **flags)
+    return emit(explained(plan_of(file)), format_, outputs)
 
 
 def _is_file(name: str) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli.document.document import Document, Sheet, Table
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.present.account import headline
 from dpcli.present.training import shown
 from dpcli.rounding import percent, up
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from dpcli.release.answer import AnswerRow, QueryAnswer, Value
     from dpcli.release.entries import AskedQuery
     from dpcli.release.plan import ReleasePlan
+    from dpcli.release.query import QueryRelease
     from dpcli.release.run import ReleaseOutcome
 
 SHOWN = 1_000  # answers in a table; csv and json have all of them
@@ -79,8 +82,6 @@ def answer_table(answer: QueryAnswer) -> Table:
 
 def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     """Markdown: every query and what was done, then the disclosure statement of the file."""
-    from dataclasses import replace
-
     from dpcli import __version__
     from dpcli.disclosure.facts import gather
     from dpcli.disclosure.statement import disclosure
@@ -112,14 +113,25 @@ def explained(plan: ReleasePlan) -> Document:
 
 
 def _why_table(one: AskedQuery) -> Table:
-    rows = tuple((str(number + 1), line) for number, line in enumerate(line for release in one.releases for line in release.why))
-    return Table(f"{one.query.name} ({one.query.measure})", ("", "why"), rows)
+    """Under the file's adjacency, and beside it under the other one, at the same cost."""
+    stated = one.setting.adjacency
+    other = Adjacency.REPLACE_ONE if stated is not Adjacency.REPLACE_ONE else Adjacency.ADD_REMOVE
+    beside = one.query.releases(replace(one.setting, adjacency=other))
+    rows = [row for release in one.releases for row in _why_rows(release, stated.value)]
+    rows += [row for release in beside for row in _why_rows(release, f"were it {other.value}")]
+    return Table(f"{one.query.name} ({one.query.measure})", ("", "mechanism", "why"), tuple(rows))
+
+
+def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str, str]]:
+    for number, line in enumerate(release.why):
+        yield (adjacency, release.suffix or release.type, line) if number == 0 else ("", "", line)
 
 
 def _spoken(one: AskedQuery) -> str:
     query = one.query
     where = f" where `{query.where}`" if query.where else ""
-    by = f" by {', '.join(query.by)}" if getattr(query, "by", ()) else ""
+    keys: tuple[str, ...] = getattr(query, "by", ())
+    by = f" by {', '.join(keys)}" if keys else ""
     mechanisms = " and ".join(_mechanism(one, position) for position in range(len(one.releases)))
     return f"**{query.name}**: {query.measure}{by}{where}; {mechanisms}"
 
@@ -172,7 +184,7 @@ def value_text(value: Value) -> str:
     """A value for a table: whole numbers in full, others to six digits."""
     if value is None:
         return "none"
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, bool | str):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 

@@ -29,7 +29,10 @@ class AskedQuery:
 
 
 def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Entry], ...]:
-    """The entries of the queries, in their order, each with the place of its query; none where something is wrong, which is then among the findings."""
+    """The entries of the queries, in their order, each with the place of its query.
+
+    None where something is wrong, which is then among the findings.
+    """
     before = len(findings)
     for key, expected, found in _problems(values):
         findings.add("DP005", key, expected, found)

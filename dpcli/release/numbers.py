@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from dpcli.errors import InternalError
 from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
+from dpcli.release.answers.additive import additive_interval, expected_error, on_grid
 from dpcli.release.noise.draw import noisy
-from dpcli.release.noise.laws import NoiseLaw, half_width
+from dpcli.release.noise.laws import NoiseLaw
 from dpcli.release.query import NoisyQuery, QueryRelease
 
 NOISE_ALONE = "intervals cover the noise: not rows that were left out, nor values that were cut to their bounds"
@@ -36,20 +37,18 @@ def additive_answer(
     query: NoisyQuery, release: QueryRelease, numbers: Keyed, covers: str, by: tuple[str, ...] | None = None
 ) -> QueryAnswer:
     """Noisy numbers with the interval of their own noise. by: what the keys are called, where that is not the query's own."""
-    width = half_width(law_of(release), query.confidence)
-    rows = tuple(
-        AnswerRow(key, scaled(value, release.unit), scaled(value - width, release.unit), scaled(value + width, release.unit))
-        for key, value in numbers.items()
-    )
+    law, step = law_of(release), release.unit
+    intervals = {key: additive_interval(value, law, query.confidence, step) for key, value in numbers.items()}
+    rows = tuple(AnswerRow(key, scaled(value, step), intervals[key].low, intervals[key].high) for key, value in numbers.items())
     return QueryAnswer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers)
 
 
 def scaled(number: int, unit: float) -> int | float:
     """A whole number of steps in units of the answer."""
-    return number if unit == 1.0 else number * unit
+    return number if unit == 1.0 else on_grid(number, unit)
 
 
 def error_text(release: QueryRelease, confidence: float) -> str:
     """How far the noise goes."""
-    width = half_width(law_of(release), confidence)
-    return f"within {scaled(width, release.unit):,.6g} of the bounded truth with {confidence:.6g}"
+    error = expected_error(law_of(release), confidence, release.unit)
+    return f"within {error:,.6g} of the bounded truth, with probability {confidence:.6g}"

@@ -59,7 +59,7 @@ def plan_of(path: str) -> ReleasePlan:
     others = len(pipeline.mechanisms) - sum(len(one.releases) for one in performed)
     if others:
         raise InputError(
-            f"{path}: mechanism: expected queries alone, found {others} mechanisms that dpcli release does not perform: they belong in a file "
-            "of their own"
+            f"{path}: mechanism: expected queries alone, found {others} mechanisms that dpcli release does not perform: they belong in "
+            "another file"
         )
     return ReleasePlan(path, pipeline, priced_file(path, pipeline).account, source, performed)

@@ -110,7 +110,7 @@ class Query:
 
         if source.unit is None and self.max_groups not in (None, 1):
             yield ("max_groups",), "no number where each row is a unit of its own", str(self.max_groups)
-        elif source.unit is not None and (self.keyed or getattr(self, "by", ())) and self.max_groups is None:
+        elif source.unit is not None and (self.keyed or bool(getattr(self, "by", None))) and self.max_groups is None:
             yield ("max_groups",), f'the most keys that one "{source.unit}" may count in', "none"
 
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:

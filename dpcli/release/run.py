@@ -92,14 +92,18 @@ def _waits(session: Session, ledger: Ledger) -> bool:
 def _ready(plan: ReleasePlan) -> None:
     """Whether all that the release needs is here, before it is charged."""
     from dpcli.release.engines.open import require_source
-    from dpcli.release.noise.draw import require_sampler
+    from dpcli.release.noise.sampler import contributed
 
-    require_sampler()
+    contributed()
     require_source(plan.source, plan.path)
 
 
 def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
-    """Charge it, and be the one that may draw on the charge: the folder knows before the ledger does, the ledger before data are touched."""
+    """Charge it, and be the one that may draw on the charge.
+
+    The folder knows of it before the ledger does, and the ledger before any data are touched. A start is granted once: whoever finds it made
+    by somebody else draws nothing.
+    """
     session.write()
     if ledger is None:
         replace(session, counted=True).write()
@@ -107,8 +111,8 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     known = ledger.state().runs.get(session.run)
     if known is not None and not session.counted and known.status != "reserved":
         raise Denied(
-            f'dataset "{ledger.dataset}": expected a new key, found "{session.run}", which was charged before: its answers are in the folder '
-            "where it was released; another key is another charge"
+            f'dataset "{ledger.dataset}": expected a new key, found "{session.run}", which was charged before: its answers are in the '
+            "folder where it was released; another key is another charge"
         )
     ledger.reserve(plan.pipeline, session.run, why=f"dpcli release {os.path.basename(plan.path)}")
     replace(session, counted=True).write()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dpcli.errors import InputError, LedgerError
@@ -57,5 +57,5 @@ def stored_in(folder: str) -> Stored | None:
     return found
 
 
-def _digest(body: Sequence[object] | dict[str, object]) -> str:
+def _digest(body: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dpcli.release.answers.additive import on_grid
 from dpcli.release.settings import Source
 from dpcli.toml.findings import Problem
 
@@ -20,8 +21,8 @@ class Stepped:
     step: float
 
     def value(self, number: int) -> float:
-        """A whole number of steps in units of the column: the double nearest to it."""
-        return number if self.step == 1.0 else number * self.step
+        """A whole number of steps in units of the column, as it is written."""
+        return number if self.step == 1.0 else on_grid(number, self.step)
 
     @property
     def middle(self) -> int:
@@ -35,6 +36,11 @@ def stepped(source: Source, name: str) -> Stepped:
     step = column.unit_step
     assert column.min is not None and column.max is not None and step is not None
     return Stepped(name, column.steps(column.min), column.steps(column.max), step)
+
+
+def furthest_of(values: Stepped) -> int:
+    """The largest distance from the middle, in steps."""
+    return max(values.most - values.middle, values.middle - values.least)
 
 
 def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:

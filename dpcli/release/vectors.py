@@ -73,8 +73,8 @@ def _law(query: NoisyQuery, cost: QueryCost | None, moved: Sensitivity, part: fl
 
 def _within(query: NoisyQuery, unit: float) -> NoiseLaw:
     """The law that keeps the query's promise of an error."""
-    from dpcli.release.answers.within import gaussian_within, laplace_within
+    from dpcli.release.answers.target import spread_within, whole_steps
 
     assert query.error is not None
-    steps, confidence = query.error.within / unit, query.error.confidence
-    return laplace_within(steps, confidence) if laplace(query, None) else gaussian_within(steps, confidence)
+    steps, kind = whole_steps(query.error.within, unit), DiscreteLaplaceLaw if laplace(query, None) else DiscreteGaussianLaw
+    return kind(spread_within(kind, steps, query.error.confidence))

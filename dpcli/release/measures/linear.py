@@ -12,6 +12,7 @@ from dpcli.errors import InputError
 from dpcli.fields import Key
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.answer import AnswerRow, QueryAnswer
+from dpcli.release.answers.weighted import weighted_half_width
 from dpcli.release.columns import domain_of
 from dpcli.release.keys import aggregation_of, group_keys
 from dpcli.release.noise.draw import noisy

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, Key
+from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
+from dpcli.release.answers.additive import mean_of_public_count, on_grid
+from dpcli.release.answers.ratio import NoisyMean, expected_mean_error
+from dpcli.release.answers.split import UNKNOWN, share_of_epsilon, share_of_rho
+from dpcli.release.keys import aggregation_of, steps_of
 from dpcli.release.measures.sums import COLUMN, always_there
+from dpcli.release.numbers import NOISE_ALONE, Keyed, error_text, law_of, noised
 from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
-from dpcli.release.sensitivity import Contribution
+from dpcli.release.sensitivity import Contribution, sensitivity
 from dpcli.release.settings import Source
-from dpcli.release.values import stepped, value_problems
+from dpcli.release.values import Stepped, furthest_of, stepped, value_problems
 from dpcli.release.vectors import laplace, noisy_vector
 from dpcli.toml.findings import Problem
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +62,10 @@ class MeanQuery(NoisyQuery):
         if self.count is not None:
             fixed = always_there(self, setting.source, self.column)
             whole = Contribution(1, self.rows, values.least, values.most, fixed, one_key=True)
-            return (noisy_vector(self, setting, whole, unit=values.step / self.count),)
+            released = noisy_vector(self, setting, whole, unit=values.step / self.count)
+            moved = sensitivity(setting.adjacency, whole).l1 * values.step
+            said = f"the sum moves by at most {moved:,.6g}; over a public count of {self.count:,} the mean moves by {moved / self.count:,.6g}"
+            return (replace(released, why=(*released.why, said)),)
         part = self.sum_part(setting)
         centred = Contribution(
             self.groups, self.rows, values.least - values.middle, values.most - values.middle, one_key=not self.by
@@ -65,10 +77,53 @@ class MeanQuery(NoisyQuery):
         )
 
     def sum_part(self, setting: QuerySetting) -> float:
-        """The share of the cost that the sum gets. The error of the mean is that of N_S - m N_C, m the distance of the mean from the middle,
-        which is taken to be half of the furthest. Source: weights that minimise a sum of variances under one budget (Lagrange)."""
+        """The share of the cost that the sum gets, for a mean that may be anywhere in the range."""
+        furthest = furthest_of(stepped(setting.source, self.column))
+        share = share_of_epsilon if laplace(self, setting.cost) else share_of_rho
+        return share(float(furthest), 1.0, UNKNOWN * furthest)
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        values, releases = stepped(setting.source, self.column), self.releases(setting)
+        if self.count is not None:
+            return self._over_public(releases[0], {key: total.sums[0] for key, total in totals.items()}, values.step, self.count)
+        sums = noised({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, releases[0])
+        counts = noised({key: total.rows for key, total in totals.items()}, releases[1])
+        rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], releases, values), values) for key in sums)
+        return QueryAnswer(self.name, self.measure, self.by, rows, self.confidence, NOISE_ALONE)
+
+    def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: Stepped) -> AnswerRow:
+        around = mean.interval(self.confidence)
+        value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), around.low, around.high))
+        return AnswerRow(key, value, low, high)
+
+    def _over_public(self, release: QueryRelease, exact: Keyed, step: float, count: int) -> QueryAnswer:
+        numbers = noised(exact, release)
+        around = {
+            key: mean_of_public_count(number, law_of(release), self.confidence, count, step) for key, number in numbers.items()
+        }
+        rows = tuple(
+            AnswerRow(key, on_grid(number, step) / count, around[key].low, around[key].high) for key, number in numbers.items()
+        )
+        return QueryAnswer(
+            self.name, self.measure, self.by, rows, self.confidence, f"{NOISE_ALONE}; rows without a value count as 0"
+        )
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        releases = self.releases(setting)
+        if self.count is not None:
+            return error_text(releases[0], self.confidence)
+        rows = 1000
         values = stepped(setting.source, self.column)
-        furthest = max(values.most - values.middle, values.middle - values.least)
-        ratio = (0.5 * furthest) / furthest  # of the count's noise in the mean to the sum's, at equal shares
-        power = ratio ** (2.0 / 3.0) if laplace(self, setting.cost) else ratio
-        return 1.0 / (1.0 + power)
+        laws = (law_of(releases[0]), law_of(releases[1]))
+        error = expected_mean_error(*laws, self.confidence, rows, UNKNOWN * furthest_of(values)) * values.step
+        return f"within about {error:,.3g} for {rows:,} rows, with probability {self.confidence:.6g}; in proportion to 1 / rows"
+
+
+def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: Stepped) -> NoisyMean:
+    """A noisy sum of centred steps over a noisy count."""
+    return NoisyMean(
+        total, count, law_of(releases[0]), law_of(releases[1]), values.least - values.middle, values.most - values.middle
+    )

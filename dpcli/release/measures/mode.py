@@ -92,6 +92,7 @@ class ModeQuery(Query):
         return QueryAnswer(self.name, self.measure, (), rows, self.confidence, self.expected_error(setting))
 
     def _chosen(self, setting: QuerySetting, counts: list[int]) -> int:
+        """By permute-and-flip at a pure cost, where it is never worse; else by the choice of bounded range."""
         from dpcli.release.noise.select import exponential, permute_and_flip
 
         (release,) = self.releases(setting)

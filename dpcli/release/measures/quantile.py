@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import Key
 from dpcli.release.answer import AnswerRow, QueryAnswer
+from dpcli.release.answers.chosen import slack
 from dpcli.release.keys import aggregation_by, stepped_key
 from dpcli.release.measures.sums import COLUMN
 from dpcli.release.noise.ranks import rank_range, rank_scores
@@ -97,12 +98,10 @@ class QuantileQuery(Query):
         return QueryAnswer(self.name, self.measure, ("quantile",), tuple(rows), self.confidence, self.expected_error(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:
-        """Of m candidates one whose score is below the best by t is chosen with probability m e^{-epsilon t / range} at most (McSherry &
-        Talwar 2007)."""
         (release,) = self.releases(setting)
-        log_failure = math.log(self.candidates(setting.source) / (1.0 - self.confidence))
-        ranks = max(
-            self.reach(setting, position) / self.share(position).denominator * log_failure / release.keys["epsilon"]
-            for position in range(len(self.quantiles))
-        )
-        return f"rank within {math.ceil(ranks):,} rows of the one asked for with {self.confidence:.6g}"
+        ranks = max(self._ranks(setting, position, release.keys["epsilon"]) for position in range(len(self.quantiles)))
+        return f"each is at most {ranks:,} rows from the rank that is asked for, with probability {self.confidence:.6g}"
+
+    def _ranks(self, setting: QuerySetting, position: int, epsilon: float) -> int:
+        scale = self.reach(setting, position) / epsilon
+        return math.ceil(slack(self.candidates(setting.source), scale, 1.0 - self.confidence) / self.share(position).denominator)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, Key
 from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
+from dpcli.release.answers.threshold import threshold_slack
 from dpcli.release.keys import aggregation_by, column_key
 from dpcli.release.measures.top import choice_needs
 from dpcli.release.noise.sparse import SparseVectorLaws
@@ -81,9 +81,5 @@ class ThresholdQuery(Query):
         return [(value,) for value in column_key(setting, self.column).domain or ()]
 
     def expected_error(self, setting: QuerySetting) -> str:
-        """Of m counts each is judged rightly where it is further from the threshold than this (Dwork & Roth 2014, Theorem 3.24, with the
-        laws' own tails)."""
-        laws, counts = self.laws(setting), len(self.ordered(setting))
-        share = (1.0 - self.confidence) / 2.0
-        distance = laws.threshold.scale * math.log(1.0 / share) + laws.query.scale * math.log(counts / share)
-        return f"right for every count that is {math.ceil(distance):,} from the threshold with {self.confidence:.6g}"
+        distance = threshold_slack(self.laws(setting), len(self.ordered(setting)), self.confidence)
+        return f"right for every count that is {distance + 1:,} from the threshold, with probability {self.confidence:.6g}"

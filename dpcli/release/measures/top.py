@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import Constraint, Key
 from dpcli.release.answer import AnswerRow, QueryAnswer
+from dpcli.release.answers.chosen import slack_of_each
 from dpcli.release.keys import aggregation_by, column_key
 from dpcli.release.noise.select import count_range
 from dpcli.release.numbers import order
@@ -47,8 +47,9 @@ class TopQuery(Query):
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
         epsilon = setting.cost.share(1.0 / self.k).bounded_range_epsilon
+        reach = count_range(self.rows, setting.adjacency)
         why = (
-            f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {count_range(self.rows, setting.adjacency):,}",
+            f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
             f"each of {self.k:,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
         )
         return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=self.k),)
@@ -79,9 +80,9 @@ def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]
 
 
 def choice_error(scale: float, choices: int, confidence: float, setting: QuerySetting, column: str) -> str:
-    """How far the count of a choice is below the best that was left: t with m e^{-t / scale} for each of m candidates."""
+    """How far the count of each choice may be below the best that was left."""
     from dpcli.release.columns import domain_of
 
     domain = domain_of(setting.source.columns[column], column, setting.folder) or ()
-    distance = scale * math.log(max(len(domain), 1) * choices / (1.0 - confidence))
-    return f"each count within {math.ceil(distance):,} of the best that was left with {confidence:.6g}"
+    distance = slack_of_each(max(len(domain), 1), choices, scale, 1.0 - confidence)
+    return f"each count is within {distance:,} of the best that was left, with probability {confidence:.6g}"

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from dpcli.release.answer import AnswerRow, QueryAnswer
+from dpcli.release.answers.additive import expected_error
+from dpcli.release.answers.variance import NoisyVariance
+from dpcli.release.keys import aggregation_of, steps_of
+from dpcli.release.measures.mean import noisy_mean
 from dpcli.release.measures.sums import COLUMN
+from dpcli.release.numbers import NOISE_ALONE, law_of, noised
 from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
-from dpcli.release.values import Stepped, stepped, value_problems
+from dpcli.release.values import furthest_of, stepped, value_problems
 from dpcli.release.vectors import noisy_vector
 from dpcli.toml.findings import Problem
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
 
 SQUARES, VALUES, ROWS = 0.4, 0.3, 0.3  # shares of the cost
 
@@ -39,12 +48,12 @@ class VarianceQuery(NoisyQuery):
         yield from NoisyQuery.needs(self, source)
         lacking = tuple(value_problems(source, "column", self.column, self.rows))
         yield from lacking
-        if not lacking and self.column in source.columns and self.rows * furthest(stepped(source, self.column)) ** 2 >= 2**62:
+        if not lacking and self.column in source.columns and self.rows * furthest_of(stepped(source, self.column)) ** 2 >= 2**62:
             yield ("column",), "rows x range^2 below 2^62 steps: a coarser step", f'"{self.column}"'
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         values, one_key = stepped(setting.source, self.column), not self.by
-        most = furthest(values)
+        most = furthest_of(values)
         centred = Contribution(self.groups, self.rows, values.least - values.middle, values.most - values.middle, one_key=one_key)
         squares = Contribution(self.groups, self.rows, 0, most * most, one_key=one_key)
         ones = Contribution(self.groups, self.rows, 1, 1, one_key=one_key)
@@ -54,7 +63,27 @@ class VarianceQuery(NoisyQuery):
             noisy_vector(self, setting, ones, "count", ROWS),
         )
 
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        middle = stepped(setting.source, self.column).middle
+        return aggregation_of(self, setting, (steps_of(setting.source, self.column, middle), steps_of(setting.source, self.column)))
 
-def furthest(values: Stepped) -> int:
-    """The largest distance from the middle, in steps."""
-    return max(values.most - values.middle, values.middle - values.least)
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        values, releases = stepped(setting.source, self.column), self.releases(setting)
+        squares = noised({key: total.sums[0] for key, total in totals.items()}, releases[0])
+        sums = noised({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, releases[1])
+        counts = noised({key: total.rows for key, total in totals.items()}, releases[2])
+        square = values.step * values.step
+        rows = []
+        for key in squares:
+            found = NoisyVariance(noisy_mean(sums[key], counts[key], releases[1:], values), squares[key], law_of(releases[0]))
+            around = found.interval(self.confidence)
+            rows.append(AnswerRow(key, found.estimate() * square, around.low * square, around.high * square))
+        return QueryAnswer(self.name, self.measure, self.by, tuple(rows), self.confidence, NOISE_ALONE)
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        releases = self.releases(setting)
+        rows, unit = 1000, releases[0].unit
+        error = expected_error(law_of(releases[0]), self.confidence, unit) / rows
+        return (
+            f"at least {error:,.3g} for {rows:,} rows, with probability {self.confidence:.6g}, and more for the noise of the mean"
+        )
