@@ -27,7 +27,7 @@ FLOORS = [
     {"analysis", "document"},
     {"audit", "charts", "gate", "ledger"},
     {"doctor", "formats", "plots", "train"},
-    {"disclosure", "explain", "predict", "sweep"},
+    {"disclosure", "explain", "predict", "release", "sweep"},
     {"present"},
     {"cli"},
     {"__main__", "__init__"},

@@ -1,0 +1,1 @@
+"""Noisy answers over a table."""
