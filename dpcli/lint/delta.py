@@ -71,7 +71,7 @@ def _spent(pipeline: Pipeline) -> float:
     kept = 0.0
     for entry in pipeline.mechanisms:
         if entry.sampling is None and entry.partition is None and entry.name not in parts:
-            kept += entry.steps * log1p(-entry.spec.delta_spent)
+            kept += entry.steps * log1p(-min(entry.spec.delta_spent, 1.0 - 1e-9))
     return -expm1(kept)
 
 

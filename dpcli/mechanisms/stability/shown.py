@@ -12,6 +12,7 @@ from dpcli.numerics.contour.integral import Tilted
 from dpcli.numerics.tails import Tails
 
 _SHOWS = "a key that one unit alone holds may be shown, so that its Renyi divergence is infinite"
+SURE = 1.0 - 1e-9
 LEAST = 5e-324  # a probability that is no number is taken for this one
 
 
@@ -52,9 +53,14 @@ class Shown(Mechanism):
     delta: float
     both: bool
 
+    @property
+    def everything(self) -> bool:
+        """Whether all but rounding is shown, so that nothing is claimed."""
+        return self.delta > SURE
+
     def approx_dp(self, delta: float) -> float:
         """Exact: nothing but what is shown; inf below its probability."""
-        return 0.0 if delta >= self.delta * (1.0 - 1e-12) and delta > 0.0 else math.inf
+        return 0.0 if delta >= self.delta * (1.0 - 1e-12) and delta > 0.0 and not self.everything else math.inf
 
     def delta_floor(self) -> float:
         return self.delta
@@ -63,6 +69,8 @@ class Shown(Mechanism):
         raise NotRepresentable(_SHOWS)
 
     def losses(self) -> tuple[ShownLoss, ...]:
+        if self.everything:
+            raise NotRepresentable("a key that one unit alone holds is shown for certain")
         if self.both:
             return (ShownLoss(self.delta, self.delta),)
         return ShownLoss(self.delta, 0.0), ShownLoss(0.0, self.delta)
@@ -70,4 +78,4 @@ class Shown(Mechanism):
 
 def shown(log_hidden: float, both: bool) -> Shown:
     """From the logarithm of the probability that nothing is shown, rounded up."""
-    return Shown(min(max(-math.expm1(log_hidden) * (1.0 + 1e-12), LEAST), 1.0 - 1e-16), both)
+    return Shown(min(max(-math.expm1(log_hidden) * (1.0 + 1e-12), LEAST), 1.0), both)

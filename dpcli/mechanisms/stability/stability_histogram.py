@@ -13,14 +13,12 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
-from dpcli.mechanisms.noise.no_privacy import NoPrivacy
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stability.shown import shown
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
 
 ONE_BY_ONE = 64  # units of a group whose number in one key is tried one by one
-CERTAIN = -36.0  # log of the probability that nothing is shown, from which on everything is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +75,7 @@ class StabilityHistogramSpec(Spec):
         return log_gaussian_beyond(self.sigma, least)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        log_hidden = self._all_hidden(neighbours.group)
-        if log_hidden < CERTAIN:
-            return NoPrivacy(math.inf)
-        return Composed((*self._noise(neighbours), (shown(log_hidden, neighbours.replaces), 1)))
+        return Composed((*self._noise(neighbours), (shown(self._all_hidden(neighbours.group), neighbours.replaces), 1)))
 
     def _all_hidden(self, group: int) -> float:
         """log of the probability that no key is shown that the units of a group alone hold, from below."""

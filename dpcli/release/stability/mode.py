@@ -1,0 +1,62 @@
+"""The most common value, and how many units keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from dpcli.errors import InternalError
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.stability.proposed import UNREACHABLE, Draw, StabilityTest, Stable, units_apart
+
+Key = TypeVar("Key")
+
+
+def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1, domain: Sequence[Key] | None = None) -> Stable[Key]:
+    """The value that is counted most often, the first of those in a fixed order; None where there are no data.
+
+    A unit moves the gap between two counts by at most `rows`, and by twice as much where it is replaced.
+
+    Args:
+        counts: rows or units of each value.
+        rows: that one unit adds to one count at most; to how many counts does not matter.
+        domain: every value that there may be, in the order by which ties are broken. Without it there may be others, none of which is
+            counted; ties go to the value that is first by its type and then by itself, and any of the others is taken to be before all.
+    """
+    per_unit = rows * (2 if adjacency is Adjacency.REPLACE_ONE else 1)
+    ranked = _in_order(counts) if domain is None else _declared(counts, domain)
+    if domain is None and not any(counts.values()):
+        return Stable(None, 0)
+    first = max(range(len(ranked)), key=lambda place: (ranked[place][1], -place))
+    answer, most = ranked[first]
+    needed = [most - count + (place > first) for place, (_, count) in enumerate(ranked) if place != first]
+    if domain is None:
+        needed.append(most)  # of one that nobody has yet
+    return Stable(answer, units_apart(min(needed), per_unit) if needed else UNREACHABLE)
+
+
+def released_mode(
+    counts: Mapping[Key, int],
+    test: StabilityTest,
+    draw: Draw,
+    adjacency: Adjacency,
+    rows: int = 1,
+    domain: Sequence[Key] | None = None,
+) -> Key | None:
+    """The most common value where it passes the test, else None. Arguments as for `mode`."""
+    return test.released(mode(counts, adjacency, rows, domain), draw)
+
+
+def _in_order(counts: Mapping[Key, int]) -> list[tuple[Key, int]]:
+    return sorted(counts.items(), key=lambda pair: tuple(_sortable(pair[0])))
+
+
+def _sortable(key: Any) -> Iterator[tuple[str, Any]]:
+    for part in key if isinstance(key, tuple) else (key,):
+        yield type(part).__name__, part
+
+
+def _declared(counts: Mapping[Key, int], domain: Sequence[Key]) -> list[tuple[Key, int]]:
+    if not domain or len(set(domain)) < len(domain) or counts.keys() - set(domain):
+        raise InternalError("a count of a value that is not in its domain, or twice in it: nothing was released")
+    return [(key, counts.get(key, 0)) for key in domain]

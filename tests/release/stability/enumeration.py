@@ -1,0 +1,81 @@
+"""Every pair of small neighbours, and what a release says of each, by every value that its noise may have."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.stability.proposed import Draw
+
+Vector = tuple[int, ...]  # rows of each value
+Law = dict[Any, float]
+Released = Callable[[Vector, Draw], Any]
+REACH = 14  # of the noise of a test, which has tails beyond it at its ends: more than any distance and threshold here
+FAR = 40  # of the noise on a number
+
+
+def vectors(values: int, most: int, total: int) -> Iterator[Vector]:
+    """All with at most `most` of each and `total` of all."""
+    for found in itertools.product(range(most + 1), repeat=values):
+        if sum(found) <= total:
+            yield found
+
+
+def pairs(
+    adjacency: Adjacency, values: int, total: int, units: list[Vector], always_one: bool = False
+) -> set[tuple[Vector, Vector]]:
+    """Neighbours: a unit comes, or another one takes its place, that may have no rows unless always_one. units: what one may have."""
+    nothing = (0,) * values
+    others = list(vectors(values, total, total))
+    versions = units if always_one else [nothing, *units]
+    if adjacency is Adjacency.REPLACE_ONE:
+        changes = list(itertools.combinations(versions, 2))
+    else:
+        changes = [(nothing, unit) for unit in units]
+    return {(add(one, u), add(one, v)) for one in others for u, v in changes}
+
+
+def add(one: Vector, other: Vector) -> Vector:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+def noise(scale: float, reach: int) -> dict[int, float]:
+    """P(DLap = x) for |x| < reach, and all that is beyond at the ends."""
+    r = math.exp(-1.0 / scale)
+    inner = {x: (1.0 - r) / (1.0 + r) * r ** abs(x) for x in range(1 - reach, reach)}
+    return {-reach: r**reach / (1.0 + r), **inner, reach: r**reach / (1.0 + r)}
+
+
+def law_after_test(released: Released, scale: float, data: Vector) -> Law:
+    """What is released where the first draw is the test's, and any other one is 0."""
+    law: Law = {}
+    for first, probability in noise(scale, REACH).items():
+        drawn = itertools.chain([first], itertools.repeat(0))
+        answer = released(data, lambda _: next(drawn))  # noqa: B023
+        law[answer] = law.get(answer, 0.0) + probability
+    return law
+
+
+def noised(law: Law, scale: float) -> Law:
+    """With the noise that is drawn after the test."""
+    spread = noise(scale, FAR)
+    found: Law = {None: law.get(None, 0.0)}
+    for answer, weight in law.items():
+        for x, probability in spread.items() if answer is not None else ():
+            found[answer + x] = found.get(answer + x, 0.0) + weight * probability
+    return found
+
+
+def excess(one: Mapping[Any, float], other: Mapping[Any, float], epsilon: float) -> float:
+    """The hockey-stick divergence."""
+    return math.fsum(max(p - math.exp(epsilon) * other.get(answer, 0.0), 0.0) for answer, p in one.items())
+
+
+def worst(neighbours: set[tuple[Vector, Vector]], law: Callable[[Vector], Law], epsilon: float) -> float:
+    """The largest divergence over all neighbours and in both directions."""
+    known = functools.cache(law)
+    return max(max(excess(known(a), known(b), epsilon), excess(known(b), known(a), epsilon)) for a, b in neighbours)

@@ -1,0 +1,193 @@
+"""Propose-test-release by enumeration: on all small neighbours the release is within the epsilon and delta that are claimed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.stability import mode as modes
+from dpcli.release.stability import quantile as quantiles
+from dpcli.release.stability import quartiles
+from dpcli.release.stability.mode import released_mode
+from dpcli.release.stability.proposed import Draw, StabilityTest, Stable
+from dpcli.release.stability.quantile import Numbers, noise_scale, released_quantile
+from dpcli.release.stability.quartiles import released_range
+from tests.release.stability.enumeration import Law, Vector, law_after_test, noised, pairs, vectors, worst
+
+TEST = StabilityTest(1.0, 0.05)
+NUMBERS = 0.7  # epsilon of the noise on a number
+ADJACENCIES = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
+ROUNDING = 1e-9  # of sums; and of the tails that are put at the end of a number's noise
+
+PLACES = (0, 1, 3, 60)
+
+Worst = Callable[[], float]
+
+
+def of_mode(adjacency: Adjacency, rows: int, declared: bool, values: int = 3, total: int = 4) -> float:
+    """The worst divergence of the most common value. A unit may add to every value."""
+    units = [unit for unit in vectors(values, rows, values * rows) if any(unit)] if rows > 1 else _ones(values)
+    domain = "abc"[:values]
+
+    def released(data: Vector, draw: Draw) -> Any:
+        counts = {name: count for name, count in zip(domain, data, strict=True) if count or declared}
+        return released_mode(counts, TEST, draw, adjacency, rows, domain if declared else None)
+
+    return worst(pairs(adjacency, values, total, units), lambda data: law_after_test(released, TEST.scale, data), TEST.epsilon)
+
+
+def _ones(values: int) -> list[Vector]:
+    return [tuple(int(i == k) for i in range(values)) for k in range(values)]
+
+
+def of_number(
+    adjacency: Adjacency, rows: int, always_one: bool, bounded: bool, most: int, released: Callable[..., int | None]
+) -> float:
+    """The worst divergence of a number that is released with noise. Values are unevenly far from each other."""
+    units = [unit for unit in vectors(len(PLACES), rows, rows) if any(unit)]
+    low, high = (0.0, 60.0) if bounded else (-math.inf, math.inf)
+
+    def numbers(data: Vector) -> Numbers:
+        return Numbers(_held(PLACES, data), adjacency, rows, always_one, low, high)
+
+    return _worst_number(numbers, pairs(adjacency, len(PLACES), 5, units, always_one), most, NUMBERS, released)
+
+
+def of_quartiles() -> float:
+    """Two rows between the quartiles move the lower one from 0 to 20, and the upper one from 41 to 21."""
+
+    def numbers(data: Vector) -> Numbers:
+        return Numbers(_held((0, 20, 21, 41), data), Adjacency.ADD_REMOVE, rows=2, low=0.0, high=41.0)
+
+    return _worst_number(numbers, {((5, 5, 4, 5), (5, 6, 5, 5))}, 20, 3.0, the_range)
+
+
+def _worst_number(
+    numbers: Callable[[Vector], Numbers],
+    neighbours: set[tuple[Vector, Vector]],
+    most: int,
+    epsilon: float,
+    released: Callable[..., int | None],
+) -> float:
+    def answer(data: Vector, draw: Draw) -> Any:
+        return released(numbers(data), most, draw, epsilon)
+
+    def law(data: Vector) -> Law:
+        return noised(law_after_test(answer, TEST.scale, data), noise_scale(most, epsilon))
+
+    return worst(neighbours, law, TEST.epsilon + epsilon)
+
+
+def _held(places: Vector, data: Vector) -> dict[int, int]:
+    return {place: count for place, count in zip(places, data, strict=True) if count}
+
+
+def at_share(share: Fraction) -> Callable[..., int | None]:
+    return lambda numbers, most, draw, epsilon: released_quantile(numbers, share, most, TEST, epsilon, draw)
+
+
+def the_range(numbers: Numbers, most: int, draw: Draw, epsilon: float) -> int | None:
+    return released_range(numbers, most, TEST, epsilon, draw)
+
+
+HALF, QUARTER, MOST_OF_ALL = Fraction(1, 2), Fraction(1, 4), Fraction(4, 5)
+ONE, TWO = ADJACENCIES
+WORST: dict[str, Worst] = {
+    **{
+        f"mode, {adjacency.value}, {rows} rows, {'declared' if declared else 'unknown'} domain": (
+            lambda a=adjacency, r=rows, d=declared: of_mode(a, r, d, 3 if r == 1 else 2, 6)  # type: ignore[misc]
+        )
+        for adjacency in ADJACENCIES
+        for rows in (1, 2)
+        for declared in (True, False)
+    },
+    **{
+        f"{name}, {adjacency.value}, {rows} rows, {'one always' if always else 'or none'}, {'bounded' if bounded else 'unbounded'}, "
+        f"moves by {most}": (
+            lambda a=adjacency, r=rows, o=always, b=bounded, m=most, f=released: of_number(a, r, o, b, m, f)  # type: ignore[misc]
+        )
+        for name, released in (("median", at_share(HALF)), ("lowest quarter", at_share(QUARTER)), ("range", the_range))
+        for adjacency, rows, always, bounded, most in (
+            (ONE, 1, False, False, 1),
+            (ONE, 1, False, True, 2),
+            (ONE, 2, False, True, 1),
+            (TWO, 1, True, True, 1),
+            (TWO, 1, True, False, 2),
+            (TWO, 1, False, True, 2),
+        )
+    },
+    "range, quartiles towards each other": of_quartiles,
+    "four fifths, two rows": lambda: of_number(ONE, 2, False, False, 1, at_share(MOST_OF_ALL)),
+}
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("name", WORST)
+def test_every_release_is_within_what_is_claimed(name: str) -> None:
+    assert WORST[name]() <= TEST.delta * (1.0 + ROUNDING)
+
+
+def test_the_worst_neighbours_spend_what_the_threshold_lets_through() -> None:
+    for adjacency in ADJACENCIES:
+        assert math.isclose(of_mode(adjacency, 1, True), TEST.release_probability(0), rel_tol=1e-6)
+
+
+def _threshold_off_by_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StabilityTest, "threshold", property(lambda self: TEST_THRESHOLD - 1))
+
+
+def _tie_ignored(patch: pytest.MonkeyPatch) -> None:
+    """As if whoever draws level had never been before the first."""
+    sound = modes.units_apart
+    patch.setattr(modes, "units_apart", lambda needed, per_unit: sound(needed + 1, per_unit))
+
+
+def _not_halved(patch: pytest.MonkeyPatch) -> None:
+    sound = modes.units_apart
+    patch.setattr(modes, "units_apart", lambda needed, per_unit: sound(needed, max(per_unit // 2, 1)))
+
+
+def _between_alone(patch: pytest.MonkeyPatch) -> None:
+    """Only rows between the ends of a window are counted, from one place too far."""
+    sound = quantiles._changes
+    patch.setattr(quantiles, "_changes", lambda *asked: sound(*asked) + 1)
+
+
+def _unit_is_a_row(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Numbers, "per_unit", property(lambda self: 1))
+
+
+def _quartiles_together(patch: pytest.MonkeyPatch) -> None:
+    sound = quartiles.stable_quantile
+
+    def found(numbers: Numbers, share: Fraction, most: int) -> Stable[int]:
+        return sound(numbers, share, most * 2)
+
+    patch.setattr(quartiles, "stable_quantile", found)
+
+
+TEST_THRESHOLD = TEST.threshold
+PLANTS: tuple[tuple[Callable[[pytest.MonkeyPatch], None], Worst], ...] = (
+    (_threshold_off_by_one, lambda: of_mode(ONE, 1, True)),
+    (_threshold_off_by_one, lambda: of_number(ONE, 1, False, True, 1, at_share(HALF))),
+    (_tie_ignored, lambda: of_mode(ONE, 1, True)),
+    (_not_halved, lambda: of_mode(TWO, 1, True)),
+    (_not_halved, lambda: of_mode(ONE, 2, False, 2, 6)),
+    (_between_alone, lambda: of_number(TWO, 1, True, True, 1, at_share(HALF))),
+    (_unit_is_a_row, lambda: of_number(ONE, 2, False, True, 1, at_share(HALF))),
+    (_unit_is_a_row, lambda: of_number(TWO, 1, False, True, 2, at_share(HALF))),
+    (_quartiles_together, of_quartiles),
+)
+
+
+@pytest.mark.parametrize(("plant", "search"), PLANTS, ids=[f"{plant.__name__}-{i}" for i, (plant, _) in enumerate(PLANTS)])
+def test_a_planted_bug_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], search: Worst, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert search() > TEST.delta * (1.0 + 1e-3)
