@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.pipeline.model import Budget, Entry, Privacy
 from dpcli.registry import MECHANISMS, load
 from dpcli.release.query import Query, QueryRelease, QuerySetting
@@ -62,7 +63,9 @@ def _asked(query: Query, setting: QuerySetting) -> AskedQuery:
 
 def _entries(one: AskedQuery) -> Iterator[Entry]:
     for release in one.releases:
-        spec = load(MECHANISMS[release.type])(**release.keys)
+        kind = load(MECHANISMS[release.type])
+        whose = {"stated_for": "unit"} if issubclass(kind, StatedSpec) else {}  # a query bounds what a unit does, not a row
+        spec = kind(**release.keys, **whose)
         for key, expected, found in spec.problems():
             raise InputError(f'query "{one.query.name}": {key}: expected {expected}, found {found}')
         yield Entry(name=one.name_of(release), type=release.type, spec=spec, steps=release.steps)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dpcli.errors import InternalError
 from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
 from dpcli.release.answers.additive import additive_interval, expected_error, on_grid
-from dpcli.release.noise.draw import noisy
-from dpcli.release.noise.laws import NoiseLaw
+from dpcli.release.noise.draw import draws, noisy
+from dpcli.release.noise.laws import DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.query import NoisyQuery, QueryRelease
 
 NOISE_ALONE = "intervals cover the noise: not rows that were left out, nor values that were cut to their bounds"
@@ -19,6 +19,11 @@ def noised(exact: Keyed, release: QueryRelease) -> dict[tuple[KeyValue, ...], in
     """The noisy numbers, in whole steps, in the order of the keys, which shall not be that of the data."""
     ordered = sorted(exact, key=order)
     return dict(zip(ordered, noisy([exact[key] for key in ordered], law_of(release)), strict=True))
+
+
+def laplace_draw(scale: float) -> int:
+    """One draw of discrete Laplace noise."""
+    return draws(1, DiscreteLaplaceLaw(scale))[0]
 
 
 def order(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:

@@ -8,6 +8,7 @@ from dpcli.release.cost import QueryCost
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution, Sensitivity, sensitivity
+from dpcli.release.stability.histogram import least_threshold
 
 
 def noisy_vector(
@@ -42,19 +43,10 @@ def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribut
     law = _law(query, setting.cost, moved, 1.0, 1.0)
     spread = {"scale": law.spread} if isinstance(law, DiscreteLaplaceLaw) else {"sigma": law.spread}
     limits = {"max_groups": contribution.groups, "max_rows": contribution.rows}
-    neighbours = Neighbours(setting.adjacency)
-
-    def cost(threshold: int) -> float:
-        return StabilityHistogramSpec(threshold=threshold, **spread, **limits).resolve(neighbours).delta_floor()  # type: ignore[arg-type]
-
-    low, high = 0, contribution.rows
-    while cost(high) > delta:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if cost(middle) > delta else (low, middle)
-    said = f"a key is shown where its count with noise of {law.spread:.6g} exceeds {high:,}: one that a unit alone holds, with {delta:g}"
-    return QueryRelease("", "stability-histogram", {"threshold": high, **spread, **limits}, (*moved.why, said), law)
+    spec = StabilityHistogramSpec(threshold=1, **spread, **limits)  # type: ignore[arg-type]
+    threshold = least_threshold(spec, Neighbours(setting.adjacency), delta)
+    said = f"a key is shown where its count with noise of {law.spread:.6g} exceeds {threshold:,}: one that a unit alone holds, with {delta:g}"
+    return QueryRelease("", "stability-histogram", {"threshold": threshold, **spread, **limits}, (*moved.why, said), law)
 
 
 def laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:

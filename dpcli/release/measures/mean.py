@@ -35,7 +35,7 @@ class MeanQuery(NoisyQuery):
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "age", "epsilon": 0.5, "max_rows": 1},
-        {"column": "age", "rho": 0.5, "count": 1000},
+        {"column": "age", "rho": 0.5, "count": 1000, "max_rows": 1},
     )
 
     measure: Annotated[str, MEASURE] = "mean"

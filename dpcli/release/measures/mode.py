@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import DELTA, Key, Reader
-from dpcli.release.answer import AnswerRow, QueryAnswer
+from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
 from dpcli.release.keys import aggregation_by, column_key
 from dpcli.release.measures.top import VALUES, choice_error, choice_needs
 from dpcli.release.noise.select import count_range
@@ -84,7 +84,6 @@ class ModeQuery(Query):
         return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        (release,) = self.releases(setting)
         keys = sorted(totals, key=order)
         counts = [totals[key].rows for key in keys]
         chosen = self._tested(setting, dict(zip(keys, counts, strict=True))) if self.tests else keys[self._chosen(setting, counts)]
@@ -99,8 +98,14 @@ class ModeQuery(Query):
         choose = permute_and_flip if setting.cost is not None and setting.cost.pure else exponential
         return choose(counts, count_range(self.rows, setting.adjacency), release.keys["epsilon"])
 
-    def _tested(self, setting: QuerySetting, counts: Mapping[Any, int]) -> Any:
-        raise NotImplementedError
+    def _tested(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...] | None:
+        from dpcli.release.numbers import laplace_draw
+        from dpcli.release.stability.mode import released_mode
+        from dpcli.release.stability.proposed import StabilityTest
+
+        (release,) = self.releases(setting)
+        test = StabilityTest(release.keys["epsilon"], release.keys["delta"])
+        return released_mode(counts, test, laplace_draw, setting.adjacency, self.rows)
 
     def expected_error(self, setting: QuerySetting) -> str:
         if self.tests:

@@ -1,0 +1,45 @@
+"""Files of queries, made of what every measure says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpcli.registry import MEASURES, load
+from tests.pipeline.test_every_key import toml
+
+COLUMNS = {
+    "visitor": {"type": "text"},
+    "state": {"type": "text", "domain": ["CA", "NY"]},
+    "city": {"type": "text", "domain": ["A", "B", "C", "D"]},
+    "name": {"type": "text"},
+    "age": {"type": "integer", "min": 0, "max": 115},
+    "spent": {"type": "decimal", "min": 0, "max": 500, "step": 0.01},
+}
+UNIT = {"unit": "visitor", "max_contributions": 10}
+BY_UNIT = frozenset({"max_groups", "max_rows"})
+
+
+def queries() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(measure, table) of every example of every measure, with what tells it apart."""
+    for measure, target in MEASURES.items():
+        for place, example in enumerate(load(target).examples):
+            yield f"{measure}-{place}", {"name": f"q{place}", "measure": measure, **example}
+
+
+def document(*tables: Mapping[str, Any], adjacency: str = "add-remove", by_unit: bool = True, **more: Any) -> dict[str, Any]:
+    """A whole file. by_unit: whether rows belong to units; without, what only bounds a unit's rows is left out."""
+    asked = [table if by_unit else {key: value for key, value in table.items() if key not in BY_UNIT} for table in tables]
+    return {
+        "format": 1,
+        "privacy": {"adjacency": adjacency, "delta": 1e-6, **(UNIT if by_unit else {"unit": "example"})},
+        "budget": {"epsilon": 50.0},
+        "source": {"path": "visits.csv", "columns": COLUMNS, **({"unit": "visitor"} if by_unit else {})},
+        "query": asked,
+        **more,
+    }
+
+
+def file_of(tables: Mapping[str, Any]) -> bytes:
+    """As bytes."""
+    return toml(tables).encode()

@@ -1,0 +1,90 @@
+"""Every example of every measure: a valid file, priced, explained and planned; what it lacks is said by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.analysis.account import account
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.pipeline.canonical import pipeline_from, tables_of
+from dpcli.pipeline.read import parse
+from dpcli.registry import MEASURES, load
+from tests.command import dpcli
+from tests.pipeline.test_every_key import text_of
+from tests.release.files import document, queries
+
+QUERIES = dict(queries())
+EACH = pytest.mark.parametrize("table", QUERIES.values(), ids=QUERIES)
+ADJACENCIES = pytest.mark.parametrize("adjacency", [each.value for each in Adjacency])
+
+
+@EACH
+@ADJACENCIES
+@pytest.mark.parametrize("by_unit", [True, False], ids=["units", "rows"])
+def test_every_query_becomes_mechanisms_that_are_priced(table: Mapping[str, Any], adjacency: str, by_unit: bool) -> None:
+    """As many as its own releases are, with the same numbers after a way through the tables that a ledger keeps."""
+    pipeline = parse(text_of(document(table, adjacency=adjacency, by_unit=by_unit)), "file.toml")
+    assert pipeline.mechanisms and len(pipeline.queries) == len(pipeline.mechanisms)
+    found = account(pipeline)
+    assert 0.0 < found.upper < float("inf")
+    kept = pipeline_from(json.loads(json.dumps(tables_of(pipeline))))
+    assert kept.mechanisms == pipeline.mechanisms
+
+
+@EACH
+def test_every_query_costs_at_most_what_it_states(table: Mapping[str, Any]) -> None:
+    """epsilon as pure epsilon, rho as rho; a weight no more than the budget."""
+    pipeline = parse(text_of(document(table, budget={"epsilon": 1.0})), "file.toml")
+    delta = table.get("delta", 0.0)
+    if "epsilon" in table and table.get("noise") != "gaussian":
+        assert account(pipeline, delta=delta).upper <= table["epsilon"] * (1 + 1e-9)
+    elif "rho" in table:
+        (zcdp,) = [row for row in account(pipeline, ["zcdp"], delta=1e-6).rows]
+        from dpcli.numerics.closed.conversion import zcdp_epsilon
+
+        assert zcdp.bound.upper <= zcdp_epsilon(table["rho"], 1e-6) * (1 + 1e-9)
+    elif "weight" in table:
+        assert account(pipeline).upper <= 1.0
+
+
+@EACH
+def test_every_query_is_planned_and_explained(table: Mapping[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "file.toml"
+    path.write_bytes(text_of(document(table)))
+    planned = dpcli("release", "--dry-run", str(path), "-f", "json")
+    assert planned.code == 0, planned.err
+    (query,) = json.loads(planned.out)["queries"]
+    assert query["name"] == table["name"] and query["expected_error"]
+    explained = dpcli("explain", "query", str(path))
+    assert explained.code == 0 and table["name"] in explained.out, explained.err
+
+
+@EACH
+def test_limits_of_a_unit_are_asked_for(table: Mapping[str, Any], tmp_path: Path) -> None:
+    """Whatever bounds a unit's rows cannot be left out."""
+    for key in {"max_groups", "max_rows"} & table.keys():
+        path = tmp_path / "file.toml"
+        path.write_bytes(text_of(document({name: value for name, value in table.items() if name != key})))
+        result = dpcli("account", str(path))
+        assert result.code == 2 and f"query[1].{key}" in result.err, result.err
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_every_measure_has_an_example(measure: str) -> None:
+    assert load(MEASURES[measure]).examples
+
+
+def test_keys_that_nobody_declared_are_refused_with_three_ways_out(tmp_path: Path) -> None:
+    path = tmp_path / "file.toml"
+    path.write_bytes(
+        text_of(document({"name": "q", "measure": "count", "by": ["name"], "rho": 0.1, "max_groups": 1, "max_rows": 1}))
+    )
+    result = dpcli("release", str(path))
+    assert result.code == 2
+    for way in ("domain = [...]", "domain_file", 'keys = "threshold"'):
+        assert way in " ".join(result.err.split())
