@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.options import emit, output_options
+from dpcli.cli.options import emit, output_options, write
 
 
 @click.command(short_help="Answer queries about a table with noise, once, and remember the answers.")
@@ -15,9 +15,17 @@ from dpcli.cli.options import emit, output_options
 )
 @click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the data are touched.")
 @click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
-@output_options("table", "total")
+@click.option("--parquet", metavar="PATH", help="Also write the answers to PATH, as parquet.")
+@output_options("table", "total", "records")
 def command(
-    file: str, dry_run: bool, key: str | None, ledger: str | None, dataset: str | None, format_: str, outputs: tuple[str, ...]
+    file: str,
+    dry_run: bool,
+    key: str | None,
+    ledger: str | None,
+    dataset: str | None,
+    parquet: str | None,
+    format_: str,
+    outputs: tuple[str, ...],
 ) -> int:
     """Answer the [[query]] tables of FILE about the table of its [source]: counts, sums, means, quantiles and others, each with noise that
     is scaled to what one unit may change, and with an interval.
@@ -35,8 +43,12 @@ def command(
     if dry_run:
         return emit(planned(plan), format_, outputs)
     from dpcli.cli.predicting import charged_to, progress
+    from dpcli.present.release import sheet_of
+    from dpcli.release.parquet import parquet_of
     from dpcli.release.run import release
 
     with charged_to(ledger, dataset) as found, progress("queries") as report:
         done = release(plan, found, key, report)
+    if parquet is not None:
+        write(parquet, parquet_of(sheet_of(done.answers)))
     return emit(outcome(done), format_, outputs)

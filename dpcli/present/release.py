@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,14 +41,7 @@ def planned(plan: ReleasePlan) -> Document:
 def outcome(done: ReleaseOutcome) -> Document:
     """The answers."""
     plan, found = done.plan, done.plan.account
-    sheet = Sheet(
-        ("query", "measure", "key", "value", "lower", "upper", "confidence"),
-        tuple(
-            (answer.query, answer.measure, key_text(answer, row), row.value, row.lower, row.upper, answer.confidence)
-            for answer in done.answers
-            for row in answer.rows
-        ),
-    )
+    sheet = sheet_of(done.answers)
     data = {
         "schema": "dpcli/release/v1",
         "answers": [_answer_data(answer) for answer in done.answers],
@@ -65,6 +58,17 @@ def outcome(done: ReleaseOutcome) -> Document:
     )
     tables = tuple(answer_table(answer) for answer in done.answers)
     return Document(headline(found), data, "pass", tables=tables, notes=notes, sheet=sheet, total=repr(found.upper))
+
+
+def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
+    """Every answer as a row of data."""
+    columns = ("query", "measure", "key", "value", "lower", "upper", "confidence")
+    rows = (
+        (answer.query, answer.measure, key_text(answer, row), row.value, row.lower, row.upper, answer.confidence)
+        for answer in answers
+        for row in answer.rows
+    )
+    return Sheet(columns, tuple(rows))
 
 
 def answer_table(answer: QueryAnswer) -> Table:

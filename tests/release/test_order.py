@@ -1,0 +1,214 @@
+"""The order of a release: nothing is seen that was not paid for, and nothing is drawn twice for one payment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.stores.places import init
+from dpcli.release import run as running
+from dpcli.release.aggregate import Aggregation, Total, Totals
+from dpcli.release.plan import ReleasePlan, plan_of
+from dpcli.release.run import ReleaseOutcome, release
+from dpcli.release.store import ANSWERS
+from dpcli.sessions.charged import Session
+from tests.ledger.setting import DATASET, terms
+from tests.pipeline.test_every_key import text_of
+from tests.release.files import document
+
+COUNT = {"name": "adults", "measure": "count", "epsilon": 0.5}
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Table:
+    """An engine with one number, which notes that it was asked. Stands in for a table of data."""
+
+    asked = 0
+
+    def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
+        Table.asked += 1
+        return {(): Total(1000, 1000, tuple(0 for _ in aggregation.values))}
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpcli.release.engines import open as opening
+
+    @contextmanager
+    def opened(*_: Any) -> Iterator[Table]:
+        yield Table()
+
+    Table.asked = 0
+    monkeypatch.setattr(opening, "opened", opened)
+
+
+def plan(folder: Path, **query: Any) -> ReleasePlan:
+    path = folder / "file.toml"
+    tables = document({**COUNT, **query}, by_unit=False)
+    tables["source"]["output"] = str(folder / "out")
+    tables["privacy"]["delta"] = 0
+    path.write_bytes(text_of(tables))
+    return plan_of(str(path))
+
+
+def books(folder: Path, epsilon: float = 2.0) -> Ledger:
+    return init(str(folder / "ledger.db"), DATASET, terms(epsilon))
+
+
+def value(done: ReleaseOutcome) -> Any:
+    return done.answers[0].rows[0].value
+
+
+STEPS: dict[str, tuple[Any, str]] = {
+    "session": (Session, "write"),
+    "reserve": (Ledger, "reserve"),
+    "start": (Ledger, "start"),
+    "compute": (Table, "totals"),
+    "answers": (running, "_answered"),
+    "store": (running, "store"),
+    "statement": (running, "replaced"),
+    "commit": (running, "commit"),
+}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("charged", [False, True], ids=["alone", "ledger"])
+def test_a_crash_at_every_event(step: str, after: bool, charged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Afterwards there is the one answer that was drawn, or none for ever; the data were asked once; the charge is there if they were."""
+    ledger = books(tmp_path) if charged else None
+    owner, name = STEPS[step]
+    done = getattr(owner, name)
+
+    def broken(*arguments: Any, **keys: Any) -> Any:
+        if after:
+            done(*arguments, **keys)
+        raise Killed
+
+    if not charged and owner is Ledger:
+        return
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, broken)
+        with pytest.raises(Killed):
+            release(plan(tmp_path), ledger)
+    asked, stored = Table.asked, (tmp_path / "out" / ANSWERS).exists()
+    found: list[Any] = []
+    for _ in range(2):
+        try:
+            found.append(value(release(plan(tmp_path), ledger)))
+        except LedgerError as error:
+            assert "it was lost before anybody saw it" in str(error)
+    assert Table.asked <= 1 and len(set(found)) <= 1
+    assert bool(found) == (stored or asked == 0 and step in ("session", "reserve") or (step == "start" and not after and charged))
+    if ledger is not None:
+        runs = ledger.state().runs
+        assert len(runs) == 1
+        (only,) = runs.values()
+        assert only.status == ("committed" if found else "started")
+        ledger.close()
+
+
+def test_the_same_release_gives_the_same_answer_for_ever(tmp_path: Path) -> None:
+    with books(tmp_path) as ledger:
+        first = release(plan(tmp_path), ledger, "key")
+        again = [release(plan(tmp_path), ledger, key) for key in ("key", None)]
+        assert first.fresh and [(value(one), one.fresh) for one in again] == [(value(first), False)] * 2
+        assert Table.asked == 1 and len(ledger.state().runs) == 1
+
+
+@pytest.mark.parametrize("change", [{"epsilon": 0.6}, {"where": "age >= 18"}, {"name": "others"}, {"confidence": 0.9}], ids=str)
+def test_another_question_in_the_same_folder_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    release(plan(tmp_path))
+    with pytest.raises(InputError, match="changed"):
+        release(plan(tmp_path, **change))
+    assert Table.asked == 1
+
+
+def test_the_same_key_from_another_folder_draws_nothing(tmp_path: Path) -> None:
+    with books(tmp_path) as ledger:
+        release(plan(tmp_path), ledger, "key")
+        shutil.rmtree(tmp_path / "out")
+        with pytest.raises(Denied, match="was charged before"):
+            release(plan(tmp_path), ledger, "key")
+    assert Table.asked == 1
+
+
+def test_an_earlier_copy_of_the_folder_draws_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put back as it was before the start, under a ledger that knows of it."""
+    with books(tmp_path) as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(Ledger, "reserve", lambda *_, **__: (_ for _ in ()).throw(Killed()))
+            with pytest.raises(Killed):
+                release(plan(tmp_path), ledger)
+        shutil.copytree(tmp_path / "out", tmp_path / "copy")
+        release(plan(tmp_path), ledger)
+        shutil.rmtree(tmp_path / "out")
+        os.rename(tmp_path / "copy", tmp_path / "out")
+        with pytest.raises(Denied, match="was charged before"):
+            release(plan(tmp_path), ledger)
+    assert Table.asked == 1
+
+
+def test_two_at_once_under_one_key_draw_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From two folders: between the reservation of the one and its start, the other one runs to its end."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    reserve, inside = Ledger.reserve, False
+
+    def interrupted(self: Ledger, *arguments: Any, **keys: Any) -> Any:
+        nonlocal inside
+        found = reserve(self, *arguments, **keys)
+        if not inside:
+            inside = True
+            release(plan(tmp_path / "b"), self, "key")
+        return found
+
+    with books(tmp_path) as ledger:
+        monkeypatch.setattr(Ledger, "reserve", interrupted)
+        with pytest.raises(Denied, match="started by another process"):
+            release(plan(tmp_path / "a"), ledger, "key")
+    assert Table.asked == 1
+
+
+def test_changed_answers_are_not_shown(tmp_path: Path) -> None:
+    release(plan(tmp_path))
+    path = tmp_path / "out" / ANSWERS
+    path.write_text(path.read_text().replace('"value": ', '"value": 1'))
+    with pytest.raises(InputError, match="found something else"):
+        release(plan(tmp_path))
+
+
+def test_a_full_disk_keeps_the_charge_and_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    from dpcli.release import store as storing
+
+    with books(tmp_path) as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(storing, "replaced", full)
+            with pytest.raises(LedgerError, match="stays charged"):
+                release(plan(tmp_path), ledger)
+        with pytest.raises(LedgerError, match="lost"):
+            release(plan(tmp_path), ledger)
+        (only,) = ledger.state().runs.values()
+        assert only.status == "started"
+
+
+def test_over_budget_touches_nothing(tmp_path: Path) -> None:
+    with books(tmp_path, 0.1) as ledger, pytest.raises(Denied):
+        release(plan(tmp_path), ledger)
+    assert Table.asked == 0 and not (tmp_path / "out" / ANSWERS).exists()
