@@ -44,6 +44,8 @@ class Calibration:
     cheaper_upper: float | None
     adjacent: bool
     pipeline: Pipeline
+    group_size: int = 1
+    runs: int = 1
 
 
 @limited
@@ -124,6 +126,8 @@ def calibrate(
         None if cheaper is None else upper(cheaper),
         adjacent,
         substitute(pipeline, chosen, value),
+        group_size,
+        runs,
     )
 
 

@@ -46,9 +46,9 @@ TERMS: dict[str, str] = {
         "datasets, and Q is the mechanism on the other. Independent losses add up under composition (Dwork and Rothblum, arXiv:1603.01887)."
     ),
     "ptr": (
-        "Propose-test-release: propose a bound on the local sensitivity, test privately whether it holds "
-        "with room to spare, and release with "
-        "noise for that bound only if it does (Dwork and Lei 2009). dpcli does not run it; state its epsilon and delta with approx-dp."
+        "Propose-test-release: propose a bound on the local sensitivity, test with noise how many units would have to change before it "
+        "no longer held, and release with noise for that bound only where that number is large (Dwork and Lei 2009). The answer may be "
+        "none. The guarantee has a delta: the probability that the noise lets data pass that are at the edge."
     ),
     "neyman-pearson": (
         "Among all tests with a given false-positive rate, the one that thresholds the likelihood ratio has "
@@ -87,6 +87,61 @@ TERMS: dict[str, str] = {
     "swap": (
         "Replace-one adjacency: one unit's data is exchanged for another's, and the number of units stays. See `dpcli explain adjacency`."
     ),
+    "classical-gaussian": (
+        "The textbook noise of a Gaussian release, sigma = sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved for epsilon < 1 "
+        "only (Dwork and Roth 2014, Theorem 3.22). dpcli never uses it. `dpcli explain sigma` has it beside the exact one, in "
+        "numbers."
+    ),
+    "posterior": (
+        "What an observer believes after seeing the output: the odds before it times the likelihood ratio. Under pure epsilon, a prior of "
+        "1/2 that a unit is in the data ends between 1/(1 + e^epsilon) and e^epsilon/(1 + e^epsilon). `dpcli explain --demo` shows it."
+    ),
+    "contribution-bounding": (
+        "Dropping rows until every unit has at most so many: max_groups groups that it may touch, max_rows in each. A sum moves by what "
+        "one unit contributes, so without such a bound no noise is enough. Which rows are kept must depend on that unit's own rows alone; "
+        "what is dropped biases the answer, and the noise does not cover that."
+    ),
+    "clamping": (
+        "Moving each value into a declared range [low, high] before it is added, so that the sensitivity is known. The range must not come "
+        "from the data. It biases the answer where values lie outside; clamping the sum afterwards bounds nothing. For gradients: clipping."
+    ),
+    "stability-histogram": (
+        "Counts by a key whose possible values nobody lists: each count of at least 1 gets noise, and a key is released only "
+        "where the noisy count passes a threshold. The counts cost epsilon. The threshold is set so that a key which one unit "
+        "alone holds is released with probability at most delta (over all keys of that unit), which is what the keys cost "
+        "(Korolova and others 2009; Bun, Nissim and Stemmer, arXiv:1511.08552). A declared list of keys needs none."
+    ),
+    "noisy-max": (
+        "Add noise to the score of every candidate and release the name of the largest alone, never its score. It costs one "
+        "epsilon however many candidates there are (Dwork and Roth 2014, section 3.3; with Gumbel noise it is the exponential "
+        "mechanism). In a file: type report-noisy-max."
+    ),
+    "above-threshold": (
+        "The sparse-vector technique: questions of sensitivity 1 are asked in turn, each is compared with a noisy threshold, and only "
+        "those that pass, at most `answers` of them, are paid for (Dwork and Roth 2014, section 3.6). Several published variants are not "
+        "private (Lyu, Su and Li, arXiv:1603.01699). In a file: type sparse-vector."
+    ),
+    "local-sensitivity": (
+        "How far one change of the data at hand can move the query. It is often far below sensitivity, the most over all data, "
+        "but noise in proportion to it is not private, as it depends on the data: see smooth-sensitivity and ptr."
+    ),
+    "sensitivity-of-a-count": (
+        "How many units satisfy a condition: moves by 1 under every adjacency; by max_rows where rows are counted and a unit has "
+        "that many. Counts by group form one vector. Where a unit is in one group it moves by 1 under add-remove; under "
+        "replace-one by 2 in L1 and sqrt(2) in L2, as one group loses a unit and another gains it."
+    ),
+    "sensitivity-of-a-sum": (
+        "Of values clamped to [low, high], one per unit: max(|low|, |high|) under add-remove and zero-out, high - low under "
+        "replace-one. The two are equal where low is 0; for [-100, 100] they are 100 and 200. The number of units makes no "
+        "difference and need not be known."
+    ),
+    "sensitivity-of-a-mean": (
+        "Of n values clamped to [low, high], with n public: (high - low)/n under replace-one. The average salary of 1,000 employees in "
+        "[0, 200000]: 200000/1000 = 200 (examples/average-salary.toml). Under add-remove n itself changes: the sum divided by a declared "
+        "constant moves by max(|low|, |high|) over that constant, but the mean itself moves by up to (high - low)/2 where one unit becomes "
+        "two, and the noise has to cover that case as well. Where n is private, release a noisy sum and a noisy count, of sensitivity "
+        "max(|low|, |high|) and 1, and divide: 200000 and 1 here."
+    ),
     "adjacency": (
         "Which datasets count as neighbours, that is, what one change is. add-remove: one unit more or less. "
         "replace-one: one unit's data "
@@ -109,7 +164,8 @@ TERMS: dict[str, str] = {
     ),
     "sigma": (
         "The standard deviation of Gaussian noise. In a file, sigma with sensitivity states it in the query's own units, and "
-        "noise_multiplier states it over C, the bound on one record's contribution. Papers on DP-SGD mostly mean noise_multiplier."
+        "noise_multiplier states it over C, the bound on one record's contribution. Papers on DP-SGD mostly mean noise_multiplier. For how "
+        "much of it an epsilon takes see classical-gaussian."
     ),
     "clipping": (
         "Each record's gradient is scaled down to length C at most, so that one record moves the sum by at most C. C itself changes the "
@@ -137,7 +193,7 @@ TERMS: dict[str, str] = {
         "L2 for gaussian, and for discrete-gaussian how far one integer moves (a vector of integers states l2_sensitivity). Taken as "
         "stated; dpcli never doubles it. For values in [0, B]: a count moves by 1; a sum by B, under replace-one as well; a mean over "
         "a public number n of records by B/n under replace-one. Where n is not public, release a noisy sum and a noisy count instead "
-        "of a mean."
+        "of a mean. More: sensitivity-of-a-count, sensitivity-of-a-sum, sensitivity-of-a-mean."
     ),
     "sampling_rate": (
         "The probability that a given record is in the sample of one step. Amplification by sampling holds for how the records were "
@@ -278,6 +334,43 @@ SYMBOLS: dict[str, str] = {
     "k": "steps",
     "cap": "budget",
     "baseline": "base",
+    "propose-test-release": "ptr",
+    "propose test release": "ptr",
+    "privacy loss random variable": "plrv",
+    "privacy-loss-random-variable": "plrv",
+    "likelihood-ratio-test": "neyman-pearson",
+    "likelihood ratio test": "neyman-pearson",
+    "tradeoff": "trade-off",
+    "trade-off curve": "trade-off",
+    "trade-off function": "trade-off",
+    "roc": "trade-off",
+    "privacy amplification": "amplification",
+    "amplification by subsampling": "amplification",
+    "moment generating function": "mgf",
+    "moment-generating function": "mgf",
+    "substitution": "swap",
+    "replace-one": "adjacency",
+    "add-remove": "adjacency",
+    "zero-out": "adjacency",
+    "contribution bound": "contribution-bounding",
+    "bounded contribution": "contribution-bounding",
+    "clamp": "clamping",
+    "partition selection": "stability-histogram",
+    "key selection": "stability-histogram",
+    "noisy maximum": "noisy-max",
+    "svt": "above-threshold",
+    "threshold test": "above-threshold",
+    "global sensitivity": "sensitivity",
+    "sensitivity of counts": "sensitivity-of-a-count",
+    "sensitivity of sums": "sensitivity-of-a-sum",
+    "sensitivity of means": "sensitivity-of-a-mean",
+    "average": "sensitivity-of-a-mean",
+    "group privacy": "group",
+    "exponential mechanism": "exponential",
+    "gaussian mechanism": "gaussian",
+    "laplace mechanism": "laplace",
+    "classical sigma": "classical-gaussian",
+    "analytic gaussian": "classical-gaussian",
     "fdp": "trade-off",
     "f-dp": "trade-off",
 }

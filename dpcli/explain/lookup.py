@@ -10,6 +10,7 @@ from dpcli.explain.topics import TOPICS
 from dpcli.explain.wrapped import filled
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, STYLES, TASKS, load
 
+COMPUTED = dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_sigma:gaussian_sigma")  # numbers
 SELECTING = (*MECHANISMS, *SAMPLING, *TASKS, *STYLES)  # words that select the keys of a table
 
 
@@ -25,7 +26,14 @@ def explain(name: str) -> str:
 
     low, paths = key.strip("[]").lower(), table_paths()
     spellings = dict.fromkeys((key, low, low.replace(" ", "_"), low.replace("-", "_"), low.replace("_", "-").replace(" ", "-")))
-    texts = ((ACCOUNTANTS, _accountant), (SELECTING, of_word), (TERMS, _term), (TOPICS, _topic), (paths, of_table))
+    texts = (
+        (ACCOUNTANTS, _accountant),
+        (SELECTING, of_word),
+        (TERMS, _term),
+        (COMPUTED, _computed),
+        (TOPICS, _topic),
+        (paths, of_table),
+    )
     found = [next((text(word) for word in spellings if word in known), None) for known, text in texts]
     if any(found):
         return "\n\n".join(text for text in found if text)
@@ -43,6 +51,11 @@ def words() -> list[str]:
 
 def _term(name: str) -> str:
     return f"{name}\n\n{filled(TERMS[name])}"
+
+
+def _computed(name: str) -> str:
+    text: str = load(COMPUTED[name])()
+    return text
 
 
 def _topic(name: str) -> str:

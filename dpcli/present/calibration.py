@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dpcli.analysis.calibrate import Calibration
+from dpcli.analysis.classical import ClassicalNoise, classical_noise
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.rounding import up
 
 STEP = {"noise": "one step less noise", "scale": "one step less noise"}
 FURTHER = {"noise": "less noise", "scale": "less noise"}
 EARLY = "each attempt takes much work here: the search ended before the last digit, on the safe side"
+FORMULA = "classical formula: sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved for epsilon < 1 only (see dpcli explain sigma)"
 COUNTED = frozenset({"steps", "batch-size"})
 NAMES = {"batch-size": "batch_size"}
 
@@ -30,6 +32,8 @@ def document(calibration: Calibration, decimals: int = 4) -> Document:
                 "misses the target" if calibration.cheaper_upper < float("inf") else "none is certified",
             )
         )
+    classical = classical_noise(calibration)
+    rows += _classical_row(classical, calibration.target, decimals)
     result = {
         key: _number(calibration.value, calibration),
         "epsilon_upper": calibration.upper,
@@ -41,7 +45,7 @@ def document(calibration: Calibration, decimals: int = 4) -> Document:
             "epsilon_upper": calibration.cheaper_upper,
             "adjacent": calibration.adjacent,
         },
-    }
+    } | _classical_data(classical, key)
     values = _values(calibration)
     return Document(
         headline=f"{key} = {calibration.value:.10g} for {where}: "
@@ -69,10 +73,24 @@ def document(calibration: Calibration, decimals: int = 4) -> Document:
         notes=(
             *((f"{name}: {key} = {value:.10g}" for name, key, value in values) if len(values) > 1 else ()),
             *(() if calibration.adjacent else (EARLY,)),
+            *(() if classical is None else (FORMULA,)),
         ),
         total=repr(_number(calibration.value, calibration)),
         sheet=_sheet(calibration, values),
     )
+
+
+def _classical_row(found: ClassicalNoise | None, target: float, decimals: int) -> list[tuple[str, str, str, str]]:
+    """The textbook's noise in the table; nothing where that is not about this."""
+    if found is None:
+        return []
+    meets = "meets the target" if found.proved else "meets the target, outside its proof"
+    verdict = meets if found.upper <= target else "misses the target"
+    return [("classical formula", f"{found.value:.10g}", up(found.upper, decimals + 3), verdict)]
+
+
+def _classical_data(found: ClassicalNoise | None, key: str) -> dict[str, dict[str, float | bool]]:
+    return {} if found is None else {"classical": {key: found.value, "epsilon_upper": found.upper, "proved": found.proved}}
 
 
 def _number(value: float, calibration: Calibration) -> float:

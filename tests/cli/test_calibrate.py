@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 import pytest
@@ -11,6 +12,7 @@ from dpcli.keys.annotations import members_of
 from dpcli.keys.kinds import WholeNumber
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
+from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.pipeline.model import Entry
 from dpcli.registry import MECHANISMS, load
 from tests.command import dpcli
@@ -144,3 +146,58 @@ def test_delta_zero_is_named_where_it_is_what_stands_in_the_way(kind: str) -> No
     result = dpcli("calibrate-sigma", "--target-epsilon", "1", "--delta", "0", "--steps", "10")
     assert result.code == 3
     assert "delta = 0: no epsilon is finite there for " in result.err
+
+
+ONE_GAUSSIAN = """
+format = 1
+[privacy]
+unit = "example"
+adjacency = "replace-one"
+delta = 1e-5
+[[mechanism]]
+name = "mean"
+type = "gaussian"
+sigma = 50.0
+sensitivity = 200.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "verdict"),
+    [
+        (0.5, "meets the target"),
+        (1.0, "meets the target, outside its proof"),
+        (5.0, "outside its proof"),
+        (10.0, "misses the target"),
+    ],
+)
+def test_the_classical_noise_of_one_gaussian_stands_beside_the_answer(epsilon: float, verdict: str) -> None:
+    """Under the key that was solved for, whatever its unit and adjacency, and never as the answer."""
+    sigma = math.sqrt(2.0 * math.log(1.25 / 1e-5)) / epsilon
+    flags = ("--target-epsilon", repr(epsilon), "--delta", "1e-5")
+    for arguments, stdin, key, sensitivity in (
+        (("--steps", "1", *flags), "", "noise_multiplier", 1.0),
+        (("--steps", "1", "--adjacency", "replace-one", *flags), "", "noise_multiplier", 2.0),
+        (("--steps", "1", "--group-size", "3", *flags), "", "noise_multiplier", 3.0),
+        (("-", *flags), ONE_GAUSSIAN, "sigma", 200.0),
+    ):
+        result = json.loads(dpcli("calibrate-sigma", *arguments, "-f", "json", stdin=stdin.encode()).out)["result"]
+        assert result["classical"][key] == pytest.approx(sigma * sensitivity, rel=1e-12)
+        assert result["classical"]["proved"] == (epsilon < 1.0)
+        assert (
+            gaussian_epsilon(1.0 / sigma, 1e-5)[0] <= result["classical"]["epsilon_upper"] <= gaussian_epsilon(1.0 / sigma, 1e-5)[1]
+        )
+        assert (result["classical"]["epsilon_upper"] > epsilon) == (result["classical"][key] < result[key]) == (epsilon == 10.0)
+        (row,) = [
+            line
+            for line in dpcli("calibrate-sigma", *arguments, stdin=stdin.encode()).out.splitlines()
+            if "classical formula  " in line
+        ]
+        assert row.endswith(verdict)
+
+
+@pytest.mark.parametrize("arguments", [("--steps", "2"), ("--steps", "1", "--sampling-rate", "0.5"), FLAGS])
+def test_no_classical_noise_for_anything_else(arguments: tuple[str, ...]) -> None:
+    result = dpcli("calibrate-sigma", "--target-epsilon", "4", "--delta", "1e-5", *arguments, "-f", "json")
+    assert result.code == 0, result.err
+    assert "classical" not in json.loads(result.out)["result"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from dpcli.explain.file_keys import table_paths
 from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.lookup import explain
 from dpcli.explain.topics import WRITTEN, source
+from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.pipeline.key_places import tables
 from dpcli.registry import MECHANISMS, SAMPLING, STYLES, TASKS
 from tests.command import ROOT, dpcli
@@ -208,3 +210,61 @@ def test_the_glossary_is_printed_whole() -> None:
     printed = " ".join(dpcli("explain", "glossary").out.split())
     for word, text in {**TERMS, **SYMBOLS}.items():
         assert f"{word} {' '.join(text.split())}" in printed
+
+
+@pytest.mark.parametrize(
+    ("asked", "word"),
+    [
+        ("propose-test-release", "ptr"),
+        ("Propose Test Release", "ptr"),
+        ("privacy loss random variable", "plrv"),
+        ("likelihood ratio", "likelihood-ratio"),
+        ("Neyman-Pearson", "neyman-pearson"),
+        ("tradeoff", "trade-off"),
+        ("moment generating function", "mgf"),
+        ("replace-one", "adjacency"),
+        ("contribution bounding", "contribution-bounding"),
+        ("stability histogram", "stability-histogram"),
+        ("partition selection", "stability-histogram"),
+        ("noisy max", "noisy-max"),
+        ("report noisy max", 'type = "report-noisy-max"'),
+        ("sparse vector", 'type = "sparse-vector"'),
+        ("sensitivity of a mean", "sensitivity-of-a-mean"),
+        ("sensitivity of sums", "sensitivity-of-a-sum"),
+        ("sensitivity_of_a_count", "sensitivity-of-a-count"),
+    ],
+)
+def test_words_of_lectures_are_explained_however_they_are_spelled(asked: str, word: str) -> None:
+    result = dpcli("explain", asked)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(f"{word}\n")
+
+
+def test_every_symbol_leads_to_a_word_that_is_explained_in_full() -> None:
+    """To a term or a word of the file, not to another symbol, and never away from a term of the same name."""
+    for symbol, word in SYMBOLS.items():
+        assert word not in SYMBOLS or word in TERMS, symbol
+        assert symbol not in TERMS, symbol
+
+
+@pytest.mark.parametrize("word", ["sigma", "gaussian", "classical-gaussian", "analytic gaussian"])
+def test_the_classical_sigma_stands_beside_the_analytic_one(word: str) -> None:
+    """Each number by its closed form; the least sigma and its delta rounded up."""
+    out = dpcli("explain", word).out
+    assert "proved for epsilon < 1 only" in " ".join(out.split())
+    rows = [line.split() for line in out.splitlines() if re.match(r" +[\d.]+ +[\d.]+ +[\d.]+ +\d\.\de", line)]
+    assert len(rows) == 8
+    for epsilon, classical, analytic, delta, *mark in rows:
+        mu = float(epsilon) / math.sqrt(2.0 * math.log(1.25 / 1e-5))
+        assert 1.0 / mu <= float(classical) <= 1.0001 / mu
+        low, high = gaussian_delta(mu, float(epsilon))
+        assert low <= float(delta) <= 1.1 * high
+        assert (
+            gaussian_delta(1.0 / float(analytic), float(epsilon))[1]
+            <= 1e-5
+            < gaussian_delta(1.002 / float(analytic), float(epsilon))[0]
+        )
+        assert mark == (["too", "little", "noise"] if high > 1e-5 else [])
+    assert {row[0] for row in rows if len(row) > 4} == {"10", "20", "50"}
+    for delta, epsilon in ((1e-3, 7.4635), (1e-5, 8.4198), (1e-9, 9.6237)):  # the crossings, by 30 digits
+        assert f"{math.ceil(100.0 * epsilon) / 100.0} at delta = {delta!r}" in " ".join(out.split())

@@ -18,7 +18,9 @@ LARGEST = 2.0**50  # the largest scale: a draw beyond 64 bits has a probability 
 
 
 class NoiseLaw(Protocol):
-    """A symmetric law on the integers that falls on both sides of 0."""
+    """A symmetric law on the integers that falls on both sides of 0; a value, equal to another of the same scale."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def spread(self) -> float:

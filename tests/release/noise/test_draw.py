@@ -32,11 +32,11 @@ def test_noise_has_its_law(make: Callable[[float], NoiseLaw], scale: float) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scale", [*SCALES, 0.11, 0.77, 2.0, 3.3, 50.5, 20_000.125, 2.0**49])
+@pytest.mark.parametrize("scale", [*SCALES, 0.77, 3.3, 20_000.125, 2.0**49])
 @pytest.mark.parametrize("make", LAWS)
 def test_much_noise_has_its_law(make: Callable[[float], NoiseLaw], scale: float) -> None:
     law = make(scale)
-    assert p_value(draws(300_000, law), law) > SURE
+    assert p_value(draws(50_000, law), law) > SURE
 
 
 PLANTED = {

@@ -1,0 +1,71 @@
+"""Tails of N - w M - ..., sums of independent noises of which some have a real weight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dpcli.numerics.arrays import Array, np
+from dpcli.release.noise.laws import NoiseLaw, half_width_beyond
+
+OMITTED = 1e-12  # probability beyond the nodes of a law, which counts as a failure
+FINE = 64  # nodes within one scale of a noise: with fewer whole numbers there, each is a node and the sum is exact
+COARSE = 16  # the same where a table is made for each answer
+CELLS = 1024  # of a table of tails
+
+Tail = Callable[[Array], Array]  # P(X >= x), an upper bound
+
+
+def tail_of(law: NoiseLaw) -> Tail:
+    """Of a law on the integers, at real numbers: those that are whole but for rounding count as such."""
+
+    def tail(x: Array) -> Array:
+        return law.at_least(np.ceil(x - 1e-9 - 1e-12 * np.abs(x)))
+
+    return tail
+
+
+def exceeds_with(tail: Tail, law: NoiseLaw, weight: float, distance: float) -> float:
+    """P(|X + weight M| >= distance) for X of this symmetric tail and M of this law: an upper bound, at most 1."""
+    if distance <= 0.0:
+        return 1.0
+    nodes, masses = _nodes(law, FINE)
+    return min(1.0, 2.0 * float(masses @ tail(distance + abs(weight) * nodes)) + OMITTED)
+
+
+@lru_cache(maxsize=64)
+def _nodes(law: NoiseLaw, fine: int) -> tuple[Array, Array]:
+    """(lowest number of each block, its mass) of a law cut into blocks: a decreasing tail is largest at the lowest."""
+    reach, block = half_width_beyond(law, OMITTED), max(1, math.floor(law.spread / fine))
+    edges = np.arange(-reach, reach + block + 1.0, block)
+    return edges[:-1], np.maximum(-np.diff(law.at_least(edges)), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TailTable:
+    """The tail of N + weight M on a grid; between its points the value to the left, which is larger."""
+
+    low: float
+    cell: float
+    values: Array
+
+    def __call__(self, x: Array) -> Array:
+        index = np.floor((x - self.low) / self.cell - 1e-9)
+        return np.asarray(np.where(index < 0.0, 1.0, self.values[np.clip(index, 0, len(self.values) - 1).astype(np.int64)]))
+
+
+@lru_cache(maxsize=16)
+def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
+    """The tail of N + weight M, N of `law` and M of `other`, by summing over the blocks of M."""
+    nodes, masses = _nodes(other, COARSE)
+    some = masses > 1e-16
+    lost = float(masses[~some].sum()) + OMITTED
+    nodes, masses = nodes[some], masses[some]
+    reach = half_width_beyond(law, OMITTED) + abs(weight) * half_width_beyond(other, OMITTED)
+    grid = np.linspace(-reach, reach, CELLS + 1)
+    tail, values = tail_of(law), np.empty(len(grid))
+    for start in range(0, len(grid), 256):  # memory: 256 rows of nodes
+        values[start : start + 256] = tail(grid[start : start + 256, None] + abs(weight) * nodes[None, :]) @ masses
+    return TailTable(-reach, 2.0 * reach / CELLS, np.minimum(values + lost, 1.0))

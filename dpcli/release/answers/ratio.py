@@ -1,0 +1,62 @@
+"""A mean from a noisy sum and a noisy count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpcli.release.answers.combination import exceeds_with, tail_of
+from dpcli.release.answers.interval import ConfidenceInterval, accepted
+from dpcli.release.noise.laws import NoiseLaw
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyMean:
+    """Sum and count with noise, of values in [low, high]; for a clamped, centred column all are in steps from the centre.
+
+    If r is the true mean, total - r count = N_total - r N_count, whatever the data are. So the values r that are not refused at level
+    1 - confidence by the law of that difference, at |total - r count|, hold the true mean with at least the confidence: exactly so but for
+    the steps of the law (Fieller 1954). Where the count may be 0 they are the whole range.
+
+    The empty set has no mean: where no row is left the interval says nothing.
+    """
+
+    total: int
+    count: int
+    total_law: NoiseLaw
+    count_law: NoiseLaw
+    low: float
+    high: float
+
+    def estimate(self) -> float:
+        """total / count, within the range; the middle of the range where the noisy count is not above 0."""
+        if self.count <= 0:
+            return 0.5 * (self.low + self.high)
+        return min(max(self.total / self.count, self.low), self.high)
+
+    def p_value(self, mean: float) -> float:
+        """The probability of a difference at least as large as this one, were this the true mean; an upper bound."""
+        distance = abs(self.total - mean * self.count) - 1e-15 * abs(self.total)  # which doubles may have added
+        return exceeds_with(tail_of(self.total_law), self.count_law, mean, distance)
+
+    def interval(self, confidence: float) -> ConfidenceInterval:
+        """The whole range where the noisy count is not above 0."""
+        if self.count <= 0:
+            return ConfidenceInterval(self.low, self.high, confidence)
+        low, high = accepted(lambda mean: self.p_value(mean) > 1.0 - confidence, self.estimate(), self.low, self.high)
+        return ConfidenceInterval(low, high, confidence)
+
+
+def expected_mean_error(total_law: NoiseLaw, count_law: NoiseLaw, confidence: float, count: int, mean: float = 0.0) -> float:
+    """Half the width for a number of rows that the file may state, in steps: of (N_total - mean N_count) / count."""
+    low, high = 0.0, 1.0
+    tail = tail_of(total_law)
+
+    def fails(distance: float) -> bool:
+        return exceeds_with(tail, count_law, mean, distance) > 1.0 - confidence
+
+    while fails(high):
+        low, high = high, 2.0 * high
+    while high - low > 1e-6 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if fails(middle) else (low, middle)
+    return high / count

@@ -1,0 +1,127 @@
+"""Intervals of counts, sums and histograms, over draws; released numbers; and the noise that a target asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from dpcli.errors import InputError
+from dpcli.release.answers.additive import (
+    additive_interval,
+    expected_error,
+    on_grid,
+    public_mean_interval,
+    simultaneous_half_width,
+    simultaneous_interval,
+)
+from dpcli.release.answers.target import spread_within, whole_steps
+from dpcli.release.noise.draw import draws, noisy
+from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width
+from tests.release.coverage import covered
+from tests.release.fit import LAWS
+
+
+@pytest.mark.needs("opendp")
+@pytest.mark.parametrize("make", LAWS)
+@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_a_count_is_covered_as_often_as_it_says(make: Callable[[float], NoiseLaw], repetitions: int) -> None:
+    law, truth = make(40.0), 12_345
+    hits = [(each := additive_interval(k, law, 0.95)).low <= truth <= each.high for k in noisy([truth] * repetitions, law)]
+    covered(hits, 0.95)
+
+
+@pytest.mark.needs("opendp")
+@pytest.mark.parametrize("make", LAWS)
+@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_a_sum_and_a_mean_over_a_public_count_are_covered(make: Callable[[float], NoiseLaw], repetitions: int) -> None:
+    law, steps, step = make(2e7), 8_123_456_789, 0.01
+    drawn = noisy([steps] * repetitions, law)
+    covered([(each := additive_interval(k, law, 0.9, step)).low <= on_grid(steps, step) <= each.high for k in drawn], 0.9)
+    mean = float(Fraction(steps, 100 * 1000)) + 7.5
+    ends = [public_mean_interval(k, law, 0.9, 1000, step, 7.5) for k in drawn]
+    covered([each.low <= mean <= each.high for each in ends], 0.9)
+
+
+@pytest.mark.needs("opendp")
+@pytest.mark.parametrize("make", LAWS)
+@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_a_histogram_is_covered_at_once(make: Callable[[float], NoiseLaw], repetitions: int) -> None:
+    law, bins = make(60.0), 8
+    half = simultaneous_half_width(law, 0.95, bins)
+    worst = np.abs(np.array(draws(bins * repetitions, law)).reshape(repetitions, bins)).max(axis=1)
+    covered(list(worst <= half), 0.95)
+    each = simultaneous_interval(100, law, 0.95, bins)
+    assert (each.low, each.high) == (100.0 - half, 100.0 + half)
+
+
+def test_coverage_that_is_wrong_is_seen() -> None:
+    """Of a scale that is 15 % too small."""
+    law, said = DiscreteLaplaceLaw(40.0), DiscreteLaplaceLaw(34.0)
+    rng = np.random.default_rng()
+    noise = stats.dlaplace.rvs(1.0 / law.scale, size=10_000, random_state=rng)
+    with pytest.raises(AssertionError):
+        covered(list(np.abs(noise) <= half_width(said, 0.95)), 0.95)
+
+
+def off_grid(released: list[float], step: float) -> list[float]:
+    """Numbers that are no double nearest to a whole number of steps: their low bits tell more than the step."""
+    return [value for value in released if value != on_grid(round(Fraction(value) / Fraction(repr(step))), step)]
+
+
+@pytest.mark.needs("opendp")
+@pytest.mark.parametrize("step", [1.0, 0.01, 0.1, 1e-5, 2.5, 3.0])
+def test_low_bits_tell_the_step_alone(step: float) -> None:
+    """Every released number is on the declared grid; one that floats were added to is not, however it is scaled (Mironov 2012)."""
+    law = DiscreteLaplaceLaw(1000.25)
+    answers = noisy([k * 977 for k in range(500)], law)
+    ends = [additive_interval(k, law, 0.95, step) for k in answers]
+    assert off_grid([on_grid(k, step) for k in answers], step) == []
+    assert off_grid([end for each in ends for end in (each.low, each.high)], step) == []
+    rng = np.random.default_rng()
+    planted = [on_grid(k * 977, step) + step * rng.laplace(0.0, law.scale) for k in range(500)]
+    assert len(off_grid(planted, step)) > 450
+    rounded = [step * round(value / step) for value in planted]
+    assert step in (1.0, 2.5, 3.0) or len(off_grid(rounded, step)) > 0
+
+
+@given(st.integers(-(2**100), 2**100), st.sampled_from([1.0, 0.01, 0.1, 1e-7, 3.0]))
+def test_a_number_of_steps_is_the_nearest_double(steps: int, step: float) -> None:
+    value, exact = on_grid(steps, step), steps * Fraction(repr(step))
+    assert all(
+        abs(Fraction(value) - exact) <= abs(Fraction(other) - exact)
+        for other in (math.nextafter(value, s) for s in (math.inf, -math.inf))
+    )
+
+
+def test_what_was_written_is_what_is_released() -> None:
+    assert on_grid(1234, 0.01) == 12.34 and on_grid(3, 0.1) == 0.3
+    assert expected_error(DiscreteLaplaceLaw(200.0), 0.95, 0.01) == 5.99
+    assert whole_steps(0.3, 0.1) == 3 and whole_steps(100.0, 3.0) == 33
+
+
+@pytest.mark.parametrize("make", LAWS)
+@pytest.mark.parametrize("steps", [0, 1, 5, 100, 10_000, 10**9])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999999])
+def test_a_target_is_kept_and_little_is_wasted(make: Callable[[float], NoiseLaw], steps: int, confidence: float) -> None:
+    spread = spread_within(make, steps, confidence)
+    assert half_width(make(spread), confidence) <= steps
+    assert half_width(make(spread * 1.0001), confidence) > steps
+
+
+def test_within_100_of_the_truth_19_times_in_20() -> None:
+    """ln 20 = 2.9957 for Laplace noise, 1.95996 for normal noise, on 100.5 steps but for the corrections of the lattice."""
+    assert spread_within(DiscreteLaplaceLaw, 100, 0.95) == pytest.approx(100.5 / 2.9957, rel=1e-3)
+    assert spread_within(DiscreteGaussianLaw, 100, 0.95) == pytest.approx(100.5 / 1.95996, rel=1e-4)
+
+
+@pytest.mark.parametrize(("steps", "confidence"), [(-1, 0.95), (1, 1.0), (1, 0.0), (1, math.nan)])
+def test_a_target_that_cannot_be_kept_is_refused(steps: int, confidence: float) -> None:
+    with pytest.raises(InputError):
+        spread_within(DiscreteLaplaceLaw, steps, confidence)

@@ -1,0 +1,125 @@
+"""How good choices are, against their laws: modes, the k best, quantiles with their ends, thresholds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcli.errors import InputError
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.answers.chosen import probability_beyond, rank_ends, slack, slack_of_each
+from dpcli.release.answers.threshold import threshold_slack
+from dpcli.release.noise.ranks import rank_range, rank_scores
+from dpcli.release.noise.scales import scale_of
+from dpcli.release.noise.select import top_k
+from dpcli.release.noise.sparse import SparseVectorLaws, above_threshold
+from tests.release.chances import flipped, softmax
+from tests.release.coverage import covered
+
+SHARES = [Fraction(1, 2), Fraction(1, 4), Fraction(9, 10)]
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 7.5])
+@pytest.mark.parametrize("t", [0, 1, 6])
+def test_what_is_beyond_is_attained_and_never_passed(scale: float, t: int) -> None:
+    """By the worst scores exactly; by others, and by permute-and-flip, less often."""
+    bound = probability_beyond(5, scale, t)
+    assert 1.0 - softmax([0] + [-(t + 1)] * 4, scale)[0] == pytest.approx(bound, rel=1e-12)
+    for scores in itertools.product((0, -t, -t - 1, -t - 3), repeat=4):
+        every = [0, *scores]
+        for law in (softmax(every, scale), list(flipped(every, scale).values())):
+            assert math.fsum(p for p, score in zip(law, every, strict=True) if score < -t) <= bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 50, 10**6])
+@pytest.mark.parametrize("scale", [0.1, 2.0, 1e6])
+@pytest.mark.parametrize("failure", [0.5, 0.05, 1e-12])
+def test_the_slack_is_the_smallest(candidates: int, scale: float, failure: float) -> None:
+    t = slack(candidates, scale, failure)
+    assert probability_beyond(candidates, scale, t) <= failure
+    assert t == 0 or probability_beyond(candidates, scale, t - 1) > failure
+
+
+@pytest.mark.needs("opendp")
+def test_the_k_best_are_within_their_slack() -> None:
+    scores, k, epsilon = (0, 3, 9, 10, 10, 11), 3, 0.8
+    t, good = slack_of_each(6, k, scale_of(1, epsilon), 0.05), 0
+    for _ in range(300):
+        left, kept = dict(enumerate(scores)), True
+        for index in top_k(scores, k, 1, epsilon):
+            kept &= left[index] >= max(left.values()) - t
+            del left[index]
+        good += kept
+    covered([True] * good + [False] * (300 - good), 0.95, wider=0.05)
+
+
+def law_of(counts: Sequence[int], share: Fraction, shift: int, scale: float) -> list[float]:
+    return softmax(rank_scores(counts, share, shift), scale)
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("scale", [0.7, 5.0])
+def test_a_quantile_is_within_its_ranks(share: Fraction, scale: float) -> None:
+    """Exactly, from the law of the choice: for every small table, an empty one too."""
+    t = slack(4, scale, 0.05)
+    for counts in itertools.product((0, 1, 7, 40), repeat=4):
+        law, scores = law_of(counts, share, 0, scale), rank_scores(counts, share)
+        assert math.fsum(p for p, score in zip(law, scores, strict=True) if score < -t) <= 0.05 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("scale", [0.7, 5.0])
+def test_two_further_choices_hold_the_quantile(share: Fraction, scale: float) -> None:
+    """Exactly: the lower end is no higher than the lowest true quantile and the upper end no lower than the highest, with 0.95."""
+    ends = rank_ends(4, scale, 0.95)
+    for counts in itertools.product((0, 1, 7, 40), repeat=4):
+        target, tops = share * sum(counts), np.cumsum(counts)
+        lowest = next(i for i in range(4) if tops[i] >= target)
+        highest = next(i for i in reversed(range(4)) if tops[i] - counts[i] <= target)
+        low = math.fsum(law_of(counts, share, -ends.shift, scale)[: lowest + 1])
+        high = math.fsum(law_of(counts, share, ends.shift, scale)[highest:])
+        assert low + high - 1.0 >= 0.95 * (1 - 1e-12), counts
+
+
+def test_the_ends_of_a_median_are_useful() -> None:
+    """1,000 rows over 100 candidates at epsilon 1: ends about 11 ranks of 1,000 away, so within two candidates of the middle."""
+    scale = scale_of(rank_range(Fraction(1, 2), 1, Adjacency.ADD_REMOVE), 1.0)
+    ends = rank_ends(100, scale, 0.95)
+    assert ends.shift == 17
+    counts = [10] * 100
+    assert math.fsum(law_of(counts, Fraction(1, 2), -ends.shift, scale)[46:50]) > 0.97
+
+
+@pytest.mark.parametrize("failure", [0.0, 1.0, -0.1, math.nan])
+def test_an_impossible_probability_is_refused(failure: float) -> None:
+    with pytest.raises(InputError, match="probability of failure"):
+        slack(3, 1.0, failure)
+
+
+@pytest.mark.needs("opendp")
+@pytest.mark.parametrize("answers", [1, 3])
+def test_answers_of_the_threshold_are_right_beyond_its_slack(answers: int) -> None:
+    laws = SparseVectorLaws(epsilon=1.0, sensitivity=1, answers=answers)
+    counts, bar = [0, 90, 100, 110, 200], 100
+    a = threshold_slack(laws, len(counts), 0.9)
+    hits = []
+    for _ in range(200):
+        said = zip(above_threshold(counts, bar, laws), counts, strict=False)
+        hits.append(all(count >= bar - a if yes else count < bar + a for yes, count in said))
+    covered(hits, 0.9, wider=0.1)
+
+
+def test_the_slack_of_one_query_is_that_of_two_noises() -> None:
+    """P(nu > a + b) for nu, b discrete Laplace, by the double sum: the smaller a fails."""
+    laws = SparseVectorLaws(epsilon=1.0, sensitivity=1)
+    a = threshold_slack(laws, 1, 0.95)
+    b = np.arange(-120, 121)
+    mass = np.exp([laws.threshold.log_probability(int(x)) for x in b])
+    for each, fails in ((a, False), (a - 1, True)):
+        wrong = float(mass @ np.minimum(laws.query.at_least(each + 1.0 - np.abs(b)), 1.0))
+        assert (wrong > 0.05 * (1 - 2e-3)) == fails

@@ -1,0 +1,105 @@
+"""What is done to answers afterwards: that intervals hold the truth as often, and that parts add up."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.release.answers.interval import ConfidenceInterval
+from dpcli.release.answers.tidy import Adjusted, Total, consistent, non_negative, whole
+
+REALS = st.floats(-1e6, 1e6)
+
+
+@given(REALS, REALS, REALS, st.floats(0.0, 1e6))
+def test_cutting_at_0_loses_no_truth(answer: float, one: float, other: float, truth: float) -> None:
+    before = ConfidenceInterval(min(one, other), max(one, other), 0.95)
+    shown, after = non_negative(answer, before)
+    assert shown >= 0.0 and 0.0 <= after.low <= after.high
+    assert not before.low <= truth <= before.high or after.low <= truth <= after.high
+
+
+@given(REALS, REALS, REALS, st.integers(-(10**6), 10**6))
+def test_rounding_loses_no_whole_truth(answer: float, one: float, other: float, truth: int) -> None:
+    before = ConfidenceInterval(min(one, other), max(one, other), 0.95)
+    shown, after = whole(answer, before)
+    assert shown == math.floor(shown) and abs(shown - answer) <= 0.5 and after.low <= after.high
+    assert not before.low <= truth <= before.high or after.low <= truth <= after.high
+
+
+def test_a_half_goes_up() -> None:
+    assert whole(2.5, ConfidenceInterval(1.5, 3.5, 0.9)) == (3.0, ConfidenceInterval(2.0, 3.0, 0.9))
+    assert whole(2.4, ConfidenceInterval(2.3, 2.5, 0.9)) == (2.0, ConfidenceInterval(2.0, 2.0, 0.9))
+
+
+VARIANCES = st.integers(1, 50).map(Fraction)
+LEAVES = st.builds(Total, st.integers(-100, 10_000), VARIANCES)
+
+
+def above(parts: st.SearchStrategy[Total]) -> st.SearchStrategy[Total]:
+    return st.builds(Total, st.integers(-100, 10_000), VARIANCES, st.lists(parts, min_size=1, max_size=4).map(tuple))
+
+
+TREES = st.recursive(LEAVES, above, max_leaves=12)
+
+
+def adds_up(adjusted: Adjusted) -> bool:
+    return not adjusted.parts or (
+        adjusted.value == sum(part.value for part in adjusted.parts) and all(map(adds_up, adjusted.parts))
+    )
+
+
+def flat(total: Total) -> list[Total]:
+    return [total, *(each for part in total.parts for each in flat(part))]
+
+
+def values(adjusted: Adjusted) -> list[int]:
+    return [adjusted.value, *(each for part in adjusted.parts for each in values(part))]
+
+
+def least_squares(total: Total) -> np.ndarray:
+    """By the normal equations over the leaves: every node is a sum of leaves."""
+    nodes = flat(total)
+    leaves = [node for node in nodes if not node.parts]
+    below = np.array([[any(leaf is each for each in flat(node)) for leaf in leaves] for node in nodes], dtype=float)
+    weight = np.array([1.0 / float(node.variance) for node in nodes])
+    noisy = np.array([float(node.noisy) for node in nodes])
+    found = np.linalg.solve(below.T @ (weight[:, None] * below), below.T @ (weight * noisy))
+    return np.asarray(below @ found)
+
+
+def depth(total: Total) -> int:
+    return 1 + max(map(depth, total.parts), default=0)
+
+
+@given(TREES)
+def test_parts_add_up_and_are_the_nearest(total: Total) -> None:
+    """To the least squares of all nodes: one rounding for each level above."""
+    adjusted = consistent(total)
+    assert adds_up(adjusted)
+    exact = least_squares(total)
+    assert np.abs(np.array(values(adjusted)) - exact).max() <= depth(total) + 1e-5
+
+
+def test_one_total_of_two() -> None:
+    """100 against 40 + 51: the 9 that are missing go by variances 1 : 1 : 1, three to each."""
+    parts = (Total(40, Fraction(1)), Total(51, Fraction(1)))
+    assert consistent(Total(100, Fraction(1), parts)) == Adjusted(97, (Adjusted(43), Adjusted(54)))
+    assert consistent(Total(5, Fraction(3))) == Adjusted(5)
+
+
+def test_what_adds_up_is_left_as_it_is() -> None:
+    parts = (Total(40, Fraction(2)), Total(60, Fraction(1), (Total(25, Fraction(7)), Total(35, Fraction(1)))))
+    assert values(consistent(Total(100, Fraction(5), parts))) == [100, 40, 60, 25, 35]
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_rounding_moves_no_part_by_1(count: int) -> None:
+    parts = tuple(Total(10, Fraction(1)) for _ in range(count))
+    adjusted = consistent(Total(10 * count + 1, Fraction(1), parts))
+    assert {each.value for each in adjusted.parts} <= {10, 11}
