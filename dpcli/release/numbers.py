@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dpcli.errors import InternalError
 from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
 from dpcli.release.answers.additive import additive_interval, expected_error, on_grid
+from dpcli.release.answers.interval import ConfidenceInterval
+from dpcli.release.answers.tidy import NON_NEGATIVE, WHOLE, non_negative, whole
 from dpcli.release.noise.draw import draws, noisy
 from dpcli.release.noise.laws import DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.query import NoisyQuery, QueryRelease
 
+TIDY = {"non-negative": (non_negative, NON_NEGATIVE), "whole": (whole, WHOLE)}
 NOISE_ALONE = "intervals cover the noise: not rows that were left out, nor values that were cut to their bounds"
 Keyed = Mapping[tuple[KeyValue, ...], int]
 
@@ -43,9 +46,26 @@ def additive_answer(
 ) -> QueryAnswer:
     """Noisy numbers with the interval of their own noise. by: what the keys are called, where that is not the query's own."""
     law, step = law_of(release), release.unit
-    intervals = {key: additive_interval(value, law, query.confidence, step) for key, value in numbers.items()}
-    rows = tuple(AnswerRow(key, scaled(value, step), intervals[key].low, intervals[key].high) for key, value in numbers.items())
-    return QueryAnswer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers)
+    rows = tuple(
+        tidied(query, key, scaled(value, step), additive_interval(value, law, query.confidence, step))
+        for key, value in numbers.items()
+    )
+    return answer_of(query, rows, covers, by)
+
+
+def answer_of(
+    query: NoisyQuery, rows: tuple[AnswerRow, ...], covers: str = NOISE_ALONE, by: tuple[str, ...] | None = None, *done: str
+) -> QueryAnswer:
+    """An answer, with what was done to its rows. done: besides what the query asks for."""
+    named = (*done, *(TIDY[name][1] for name in query.postprocess))
+    return QueryAnswer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers, named)
+
+
+def tidied(query: NoisyQuery, key: tuple[KeyValue, ...], value: float, around: ConfidenceInterval) -> AnswerRow:
+    """A row of the answer after what the query asks for is done to it."""
+    for name in query.postprocess:
+        value, around = TIDY[name][0](value, around)
+    return AnswerRow(key, value, around.low, around.high)
 
 
 def scaled(number: int, unit: float) -> int | float:

@@ -157,7 +157,7 @@ class NoisyQuery(Query):
         Key("discrete Laplace (pure) or discrete Gaussian noise; where absent laplace with epsilon, gaussian with rho or a delta"),
     ] = None
     postprocess: Annotated[
-        tuple[Literal["non-negative", "whole", "consistent"], ...],
+        tuple[Literal["non-negative", "whole"], ...],
         Key("what is done to the noisy numbers, which costs nothing and is named beside them"),
     ] = ()
 

@@ -99,10 +99,10 @@ def _ready(plan: ReleasePlan) -> None:
 
 
 def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
-    """Charge it, and be the one that may draw on the charge.
+    """Charge it, and be the one that may draw on it.
 
-    The folder knows of it before the ledger does, and the ledger before any data are touched. A start is granted once: whoever finds it made
-    by somebody else draws nothing.
+    The folder knows of it before the ledger does, and the ledger before any data are touched. A start is granted once: whoever finds it
+    made by somebody else draws nothing.
     """
     session.write()
     if ledger is None:

@@ -45,7 +45,7 @@ def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribut
     limits = {"max_groups": contribution.groups, "max_rows": contribution.rows}
     spec = StabilityHistogramSpec(threshold=1, **spread, **limits)  # type: ignore[arg-type]
     threshold = least_threshold(spec, Neighbours(setting.adjacency), delta)
-    said = f"a key is shown where its count with noise of {law.spread:.6g} exceeds {threshold:,}: one that a unit alone holds, with {delta:g}"
+    said = f"a key is shown where its count, with noise of {law.spread:.6g}, exceeds {threshold:,}: of a unit alone with {delta:g} at most"
     return QueryRelease("", "stability-histogram", {"threshold": threshold, **spread, **limits}, (*moved.why, said), law)
 
 

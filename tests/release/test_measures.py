@@ -44,7 +44,7 @@ def test_every_query_costs_at_most_what_it_states(table: Mapping[str, Any]) -> N
     if "epsilon" in table and table.get("noise") != "gaussian":
         assert account(pipeline, delta=delta).upper <= table["epsilon"] * (1 + 1e-9)
     elif "rho" in table:
-        (zcdp,) = [row for row in account(pipeline, ["zcdp"], delta=1e-6).rows]
+        (zcdp,) = account(pipeline, ["zcdp"], delta=1e-6).rows
         from dpcli.numerics.closed.conversion import zcdp_epsilon
 
         assert zcdp.bound.upper <= zcdp_epsilon(table["rho"], 1e-6) * (1 + 1e-9)

@@ -27,7 +27,9 @@ def versions(contribution: Contribution) -> Iterator[tuple[int, ...]]:
 
 CASES = [
     Contribution(groups, rows, least, most, one_key=one_key)
-    for groups, rows, (least, most), one_key in itertools.product((1, 2), (1, 2), ((1, 1), (0, 3), (-1, 2), (-2, -1), (2, 3)), (False, True))
+    for groups, rows, (least, most), one_key in itertools.product(
+        (1, 2), (1, 2), ((1, 1), (0, 3), (-1, 2), (-2, -1), (2, 3)), (False, True)
+    )
     if not (one_key and groups > 1)
 ] + [Contribution(1, 1, least, most, fixed=True, one_key=True) for least, most in ((1, 1), (0, 3), (-1, 2), (-3, -1), (2, 3))]
 
@@ -43,6 +45,8 @@ def test_no_unit_moves_a_vector_further_than_is_said(contribution: Contribution,
     moved = [[abs(a - b) for a, b in zip(old, new, strict=True)] for old, new in pairs]
     l1, squared = max(map(sum, moved)), max(sum(each * each for each in one) for one in moved)
     coordinates = max(sum(1 for each in one if each) for one in moved)
-    assert l1 <= stated.l1 and squared <= stated.squared_l2 <= stated.l2**2 * (1 + 1e-12) and coordinates <= max(stated.coordinates, 1)
+    assert (
+        l1 <= stated.l1 and squared <= stated.squared_l2 <= stated.l2**2 * (1 + 1e-12) and coordinates <= max(stated.coordinates, 1)
+    )
     if contribution.one_key or adjacency is not Adjacency.REPLACE_ONE or contribution.groups == 1:
         assert (l1, squared) == (stated.l1, stated.squared_l2)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import DELTA, Key, Reader
+from dpcli.release.answers.additive import additive_interval
+from dpcli.release.answers.tidy import CONSISTENT, NoisyTotal, consistent
 from dpcli.release.keys import aggregation_of
-from dpcli.release.numbers import NOISE_ALONE, additive_answer, error_text, noised
+from dpcli.release.numbers import NOISE_ALONE, Keyed, additive_answer, answer_of, error_text, law_of, noised, tidied
 from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from dpcli.release.answer import QueryAnswer
 
 
+OF_TOTAL = 0.3  # of the cost
 OF_BY = Reader("by", lambda query: bool(query.by))
 OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
 
@@ -33,9 +37,13 @@ class CountQuery(NoisyQuery):
         {"by": ["visitor"], "of": "units", "weight": 1, "noise": "laplace", "keys": "threshold", "delta": 1e-9, "max_groups": 1},
         {"of": "units", "error": {"within": 100, "confidence": 0.9}, "confidence": 0.9},
         {"of": "units", "epsilon": 0.5},
+        {"by": ["state"], "totals": True, "epsilon": 0.5, "max_groups": 2, "max_rows": 1},
     )
 
     measure: Annotated[str, MEASURE] = "count"
+    totals: Annotated[
+        bool, Key("whether their total is answered too, with noise of its own; all are then made to add up", reader=OF_BY)
+    ] = False
     keys: Annotated[
         Literal["declared", "threshold"],
         Key("keys that are answered: all that are declared, or those that enough units hold", reader=OF_BY),
@@ -51,6 +59,8 @@ class CountQuery(NoisyQuery):
 
     def problems(self) -> Iterator[Problem]:
         yield from NoisyQuery.problems(self)
+        if self.totals and (self.shows_keys or self.error is not None):
+            yield ("totals",), "declared keys, and epsilon, rho or weight", "keys" if self.shows_keys else "error"
         if self.shows_keys and not self.delta:
             yield ("delta",), 'a delta above 0 with keys = "threshold"', "none"
 
@@ -60,14 +70,21 @@ class CountQuery(NoisyQuery):
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         if self.shows_keys:
             return (shown_keys(self, setting, self.contribution(), self.delta or 0.0),)
+        if self.totals:
+            return (
+                noisy_vector(self, setting, self.contribution(), "keys", 1.0 - OF_TOTAL),
+                noisy_vector(self, setting, self.whole(), "total", OF_TOTAL),
+            )
         return (noisy_vector(self, setting, self.contribution()),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting, rows=self.contribution().rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        (release,) = self.releases(setting)
+        release, *others = self.releases(setting)
         exact = {key: total.rows if self.of == "rows" else total.units for key, total in totals.items()}
+        if others:
+            return self._adding_up(exact, release, others[0])
         if not self.shows_keys:
             return additive_answer(self, release, noised(exact, release), NOISE_ALONE)
         shown = {key: number for key, number in noised(exact, release).items() if number > release.keys["threshold"]}
@@ -75,6 +92,24 @@ class CountQuery(NoisyQuery):
 
     def expected_error(self, setting: QuerySetting) -> str:
         return error_text(self.releases(setting)[0], self.confidence)
+
+    def _adding_up(self, exact: Keyed, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
+        """Keys and total are moved by least squares so that they add up; their intervals stay those of the noise."""
+        parts = noised(exact, release)
+        (total,) = noised({(): sum(exact.values())}, of_total).values()
+        variances = [Fraction(law_of(one).variance) for one in (release, of_total)]
+        moved = consistent(NoisyTotal(total, variances[1], tuple(NoisyTotal(part, variances[0]) for part in parts.values())))
+        rows = [
+            tidied(self, key, adjusted.value, additive_interval(part, law_of(release), self.confidence))
+            for (key, part), adjusted in zip(parts.items(), moved.parts, strict=True)
+        ]
+        whole = tidied(self, ("total",) * len(self.by), moved.value, additive_interval(total, law_of(of_total), self.confidence))
+        return answer_of(self, (*rows, whole), NOISE_ALONE, None, CONSISTENT)
+
+    def whole(self) -> Contribution:
+        """What a unit adds to the total of all keys."""
+        one = self.contribution()
+        return Contribution(1, one.groups * one.rows, 1, 1, one_key=True)
 
     def contribution(self) -> Contribution:
         """One for each row, or for the unit."""

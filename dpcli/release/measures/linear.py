@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.errors import InputError
 from dpcli.fields import Key
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.answer import AnswerRow, QueryAnswer
+from dpcli.release.answer import QueryAnswer
+from dpcli.release.answers.interval import ConfidenceInterval
 from dpcli.release.answers.weighted import weighted_half_width
 from dpcli.release.columns import domain_of
 from dpcli.release.keys import aggregation_of, group_keys
 from dpcli.release.noise.draw import noisy
-from dpcli.release.numbers import NOISE_ALONE, law_of
+from dpcli.release.numbers import answer_of, law_of, tidied
 from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution, Sensitivity
 from dpcli.release.settings import Source
@@ -84,10 +85,10 @@ class LinearQuery(NoisyQuery):
         values = sums if by_cells else noisy(sums, law)
         widths = [self._width(release, row if by_cells else (1,)) for row in self.matrix]
         rows = (
-            AnswerRow((place + 1,), value, value - width, value + width)
+            tidied(self, (place + 1,), value, ConfidenceInterval(value - width, value + width, self.confidence))
             for place, (value, width) in enumerate(zip(values, widths, strict=True))
         )
-        return QueryAnswer(self.name, self.measure, ("row",), tuple(rows), self.confidence, NOISE_ALONE)
+        return answer_of(self, tuple(rows), by=("row",))
 
     def _width(self, release: QueryRelease, weights: Sequence[int]) -> int:
         return weighted_half_width(law_of(release), weights, self.confidence)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, Key
 from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
-from dpcli.release.answers.additive import mean_of_public_count, on_grid
+from dpcli.release.answers.additive import on_grid, public_mean_interval
+from dpcli.release.answers.interval import ConfidenceInterval
 from dpcli.release.answers.ratio import NoisyMean, expected_mean_error
 from dpcli.release.answers.split import UNKNOWN, share_of_epsilon, share_of_rho
 from dpcli.release.keys import aggregation_of, steps_of
 from dpcli.release.measures.sums import COLUMN, always_there
-from dpcli.release.numbers import NOISE_ALONE, Keyed, error_text, law_of, noised
+from dpcli.release.numbers import NOISE_ALONE, Keyed, answer_of, error_text, law_of, noised, tidied
 from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution, sensitivity
 from dpcli.release.settings import Source
@@ -64,7 +65,8 @@ class MeanQuery(NoisyQuery):
             whole = Contribution(1, self.rows, values.least, values.most, fixed, one_key=True)
             released = noisy_vector(self, setting, whole, unit=values.step / self.count)
             moved = sensitivity(setting.adjacency, whole).l1 * values.step
-            said = f"the sum moves by at most {moved:,.6g}; over a public count of {self.count:,} the mean moves by {moved / self.count:,.6g}"
+            mean = moved / self.count
+            said = f"the sum moves by at most {moved:,.6g}; over a public count of {self.count:,} the mean moves by {mean:,.6g}"
             return (replace(released, why=(*released.why, said)),)
         part = self.sum_part(setting)
         centred = Contribution(
@@ -92,24 +94,20 @@ class MeanQuery(NoisyQuery):
         sums = noised({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, releases[0])
         counts = noised({key: total.rows for key, total in totals.items()}, releases[1])
         rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], releases, values), values) for key in sums)
-        return QueryAnswer(self.name, self.measure, self.by, rows, self.confidence, NOISE_ALONE)
+        return answer_of(self, rows)
 
     def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: Stepped) -> AnswerRow:
         around = mean.interval(self.confidence)
         value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), around.low, around.high))
-        return AnswerRow(key, value, low, high)
+        return tidied(self, key, value, ConfidenceInterval(low, high, self.confidence))
 
     def _over_public(self, release: QueryRelease, exact: Keyed, step: float, count: int) -> QueryAnswer:
         numbers = noised(exact, release)
         around = {
-            key: mean_of_public_count(number, law_of(release), self.confidence, count, step) for key, number in numbers.items()
+            key: public_mean_interval(number, law_of(release), self.confidence, count, step) for key, number in numbers.items()
         }
-        rows = tuple(
-            AnswerRow(key, on_grid(number, step) / count, around[key].low, around[key].high) for key, number in numbers.items()
-        )
-        return QueryAnswer(
-            self.name, self.measure, self.by, rows, self.confidence, f"{NOISE_ALONE}; rows without a value count as 0"
-        )
+        rows = tuple(tidied(self, key, on_grid(number, step) / count, around[key]) for key, number in numbers.items())
+        return answer_of(self, rows, f"{NOISE_ALONE}; rows without a value count as 0")
 
     def expected_error(self, setting: QuerySetting) -> str:
         releases = self.releases(setting)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.release.answer import AnswerRow, QueryAnswer
+from dpcli.release.answer import QueryAnswer
 from dpcli.release.answers.additive import expected_error
 from dpcli.release.answers.variance import NoisyVariance
 from dpcli.release.keys import aggregation_of, steps_of
 from dpcli.release.measures.mean import noisy_mean
 from dpcli.release.measures.sums import COLUMN
-from dpcli.release.numbers import NOISE_ALONE, law_of, noised
+from dpcli.release.numbers import answer_of, law_of, noised, tidied
 from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
@@ -77,8 +77,9 @@ class VarianceQuery(NoisyQuery):
         for key in squares:
             found = NoisyVariance(noisy_mean(sums[key], counts[key], releases[1:], values), squares[key], law_of(releases[0]))
             around = found.interval(self.confidence)
-            rows.append(AnswerRow(key, found.estimate() * square, around.low * square, around.high * square))
-        return QueryAnswer(self.name, self.measure, self.by, tuple(rows), self.confidence, NOISE_ALONE)
+            around = replace(around, low=around.low * square, high=around.high * square)
+            rows.append(tidied(self, key, found.estimate() * square, around))
+        return answer_of(self, tuple(rows))
 
     def expected_error(self, setting: QuerySetting) -> str:
         releases = self.releases(setting)
