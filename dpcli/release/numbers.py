@@ -10,7 +10,7 @@ from dpcli.release.answers.additive import additive_interval, expected_error, on
 from dpcli.release.answers.interval import ConfidenceInterval
 from dpcli.release.answers.tidy import NON_NEGATIVE, WHOLE, non_negative, whole
 from dpcli.release.noise.draw import draws, noisy
-from dpcli.release.noise.laws import DiscreteLaplaceLaw, NoiseLaw
+from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.query import NoisyQuery, QueryRelease
 
 TIDY = {"non-negative": (non_negative, NON_NEGATIVE), "whole": (whole, WHOLE)}
@@ -27,6 +27,11 @@ def noised(exact: Keyed, release: QueryRelease) -> dict[tuple[KeyValue, ...], in
 def laplace_draw(scale: float) -> int:
     """One draw of discrete Laplace noise."""
     return draws(1, DiscreteLaplaceLaw(scale))[0]
+
+
+def gaussian_draw(sigma: float) -> int:
+    """One draw of discrete Gaussian noise."""
+    return draws(1, DiscreteGaussianLaw(sigma))[0]
 
 
 def order(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:

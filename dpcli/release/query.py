@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from dpcli.release.noise.laws import NoiseLaw
     from dpcli.release.settings import Source
 
-MEASURE = Key("what is asked: count, sum, mean, variance, quantile, histogram, mode, top-k, threshold, linear")
+MEASURE = Key(
+    "what is asked: count, sum, mean, variance, quantile, histogram, mode, top-k, threshold, linear, stable-quantile, interquartile-range, clustered-mean"
+)
 CONFIDENCE = OPEN_UNIT
 COSTS = ("epsilon", "rho", "weight", "error")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dpcli.release.answers.additive import on_grid
+from dpcli.release.columns import LARGEST, NUMERIC
 from dpcli.release.settings import Source
 from dpcli.toml.findings import Problem
 
@@ -31,11 +32,12 @@ class Stepped:
 
 
 def stepped(source: Source, name: str) -> Stepped:
-    """The range of a column that `value_problems` has nothing against."""
+    """The range of a column that `number_problems` has nothing against; 2^53 steps either way where none is declared."""
     column = source.columns[name]
     step = column.unit_step
-    assert column.min is not None and column.max is not None and step is not None
-    return Stepped(name, column.steps(column.min), column.steps(column.max), step)
+    assert step is not None
+    least = -LARGEST if column.min is None else column.steps(column.min)
+    return Stepped(name, least, LARGEST if column.max is None else column.steps(column.max), step)
 
 
 def furthest_of(values: Stepped) -> int:
@@ -43,16 +45,23 @@ def furthest_of(values: Stepped) -> int:
     return max(values.most - values.middle, values.middle - values.least)
 
 
+def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
+    """What keeps a column from being counted in whole steps."""
+    column = source.columns.get(name)
+    if column is not None and column.type not in NUMERIC:
+        yield (key,), "a column of numbers", f'"{name}", which is {column.type}'
+    elif column is not None and column.unit_step is None:
+        yield (key,), f"step in [source.columns.{name}]: values are exact, in whole steps", f'"{name}", which declares none'
+
+
 def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
     """What keeps a column from being added up. rows: of one unit in a key."""
     column = source.columns.get(name)
-    if column is None:
+    lacking = tuple(number_problems(source, key, name))
+    yield from lacking
+    if column is None or lacking:
         return
-    if column.type not in ("integer", "decimal"):
-        yield (key,), "a column of numbers", f'"{name}", which is {column.type}'
-    elif not column.bounded:
+    if not column.bounded:
         yield (key,), f"min and max in [source.columns.{name}]: what one row may add", f'"{name}", which declares none'
-    elif column.unit_step is None:
-        yield (key,), f"step in [source.columns.{name}]: sums are exact, in whole steps", f'"{name}", which declares none'
-    elif math.log2(max(1.0, *(abs(bound or 0.0) / column.unit_step for bound in (column.min, column.max)))) + math.log2(rows) > 62:
+    elif column.unit_step and math.log2(max(map(abs, (column.min or 0.0, column.max or 0.0))) / column.unit_step * rows) > 62:
         yield (key,), "rows x range below 2^62 steps", f"{rows:,} rows of up to {max(abs(column.min or 0), abs(column.max or 0)):g}"

@@ -41,9 +41,10 @@ def test_every_query_costs_at_most_what_it_states(table: Mapping[str, Any]) -> N
     """epsilon as pure epsilon, rho as rho; a weight no more than the budget."""
     pipeline = parse(text_of(document(table, budget={"epsilon": 1.0})), "file.toml")
     delta = table.get("delta", 0.0)
-    if "epsilon" in table and table.get("noise") != "gaussian":
+    tested = [entry.type for entry in pipeline.mechanisms if entry.spec.needs_delta and entry.type.startswith("discrete")]
+    if "epsilon" in table and not tested:
         assert account(pipeline, delta=delta).upper <= table["epsilon"] * (1 + 1e-9)
-    elif "rho" in table:
+    elif "rho" in table and "delta" not in table:
         (zcdp,) = account(pipeline, ["zcdp"], delta=1e-6).rows
         from dpcli.numerics.closed.conversion import zcdp_epsilon
 

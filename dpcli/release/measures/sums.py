@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.fields import Key
 from dpcli.release.keys import aggregation_of, steps_of
 from dpcli.release.numbers import NOISE_ALONE, additive_answer, error_text, noised
-from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
+from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
 from dpcli.release.values import stepped, value_problems
@@ -59,7 +59,7 @@ class SumQuery(NoisyQuery):
         return Contribution(self.groups, self.rows, values.least, values.most, always_there(self, source), not self.by)
 
 
-def always_there(query: NoisyQuery, source: Source, column: str = "") -> bool:
+def always_there(query: Query, source: Source, column: str = "") -> bool:
     """Whether each unit has exactly one row that counts: rows are units, none is left out by a condition, a key, or for want of a value."""
     name = column or getattr(query, "column", "")
-    return source.unit is None and query.where is None and not query.by and source.columns[name].missing is not None
+    return source.unit is None and query.where is None and not getattr(query, "by", ()) and source.columns[name].missing is not None

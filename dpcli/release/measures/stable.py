@@ -1,0 +1,149 @@
+"""A quantile, or the distance of the quartiles, by propose-test-release: no bounds of the column are needed, none is an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from dpcli.errors import InternalError
+from dpcli.fields import DELTA, OPEN_UNIT, POSITIVE, Key
+from dpcli.release.answer import AnswerRow, QueryAnswer
+from dpcli.release.answers.additive import additive_interval, on_grid
+from dpcli.release.answers.target import whole_steps
+from dpcli.release.keys import aggregation_by, stepped_key
+from dpcli.release.measures.sums import always_there
+from dpcli.release.noise.laws import DiscreteLaplaceLaw
+from dpcli.release.numbers import NOISE_ALONE, laplace_draw
+from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
+from dpcli.release.settings import Source
+from dpcli.release.stability.proposed import StabilityTest
+from dpcli.release.stability.quantile import Numbers, noise_scale, released_quantile
+from dpcli.release.stability.quartiles import released_range
+from dpcli.release.values import number_problems, stepped
+from dpcli.toml.findings import Problem
+
+if TYPE_CHECKING:
+    from dpcli.release.aggregate import Aggregation, Totals
+
+TESTED = 0.5  # of the cost, for the test
+PASS = Key("probability to answer where one unit could move the answer further", DELTA)
+NUMBERS = Key("the column of numbers, with step; bounds are not needed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StableQuery(Query):
+    """A number that is released where few units cannot move it by more than `within`; the noise is scaled to that."""
+
+    column: Annotated[str, NUMBERS]
+    within: Annotated[float, Key("how far one unit may move the answer, in units of the column: what is proposed", POSITIVE)]
+    delta: Annotated[float, PASS]
+
+    def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        yield ("column",), self.column
+
+    def needs(self, source: Source) -> Iterator[Problem]:
+        yield from Query.needs(self, source)
+        lacking = tuple(number_problems(source, "column", self.column))
+        yield from lacking
+        if not lacking and self.column in source.columns and self.most(source) < 1:
+            yield ("within",), f"at least one step of {source.columns[self.column].unit_step:g}", f"{self.within:g}"
+
+    def most(self, source: Source) -> int:
+        """What is proposed, in whole steps."""
+        return whole_steps(self.within, stepped(source, self.column).step)
+
+    def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
+        assert setting.cost is not None
+        test, noise = setting.cost.share(TESTED).pure_epsilon, setting.cost.share(1.0 - TESTED).pure_epsilon
+        most, step = self.most(setting.source), stepped(setting.source, self.column).step
+        law = DiscreteLaplaceLaw(noise_scale(most, noise))
+        keys = {"epsilon": test, "delta": self.delta, "mechanism": f"{self.name}.noise"}
+        proposed = f"proposed: one unit moves the answer by at most {self.within:g}, which is {most:,} steps"
+        asked = f"how many units would have to change for more moves by at most 1: tested at epsilon {test:.6g}"
+        scaled = f"then discrete Laplace noise of scale {law.scale:.6g} steps, epsilon {noise:.6g}"
+        return (
+            QueryRelease("test", "propose-test-release", keys, (proposed, asked)),
+            QueryRelease("noise", "discrete-laplace", {"scale": law.scale, "sensitivity": most}, (scaled,), law, step),
+        )
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=self.rows, rows=1)
+
+    def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        test, noise = self.releases(setting)
+        found = self.tested(
+            self.numbers(setting, totals),
+            self.most(setting.source),
+            StabilityTest(test.keys["epsilon"], test.keys["delta"]),
+            setting.cost.share(1.0 - TESTED).pure_epsilon if setting.cost is not None else 0.0,
+        )
+        return QueryAnswer(
+            self.name, self.measure, (), (self._row(found, noise),), self.confidence, f"{NOISE_ALONE}; none is an answer"
+        )
+
+    def _row(self, found: int | None, noise: QueryRelease) -> AnswerRow:
+        if found is None:
+            return AnswerRow((), None)
+        if noise.law is None:
+            raise InternalError("a release without noise")
+        around = additive_interval(found, noise.law, self.confidence, noise.unit)
+        return AnswerRow((), on_grid(found, noise.unit), around.low, around.high)
+
+    def numbers(self, setting: QuerySetting, totals: Totals) -> Numbers:
+        """The exact numbers, in whole steps."""
+        counts = {int(number): total.rows for (number,), total in totals.items() if total.rows}
+        values, column = stepped(setting.source, self.column), setting.source.columns[self.column]
+        bounds = {} if not column.bounded else {"low": float(values.least), "high": float(values.most)}
+        return Numbers(counts, setting.adjacency, self.rows, always_there(self, setting.source), **bounds)
+
+    def tested(self, numbers: Numbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
+        """The noisy answer in whole steps, None where the test fails."""
+        raise NotImplementedError
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        _, noise = self.releases(setting)
+        assert noise.law is not None
+        around = additive_interval(0, noise.law, self.confidence, noise.unit)
+        return f"within {around.high:,.6g} where it answers, with probability {self.confidence:.6g}; none where few units could move it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StableQuantileQuery(StableQuery):
+    """A quantile by propose-test-release: the median, where nothing else is asked for.
+
+    Of one unit at most max_rows different values count, each once.
+
+    Source: Dwork & Lei 2009, Differential privacy and robust statistics.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "spent", "within": 5, "epsilon": 1.0, "delta": 1e-7, "max_rows": 1},
+        {"column": "age", "quantile": 0.9, "within": 2, "epsilon": 1.0, "delta": 1e-7, "max_rows": 1},
+    )
+
+    measure: Annotated[str, MEASURE] = "stable-quantile"
+    quantile: Annotated[float, Key("share of the rows below", OPEN_UNIT)] = 0.5
+
+    def tested(self, numbers: Numbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
+        return released_quantile(numbers, Fraction(repr(self.quantile)), most, test, epsilon, laplace_draw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StableRangeQuery(StableQuery):
+    """The interquartile range by propose-test-release: how far the middle half of the rows spreads.
+
+    Of one unit at most max_rows different values count, each once.
+
+    Source: Dwork & Lei 2009, Differential privacy and robust statistics.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"column": "spent", "within": 10, "epsilon": 1.0, "delta": 1e-7, "max_rows": 1},
+    )
+
+    measure: Annotated[str, MEASURE] = "interquartile-range"
+
+    def tested(self, numbers: Numbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
+        return released_range(numbers, most, test, epsilon, laplace_draw)
