@@ -16,6 +16,9 @@ EXTRAS = {
     "matplotlib": "plot",
     "psycopg": "postgres",
     "opendp": "release",
+    "duckdb": "release",
+    "sqlglot": "release",
+    "pyspark": "spark",
 }
 
 

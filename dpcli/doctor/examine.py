@@ -22,6 +22,9 @@ EXTRAS = (
     ("peft", "lm"),
     ("opacus", "opacus"),
     ("opendp", "release"),
+    ("duckdb", "release"),
+    ("sqlglot", "release"),
+    ("pyspark", "spark"),
     ("matplotlib", "plot"),
     ("psycopg", "postgres"),
 )  # a package, and the extra of dpcli that has it

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.stability.mode import released_mode
 from dpcli.release.stability.proposed import Draw, StabilityTest
-from dpcli.release.stability.quantile import Numbers
+from dpcli.release.stability.quantile import CountedNumbers
 
 Gaussian = Callable[[float], int]  # a whole number of discrete Gaussian noise of this sigma
 
@@ -44,12 +44,12 @@ def farthest(width: int) -> int:
     return -(-(3 * width - 1) // 2)
 
 
-def sum_sensitivity(numbers: Numbers, width: int) -> int:
+def sum_sensitivity(numbers: CountedNumbers, width: int) -> int:
     """By how much one unit moves the centred sum: half of three bins for a row that comes or goes, all of them for one that is replaced."""
     return numbers.rows * (3 * width - 1 if _replaces(numbers) else farthest(width))
 
 
-def l2_sensitivity(numbers: Numbers, width: int) -> float:
+def l2_sensitivity(numbers: CountedNumbers, width: int) -> float:
     """Of the pair of the centred sum and the number of rows, the latter times `farthest`, so that both need the same noise; rounded up.
 
     A row that is replaced moves the sum alone; one that comes or goes moves both, by less than that together.
@@ -59,7 +59,7 @@ def l2_sensitivity(numbers: Numbers, width: int) -> float:
     return math.nextafter(numbers.rows * farthest(width) * math.sqrt(2.0), math.inf)
 
 
-def _replaces(numbers: Numbers) -> bool:
+def _replaces(numbers: CountedNumbers) -> bool:
     return numbers.adjacency is Adjacency.REPLACE_ONE
 
 
@@ -71,14 +71,14 @@ def bins(counts: Mapping[int, int], width: int) -> dict[int, int]:
     return found
 
 
-def fullest_bin(numbers: Numbers, width: int, test: StabilityTest, draw: Draw) -> Around | None:
+def fullest_bin(numbers: CountedNumbers, width: int, test: StabilityTest, draw: Draw) -> Around | None:
     """The fullest bin where it passes the test, else None. Priced by: propose-test-release."""
     found = released_mode(bins(numbers.counts, width), test, draw, numbers.adjacency, numbers.rows)
     return None if found is None else Around(found, width)
 
 
 def released_mean(
-    numbers: Numbers, width: int, test: StabilityTest, sigma: float, draw: Draw, gaussian: Gaussian, count: int | None = None
+    numbers: CountedNumbers, width: int, test: StabilityTest, sigma: float, draw: Draw, gaussian: Gaussian, count: int | None = None
 ) -> float | None:
     """The mean of the numbers, each clamped to three bins around the fullest one; None where that does not pass the test.
 

@@ -16,7 +16,7 @@ MEDIAN = Fraction(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class CountedNumbers:
     """Whole numbers, by how often each is there.
 
     adjacency: which data are neighbours. rows: that one unit has at most. always_one: whether every unit has exactly one row, whichever its
@@ -45,7 +45,7 @@ class Numbers:
         return self.rows * (2 if self.adjacency is Adjacency.REPLACE_ONE and not self.swapped else 1)
 
 
-def quantile(numbers: Numbers, share: Fraction) -> float:
+def quantile(numbers: CountedNumbers, share: Fraction) -> float:
     """The smallest number that is no less than this share of all; `low` where there are none."""
     rank = math.ceil(share * sum(numbers.counts.values()))
     passed = 0
@@ -56,7 +56,7 @@ def quantile(numbers: Numbers, share: Fraction) -> float:
     return numbers.low
 
 
-def stable_quantile(numbers: Numbers, share: Fraction, most: int) -> Stable[int]:
+def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> Stable[int]:
     """The quantile, None where there are no data, and a distance that is 0 where one unit may move it by more than `most`.
 
     For two places of the line further apart than `most`, a row of one unit brings the quantile from one to the other only where few rows
@@ -70,7 +70,9 @@ def stable_quantile(numbers: Numbers, share: Fraction, most: int) -> Stable[int]
     return Stable(int(value) if math.isfinite(value) else None, distance)
 
 
-def released_quantile(numbers: Numbers, share: Fraction, most: int, test: StabilityTest, epsilon: float, draw: Draw) -> int | None:
+def released_quantile(
+    numbers: CountedNumbers, share: Fraction, most: int, test: StabilityTest, epsilon: float, draw: Draw
+) -> int | None:
     """The quantile with discrete Laplace noise of scale most / epsilon where it passes the test, else None.
 
     Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.
@@ -84,7 +86,7 @@ def noise_scale(most: int, epsilon: float) -> float:
     return math.nextafter(most / epsilon, math.inf)
 
 
-def _windows(numbers: Numbers, most: int) -> Iterator[tuple[int, int, int]]:
+def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int]]:
     """Rows up to a place, rows between it and the first one further than `most` away, and rows from that one on."""
     points: list[float] = sorted({numbers.low, *numbers.counts, numbers.high})
     passed = list(accumulate(numbers.counts.get(point, 0) for point in points))  # type: ignore[call-overload]
@@ -97,7 +99,7 @@ def _windows(numbers: Numbers, most: int) -> Iterator[tuple[int, int, int]]:
         yield passed[left], passed[right - 1] - passed[left], passed[-1] - passed[right - 1]
 
 
-def _changes(numbers: Numbers, share: Fraction, left: int, between: int, right: int) -> int:
+def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, right: int) -> int:
     """Rows that may change before a single one could take the quantile from one side of the window to the other."""
     if numbers.swapped:
         rank = math.ceil(share * (left + between + right))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpcli.release.stability.proposed import Draw, StabilityTest, Stable
-from dpcli.release.stability.quantile import Numbers, noise_scale, stable_quantile
+from dpcli.release.stability.quantile import CountedNumbers, noise_scale, stable_quantile
 
 LOWER, UPPER = Fraction(1, 4), Fraction(3, 4)
 
 
-def stable_range(numbers: Numbers, most: int) -> Stable[int]:
+def stable_range(numbers: CountedNumbers, most: int) -> Stable[int]:
     """The upper quartile less the lower one, and a distance that is 0 where one unit may move it by more than `most`.
 
     One row that comes, goes or takes another's place moves both quartiles the same way, if it moves them; several rows may move them
@@ -23,7 +23,7 @@ def stable_range(numbers: Numbers, most: int) -> Stable[int]:
     return Stable(answer, min(low.distance, high.distance))
 
 
-def released_range(numbers: Numbers, most: int, test: StabilityTest, epsilon: float, draw: Draw) -> int | None:
+def released_range(numbers: CountedNumbers, most: int, test: StabilityTest, epsilon: float, draw: Draw) -> int | None:
     """The range with discrete Laplace noise of scale most / epsilon where it passes the test, else None.
 
     Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.

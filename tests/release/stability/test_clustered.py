@@ -14,7 +14,7 @@ from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplac
 from dpcli.release.stability.clustered import Around, bins, farthest, l2_sensitivity, released_mean, sum_sensitivity
 from dpcli.release.stability.histogram import least_threshold, released_keys
 from dpcli.release.stability.proposed import StabilityTest
-from dpcli.release.stability.quantile import Numbers
+from dpcli.release.stability.quantile import CountedNumbers
 
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 WIDE = (-12, -2, 0, 1, 12)  # beyond three bins on either side, and within
@@ -27,7 +27,7 @@ WIDE = (-12, -2, 0, 1, 12)  # beyond three bins on either side, and within
     [(ADD, 1, False), (ADD, 2, False), (REPLACE, 1, True), (REPLACE, 1, False), (REPLACE, 2, False)],
 )
 def test_one_unit_moves_sum_and_count_as_stated(width: int, bin: int, adjacency: Adjacency, rows: int, always_one: bool) -> None:
-    numbers, around = Numbers({}, adjacency, rows, always_one), Around(bin, width)
+    numbers, around = CountedNumbers({}, adjacency, rows, always_one), Around(bin, width)
     versions = [unit for size in range(rows + 1) for unit in itertools.combinations_with_replacement(WIDE, size)]
     if always_one:
         versions = [(value,) for value in WIDE]
@@ -42,11 +42,11 @@ def test_one_unit_moves_sum_and_count_as_stated(width: int, bin: int, adjacency:
 
 def test_the_mean_is_that_of_the_cluster() -> None:
     counts = {1000: 40, 1001: 35, 1003: 20, 1009: 5}
-    numbers, test = Numbers(counts, ADD), StabilityTest(1.0, 1e-6)
+    numbers, test = CountedNumbers(counts, ADD), StabilityTest(1.0, 1e-6)
     assert released_mean(numbers, 10, test, 3.0, lambda _: 0, lambda _: 0) == pytest.approx(1001.4)
     assert released_mean(numbers, 10, test, 3.0, lambda _: 0, lambda _: 0, count=100) == pytest.approx(1001.4)
     assert released_mean(numbers, 10, test, 3.0, lambda _: -99, lambda _: 0) is None
-    far = Numbers({**counts, 10**9: 1}, ADD)  # one outlier is clamped to the bin beside
+    far = CountedNumbers({**counts, 10**9: 1}, ADD)  # one outlier is clamped to the bin beside
     assert released_mean(far, 10, test, 3.0, lambda _: 0, lambda _: 0) == pytest.approx((100 * 1001.4 + 1019) / 101)
     assert bins({-1: 2, 0: 1, 9: 4, 10: 1}, 10) == {-1: 2, 0: 5, 1: 1}
 

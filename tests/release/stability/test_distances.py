@@ -14,7 +14,7 @@ from dpcli.errors import InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.stability.mode import mode, released_mode
 from dpcli.release.stability.proposed import UNREACHABLE, StabilityTest
-from dpcli.release.stability.quantile import MEDIAN, Numbers, quantile, stable_quantile
+from dpcli.release.stability.quantile import MEDIAN, CountedNumbers, quantile, stable_quantile
 from dpcli.release.stability.quartiles import stable_range
 from tests.command import ROOT
 from tests.release.stability.enumeration import Vector, add, noise, vectors
@@ -78,9 +78,9 @@ def test_the_distance_of_the_mode_is_what_a_search_finds(adjacency: Adjacency) -
 @pytest.mark.parametrize(("adjacency", "always_one"), [(ADD, False), (REPLACE, True)])
 @pytest.mark.parametrize("most", [1, 3])
 def test_the_distance_of_the_median_is_what_a_search_finds(adjacency: Adjacency, always_one: bool, most: int) -> None:
-    def numbers(data: Vector) -> Numbers:
+    def numbers(data: Vector) -> CountedNumbers:
         counts = {place: count for place, count in zip(PLACES, data, strict=True) if count}
-        return Numbers(counts, adjacency, 1, always_one, low=0.0, high=7.0)
+        return CountedNumbers(counts, adjacency, 1, always_one, low=0.0, high=7.0)
 
     def differs(one: Vector, other: Vector) -> bool:
         return abs(quantile(numbers(one), MEDIAN) - quantile(numbers(other), MEDIAN)) > most
@@ -109,14 +109,14 @@ def test_the_median_of_swapped_rows_is_that_of_dwork_and_lei(low: float) -> None
 
         first = next(k for k in itertools.count() if moves(k) > 2)
         counts = {place: count for place, count in zip(PLACES, data, strict=True) if count}
-        assert stable_quantile(Numbers(counts, REPLACE, 1, True, low, high), MEDIAN, 2).distance == first, data
+        assert stable_quantile(CountedNumbers(counts, REPLACE, 1, True, low, high), MEDIAN, 2).distance == first, data
 
 
 def test_a_domain_of_one_value_has_no_other_answer() -> None:
     assert mode({"a": 3}, ADD, domain=["a"]).distance == UNREACHABLE
-    assert stable_quantile(Numbers({3: 4}, ADD, low=0.0, high=5.0), MEDIAN, 5).distance == UNREACHABLE
+    assert stable_quantile(CountedNumbers({3: 4}, ADD, low=0.0, high=5.0), MEDIAN, 5).distance == UNREACHABLE
     assert mode({}, ADD).answer is None
-    assert stable_quantile(Numbers({}, ADD), MEDIAN, 1).answer is None
+    assert stable_quantile(CountedNumbers({}, ADD), MEDIAN, 1).answer is None
 
 
 def test_ties_of_an_unknown_domain_go_by_value_and_not_by_the_order_of_rows() -> None:
@@ -126,7 +126,7 @@ def test_ties_of_an_unknown_domain_go_by_value_and_not_by_the_order_of_rows() ->
 
 
 def test_the_range_and_its_quartiles() -> None:
-    numbers = Numbers({0: 10, 5: 11, 9: 20}, ADD)
+    numbers = CountedNumbers({0: 10, 5: 11, 9: 20}, ADD)
     assert stable_range(numbers, 4).answer == 9 - 5
     assert quantile(numbers, Fraction(1, 4)) == 5 and quantile(numbers, Fraction(1)) == 9
 
@@ -146,5 +146,5 @@ def test_a_value_beyond_its_domain_is_not_quoted(counts: dict[str, int]) -> None
         released_mode(counts, StabilityTest(1.0, 0.1), lambda _: 0, ADD, domain=["a", "b"])
     assert "secret" not in str(caught.value)
     with pytest.raises(InternalError) as caught:
-        Numbers({77: 1}, ADD, low=0.0, high=5.0)
+        CountedNumbers({77: 1}, ADD, low=0.0, high=5.0)
     assert "77" not in str(caught.value)

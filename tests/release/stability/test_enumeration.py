@@ -15,7 +15,7 @@ from dpcli.release.stability import quantile as quantiles
 from dpcli.release.stability import quartiles
 from dpcli.release.stability.mode import released_mode
 from dpcli.release.stability.proposed import Draw, StabilityTest, Stable
-from dpcli.release.stability.quantile import Numbers, noise_scale, released_quantile
+from dpcli.release.stability.quantile import CountedNumbers, noise_scale, released_quantile
 from dpcli.release.stability.quartiles import released_range
 from tests.release.stability.enumeration import Law, Vector, law_after_test, noised, pairs, vectors, worst
 
@@ -52,8 +52,8 @@ def of_number(
     units = [unit for unit in vectors(len(PLACES), rows, rows) if any(unit)]
     low, high = (0.0, 60.0) if bounded else (-math.inf, math.inf)
 
-    def numbers(data: Vector) -> Numbers:
-        return Numbers(_held(PLACES, data), adjacency, rows, always_one, low, high)
+    def numbers(data: Vector) -> CountedNumbers:
+        return CountedNumbers(_held(PLACES, data), adjacency, rows, always_one, low, high)
 
     return _worst_number(numbers, pairs(adjacency, len(PLACES), 5, units, always_one), most, NUMBERS, released)
 
@@ -61,14 +61,14 @@ def of_number(
 def of_quartiles() -> float:
     """Two rows between the quartiles move the lower one from 0 to 20, and the upper one from 41 to 21."""
 
-    def numbers(data: Vector) -> Numbers:
-        return Numbers(_held((0, 20, 21, 41), data), Adjacency.ADD_REMOVE, rows=2, low=0.0, high=41.0)
+    def numbers(data: Vector) -> CountedNumbers:
+        return CountedNumbers(_held((0, 20, 21, 41), data), Adjacency.ADD_REMOVE, rows=2, low=0.0, high=41.0)
 
     return _worst_number(numbers, {((5, 5, 4, 5), (5, 6, 5, 5))}, 20, 3.0, the_range)
 
 
 def _worst_number(
-    numbers: Callable[[Vector], Numbers],
+    numbers: Callable[[Vector], CountedNumbers],
     neighbours: set[tuple[Vector, Vector]],
     most: int,
     epsilon: float,
@@ -91,7 +91,7 @@ def at_share(share: Fraction) -> Callable[..., int | None]:
     return lambda numbers, most, draw, epsilon: released_quantile(numbers, share, most, TEST, epsilon, draw)
 
 
-def the_range(numbers: Numbers, most: int, draw: Draw, epsilon: float) -> int | None:
+def the_range(numbers: CountedNumbers, most: int, draw: Draw, epsilon: float) -> int | None:
     return released_range(numbers, most, TEST, epsilon, draw)
 
 
@@ -159,13 +159,13 @@ def _between_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def _unit_is_a_row(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Numbers, "per_unit", property(lambda self: 1))
+    patch.setattr(CountedNumbers, "per_unit", property(lambda self: 1))
 
 
 def _quartiles_together(patch: pytest.MonkeyPatch) -> None:
     sound = quartiles.stable_quantile
 
-    def found(numbers: Numbers, share: Fraction, most: int) -> Stable[int]:
+    def found(numbers: CountedNumbers, share: Fraction, most: int) -> Stable[int]:
         return sound(numbers, share, most * 2)
 
     patch.setattr(quartiles, "stable_quantile", found)

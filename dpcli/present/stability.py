@@ -1,0 +1,168 @@
+"""How far a most common value must lead to be released: propose-test-release beside noisy maxima and the stability histogram."""
+
+from __future__ import annotations
+
+import math
+
+from dpcli.document.chart import SERIES, Axis, Chart, Line, Points
+from dpcli.document.document import Document, Sheet, Table
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.stability.compared import ERROR, GUMBEL, PTR, STABILITY, WAYS, Comparison, RightCurve, Way
+
+SCHEMA = "dpcli/stability/v1"
+LARGE = 10**15  # domains from here on are written by their power of ten
+DECADES = 13  # of the picture of domains
+DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins
+MOST = len(SERIES)  # curves in the picture of gaps
+
+
+def document(found: Comparison, confidence: float = 0.95) -> Document:
+    """Both exercises, as tables and pictures. confidence: the probability of the right answer to which gaps are compared."""
+    needed = found.needed(PTR, 2, confidence)
+    crossings = {way: found.crossing(PTR, way, confidence) for way in WAYS if way.sized}
+    return Document(
+        headline=f"propose-test-release is right with probability {confidence:g} from a gap of {needed} on, whatever the domain; the noisy "
+        f"maximum needs more than that in domains of {_size(crossings[GUMBEL])} values or more",
+        data=_data(found, confidence, crossings),
+        tables=(_gaps(found, confidence, crossings), _numbers(found)),
+        notes=_notes(found, confidence),
+        pictures=(picture(found), domains(found, confidence)),
+        sheet=_sheet(found),
+    )
+
+
+def picture(found: Comparison) -> Chart:
+    """The probability of the right answer against the gap; of what depends on the others' counts, in the largest domain."""
+    stable = [curve for curve in found.curves if curve.way is STABILITY][-1:]
+    drawn = [*(curve for curve in found.curves if curve.way is PTR), *stable, *(c for c in found.curves if c.way is GUMBEL)][:MOST]
+    return Chart(
+        kind="stability",
+        title="the right most common value, by its lead",
+        subtitle=_setting(found),
+        x=Axis("gap between the two largest counts", 0.0, float(max(found.gaps))),
+        y=Axis("probability of the right answer", 0.0, 1.0),
+        lines=_lines([(_label(curve), _points(found, curve)) for curve in drawn]),
+        notes=(_all_others(found),),
+    )
+
+
+def domains(found: Comparison, confidence: float) -> Chart:
+    """The gap that each way needs, against the size of the domain."""
+    sizes = [10**decade for decade in range(1, DECADES)]
+    needed = [(way.label, tuple((float(n), float(found.needed(way, n, confidence))) for n in sizes)) for way in WAYS]
+    highest = max(y for _, points in needed for _, y in points)
+    return Chart(
+        kind="stability-domains",
+        title=f"the lead that is needed to be right with probability {confidence:g}",
+        subtitle=_setting(found),
+        x=Axis("values in the domain", float(sizes[0]), float(sizes[-1]), scale="log"),
+        y=Axis("gap between the two largest counts", 0.0, 1.1 * highest),
+        lines=_lines(needed),
+        notes=(_all_others(found),),
+    )
+
+
+def _lines(curves: list[tuple[str, Points]]) -> tuple[Line, ...]:
+    """A line for each, and one for several that are the same."""
+    drawn: list[tuple[str, Points]] = []
+    for label, points in curves:
+        same = next((i for i, (_, other) in enumerate(drawn) if _equal(points, other)), None)
+        if same is None:
+            drawn.append((label, points))
+        else:
+            drawn[same] = (f"{drawn[same][0]} and {label}", points)
+    return tuple(Line(label, points, tone) for (label, points), tone in zip(drawn, SERIES, strict=False))
+
+
+def _equal(one: Points, other: Points) -> bool:
+    return all(abs(y - z) <= 2.0 * ERROR for (_, y), (_, z) in zip(one, other, strict=True))
+
+
+def _points(found: Comparison, curve: RightCurve) -> Points:
+    return tuple((float(gap), right) for gap, right in zip(found.gaps, curve.right, strict=True))
+
+
+def _label(curve: RightCurve) -> str:
+    return curve.way.label if curve.size is None else f"{curve.way.label}, {_size(curve.size)} values"
+
+
+def _gaps(found: Comparison, confidence: float, crossings: dict[Way, int]) -> Table:
+    rows = tuple(
+        (
+            way.label,
+            *(str(found.needed(way, size, confidence)) for size in found.sizes),
+            f"{_size(crossings[way])} values" if way in crossings else "-",
+        )
+        for way in WAYS
+    )
+    columns = ("release", *(f"{_size(size)} values" for size in found.sizes), "test better from")
+    title = f"gap needed to be right with probability {confidence:g}, by the size of the domain"
+    return Table(title, columns, rows, frozenset(range(1, len(columns))))
+
+
+def _numbers(found: Comparison) -> Table:
+    """What one unit moves the sum of numbers by, in bins: clamped to the domain, or to three bins around the fullest one."""
+    share = 1.0 if found.adjacency is Adjacency.REPLACE_ONE else 0.5
+    rows = [(f"{_size(width)} bins", f"{share * width:,.10g}", f"{3 * share:g}") for width in DOMAINS]
+    title = "sensitivity of a centred sum, in bins: clamped to the domain, or around the fullest bin after a test"
+    rows.append(("the real line", "inf", f"{3 * share:g}"))
+    return Table(title, ("domain of numbers", "clamped", "after a test"), tuple(rows), frozenset({1, 2}))
+
+
+def _notes(found: Comparison, confidence: float) -> tuple[str, ...]:
+    sides = 2 if found.adjacency is Adjacency.REPLACE_ONE else 1
+    times = "2 " if sides == 2 else ""
+    wrong = 1.0 - confidence
+    test = sides * (math.log(1.0 / found.delta) + math.log(0.5 / wrong)) / found.epsilon
+    size = found.sizes[-1]
+    maximum = 2.0 * math.log(size / wrong) / found.epsilon
+    return (
+        f"by formula: the test needs a gap of about {times}(ln(1/delta) + ln(1/(2 beta))) / epsilon = {test:.0f}, the noisy maximum about "
+        f"2 ln(m/beta) / epsilon = {maximum:.0f} for m = {_size(size)}; beta = {wrong:.2g}",
+        "without bounds there is no noisy maximum, and a clamped sum has no sensitivity: propose-test-release stays as it is where enough "
+        "units agree on a value or a bin, and says nothing where they do not",
+        _all_others(found),
+        f"probabilities are within {ERROR:g} of what they are",
+    )
+
+
+def _all_others(found: Comparison) -> str:
+    if found.others == 0:
+        return "nobody holds another value of the domain: the right one is counted as often as the gap says"
+    return f"every other value of the domain is counted {found.others:,} times, the right one as often and the gap more"
+
+
+def _setting(found: Comparison) -> str:
+    return f"epsilon = {found.epsilon:g}, delta = {found.delta!r}, {found.adjacency.value}, one row per unit"
+
+
+def _size(size: int) -> str:
+    return f"{size:,}" if size < LARGE else f"10^{len(str(size)) - 1}"
+
+
+def _data(found: Comparison, confidence: float, crossings: dict[Way, int]) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "epsilon": found.epsilon,
+        "delta": found.delta,
+        "adjacency": found.adjacency.value,
+        "others": found.others,
+        "confidence": confidence,
+        "gaps": list(found.gaps),
+        "ways": [{"name": curve.way.name, "domain_size": curve.size, "right": list(curve.right)} for curve in found.curves],
+        "needed": [
+            {"name": way.name, "domain_size": size, "gap": found.needed(way, size, confidence)}
+            for way in WAYS
+            for size in found.sizes
+        ],
+        "test_better_from": {way.name: float(size) for way, size in crossings.items()},
+    }
+
+
+def _sheet(found: Comparison) -> Sheet:
+    rows = tuple(
+        (curve.way.name, curve.size, gap, right)
+        for curve in found.curves
+        for gap, right in zip(found.gaps, curve.right, strict=True)
+    )
+    return Sheet(("way", "domain_size", "gap", "probability"), rows)

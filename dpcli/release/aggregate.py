@@ -1,0 +1,121 @@
+"""Integers by key: the one question that every measure puts to an engine, and the exact answer, before any noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+KeyValue = str | int | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """An integer of each row: floor(value / step + 0.5) of a value that was clamped first.
+
+    Attributes:
+        expression: SQL scalar, a number.
+        minimum, maximum: in steps: the value is clamped to minimum x step and maximum x step.
+        step: positive; of the value.
+        missing: what null, NaN and infinity count as; None: a row without a value is out of the query.
+        squared: None, or the centre in steps: then the integer is (steps - squared)^2.
+    """
+
+    expression: str
+    minimum: int
+    maximum: int
+    step: float
+    missing: float | None = None
+    squared: int | None = None
+
+    @property
+    def furthest(self) -> int:
+        """The largest absolute value of a row's integer."""
+        if self.squared is None:
+            return max(abs(self.minimum), abs(self.maximum))
+        return max(abs(self.minimum - self.squared), abs(self.maximum - self.squared)) ** 2
+
+    def count_of(self, value: float) -> int:
+        """The integer of a clamped value before it is squared, as the engines compute it."""
+        import math
+
+        clamped = min(max(value, self.minimum * self.step), self.maximum * self.step)
+        return min(max(math.floor(clamped / self.step + 0.5), self.minimum), self.maximum)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """A part of the key by which rows are grouped. A row whose part is null is out of the query.
+
+    Attributes:
+        expression: SQL scalar: text, integer or boolean; a number where there are bins.
+        domain: every value that counts: rows with another are out, before contributions are bounded. None: every value that there is.
+        bins: rising edges: the part is then the number of the bin, from 0. A bin has its lower edge, the last one both; what is outside of
+            all bins is out of the query.
+        steps: the part is the integer of these steps (their expression, not this one's). Keys that no row has are not in the answer.
+    """
+
+    expression: str
+    domain: tuple[KeyValue, ...] | None = None
+    bins: tuple[float, ...] | None = None
+    steps: Steps | None = None
+
+    @property
+    def declared(self) -> tuple[KeyValue, ...] | None:
+        """Every value that there can be, in order; None where only the data know."""
+        return tuple(range(len(self.bins) - 1)) if self.bins is not None else self.domain
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """What is asked: by key, how many units and rows there are, and the sums of integers of their rows.
+
+    One unit counts in at most max_groups keys, and with at most max_rows rows in each. Which ones depends on its own rows and the secret
+    alone. This is done after every filter (where, missing values, domains), and before anything is added up, so that without the unit at
+    most max_groups keys change: each by one unit, at most max_rows rows, and max_rows times the furthest integer of a sum.
+
+    Attributes:
+        unit: column that says whose a row is; a row where it is null or empty is out. None: each row is a unit of its own.
+        where: SQL scalar, a condition; rows that it is not true for are out.
+        keys: none: one group, with the key ().
+    """
+
+    unit: str | None
+    where: str | None
+    keys: tuple[GroupKey, ...]
+    values: tuple[Steps, ...]
+    max_groups: int
+    max_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The exact integers of one key: never printed, logged or kept."""
+
+    units: int
+    rows: int
+    sums: tuple[int, ...]
+
+    def __repr__(self) -> str:  # a traceback or a debugger's log would show it
+        return "Total(...)"
+
+
+Totals = Mapping[tuple[KeyValue, ...], Total]
+
+
+class Engine(Protocol):
+    """An open table."""
+
+    def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
+        """The exact answer, by key; every declared key is there, with zeros where it has no row.
+
+        Args:
+            aggregation: what is asked.
+            secret: key of the hash by which contributions are chosen: fresh for each release.
+
+        Raises:
+            InputError: an expression is refused, or the data cannot be read. The message tells nothing of the data.
+        """
+        ...
+
+    def close(self) -> None: ...

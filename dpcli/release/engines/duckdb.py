@@ -1,0 +1,262 @@
+"""DuckDB, in this process: csv and parquet files, and its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpcli.errors import InputError
+from dpcli.extras import require
+from dpcli.release.aggregate import Aggregation, Totals
+from dpcli.release.engines.answers import totals_of
+from dpcli.release.engines.conversions import Family
+from dpcli.release.engines.files import PATTERN, Files, Header, files_of, header_of
+from dpcli.release.engines.statement import statement
+from dpcli.release.engines.table import FoundColumn, FoundTable, SourceTable
+from dpcli.release.expressions.writing import DatePartName, ScalarType
+
+MEMORY = "256MB"  # what queries may hold; the rest goes to a folder of its own, and the process has about 100 MB besides
+THREADS = 4  # each needs memory of its own
+TYPES: Mapping[ScalarType, str] = {
+    "text": "VARCHAR",
+    "integer": "BIGINT",
+    "decimal": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+}
+FAMILIES: Mapping[str, Family] = {
+    **dict.fromkeys(("VARCHAR", "ENUM", "UUID"), "text"),
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), "whole"),
+    **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), "whole"),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), "real"),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "timestamp"),
+    "DECIMAL": "exact",
+    "BOOLEAN": "boolean",
+    "DATE": "date",
+}
+BROKEN_LINE = re.compile(r"[\w ]{0,40}: CSV Error on Line: (\d+)\n")
+
+
+class DuckDBSql:
+    """The SQL of DuckDB 1.4 and later."""
+
+    once, again = "MATERIALIZED", "NOT MATERIALIZED"
+
+    def text(self, value: str) -> str:
+        return f"'{value.replace(chr(39), chr(39) * 2)}'"
+
+    def cast(self, sql: str, to: ScalarType) -> str:
+        return f"TRY_CAST({sql} AS {TYPES[to]})"
+
+    def wide(self, sql: str) -> str:
+        return f"CAST({sql} AS HUGEINT)"
+
+    def checked(self, operator: str, left: str, right: str) -> str:
+        divisor = self.wide(right) if operator in "+-*" else f"NULLIF({self.wide(right)}, 0)"
+        return f"TRY_CAST({self.wide(left)} {operator} {divisor} AS BIGINT)"
+
+    def date_part(self, part: DatePartName, sql: str) -> str:
+        return f"date_part('{part}', {sql})"
+
+    def layer(self, columns: str, source: str) -> str:
+        return f"SELECT {columns} FROM {source}"
+
+    def digest(self, sql: str) -> str:
+        return f"left(sha256({sql}), 12)"
+
+    def matches(self, sql: str, pattern: str) -> str:
+        return f"regexp_full_match({sql}, {self.text(pattern)})"
+
+    def whole_of_text(self, sql: str) -> str:
+        return self.cast(sql, "integer")
+
+    def number_of_text(self, sql: str) -> str:
+        return self.cast(sql, "decimal")
+
+    def date_of_text(self, sql: str) -> str:
+        return self.cast(sql, "date")
+
+    def whole_of_whole(self, sql: str) -> str:
+        return self.cast(sql, "integer")
+
+    def whole_of_exact(self, sql: str) -> str:
+        return f"CASE WHEN {sql} = floor({sql}) THEN {self.cast(sql, 'integer')} END"
+
+    def number_of_exact(self, sql: str) -> str:
+        return self.cast(self.cast(sql, "text"), "decimal")  # by its digits: rounded once
+
+
+@dataclass(slots=True)
+class DuckDB:
+    """An open table. spill: the folder of what does not fit in memory, readable by nobody else."""
+
+    table: SourceTable
+    files: Files
+    spill: str
+    connection: Any = field(repr=False)
+    found: FoundTable | None = None
+
+    def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
+        if self.found is None:
+            self.found = self._find()
+        sql = statement(aggregation, self.table, self.found, DuckDBSql(), secret)
+        return totals_of(self._rows(sql), aggregation)
+
+    def close(self) -> None:
+        try:
+            self.connection.close()
+        finally:
+            shutil.rmtree(self.spill, ignore_errors=True)
+
+    def _find(self) -> FoundTable:
+        found: FoundTable = {"csv": self._csv, "parquet": self._parquet, "duckdb": self._own}[self.files.kind]()
+        return found
+
+    def _csv(self) -> FoundTable:
+        wanted = frozenset(name for name, column in self.table.columns.items() if column.expression is None)
+        header = header_of(self.files, wanted)
+        fields = {name: FoundColumn(f"f{place}", "text", "text") for place, name in enumerate(header.names)}
+        return FoundTable(_read_csv(self.files, header), fields, self.files.place)
+
+    def _parquet(self) -> FoundTable:
+        item = f"read_parquet({_list(self.files.paths)})"
+        first = DuckDBSql().text(_literal(self.files.paths[0]))
+        names = _top(self._rows(f"SELECT name, num_children FROM parquet_schema({first})"))
+        kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}")]
+        self._require_once(names)
+        if len(names) != len(kinds):
+            raise InputError(f"{self.files.place}: expected the same columns in every file, found others")
+        fields = {
+            name: FoundColumn(f"f{place}", _family(kind), kind) for place, (name, kind) in enumerate(zip(names, kinds, strict=True))
+        }
+        return FoundTable(f"{item} AS raw({', '.join(f'f{place}' for place in range(len(names)))})", fields, self.files.place)
+
+    def _own(self) -> FoundTable:
+        """A table of a DuckDB file, by its exact name."""
+        name = self.table.table
+        if name is None:
+            raise InputError(f"{self.files.place}: expected source.table, the table of the file, found none")
+        text = DuckDBSql().text(name)
+        columns = self._rows(
+            "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() "
+            f"AND (table_name = {text} OR schema_name || '.' || table_name = {text}) ORDER BY schema_name <> 'main', column_index"
+        )
+        if not columns:
+            raise InputError(f'{self.files.place}: expected a table "{name}", found none')
+        schema, table = columns[0][:2]
+        own = [(column, kind) for a, b, column, kind in columns if (a, b) == (schema, table)]
+        fields = {column: FoundColumn(f"raw.{_quoted(column)}", _family(kind), kind) for column, kind in own}
+        return FoundTable(f"{_quoted(schema)}.{_quoted(table)} AS raw", fields, f'{self.files.place}: table "{name}"')
+
+    def _require_once(self, names: Sequence[str]) -> None:
+        for name in self.table.columns:
+            if names.count(name) > 1:
+                raise InputError(f'{self.files.place}: expected one column "{name}", found {names.count(name)}')
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """What a statement answers. Raises InputError, which holds nothing of what the engine says: that quotes rows."""
+        import duckdb
+
+        try:
+            found: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
+            return found
+        except duckdb.Error as error:
+            failure = self._meaning(error)
+        raise failure  # here, as otherwise it would hold the engine's error
+
+    def _meaning(self, error: Exception) -> InputError:
+        import duckdb
+
+        line = BROKEN_LINE.match(str(error))
+        if line is not None:
+            return InputError(f"{self.files.place}:{line[1]}: expected a line of csv as the first one announces, found another")
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return InputError(
+                f"{self.files.place}: expected room on the disk of {tempfile.gettempdir()} for what does not fit in memory"
+            )
+        return InputError(
+            f"{self.files.place}: expected files that can be read to their end, found others ({type(error).__name__})"
+        )
+
+
+def opened_duckdb(table: SourceTable) -> DuckDB:
+    """The engine on the table's files. Raises InputError where they cannot be opened."""
+    require("duckdb")
+    import duckdb
+
+    assert table.path is not None
+    files = files_of(table.path, table.folder)
+    spill = tempfile.mkdtemp(prefix="dpcli-release-")
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY,
+        "threads": min(THREADS, os.cpu_count() or 1),
+        "temp_directory": spill,
+        "preserve_insertion_order": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+    try:
+        if files.kind == "duckdb":
+            connection = duckdb.connect(files.paths[0], read_only=True, config=settings)
+        else:
+            connection = duckdb.connect(config=settings)
+        _harden(connection, files)
+        return DuckDB(table, files, spill, connection)
+    except duckdb.Error as error:
+        failure = InputError(
+            f"{files.place}: expected a file that DuckDB can open, found another, or one in use ({type(error).__name__})"
+        )
+    except BaseException:
+        shutil.rmtree(spill, ignore_errors=True)
+        raise
+    shutil.rmtree(spill, ignore_errors=True)
+    raise failure
+
+
+def _harden(connection: Any, files: Files) -> None:
+    """No other file, no network, nothing that a view of the file could change."""
+    connection.execute(f"SET allowed_paths = {_list(files.paths)}")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _read_csv(files: Files, header: Header) -> str:
+    """Every column as text; an empty cell is null where it has no quotes."""
+    sql = DuckDBSql()
+    columns = ", ".join(f"'f{place}': 'VARCHAR'" for place in range(len(header.names)))
+    return (
+        f"read_csv({_list(files.paths)}, auto_detect = false, header = true, delim = {sql.text(header.delimiter)}, quote = '\"', "
+        f"escape = '\"', nullstr = '', allow_quoted_nulls = false, null_padding = false, strict_mode = true, columns = {{{columns}}})"
+    )
+
+
+def _list(paths: Sequence[str]) -> str:
+    return f"[{', '.join(DuckDBSql().text(_literal(path)) for path in paths)}]"
+
+
+def _literal(path: str) -> str:
+    """A path as a pattern that stands for itself alone."""
+    return "".join(f"[{character}]" if character in PATTERN else character for character in path)
+
+
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
+
+
+def _family(kind: str) -> Family:
+    return FAMILIES.get(kind.partition("(")[0], "other") if not kind.endswith("]") else "other"
+
+
+def _top(schema: Sequence[tuple[Any, ...]]) -> list[str]:
+    """RowNames of a parquet file's columns, in order: its schema lists a node before its children."""
+    names, inner = [], 0
+    for name, children in schema[1:]:
+        if inner == 0:
+            names.append(str(name))
+        inner += (children or 0) - (inner > 0)
+    return names

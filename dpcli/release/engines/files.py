@@ -1,0 +1,126 @@
+"""The files of a source: which there are, and the names in the first line of a csv. No message shows a line of any of them."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import io
+import os
+import stat
+from dataclasses import dataclass
+from typing import Literal
+
+from dpcli.errors import InputError
+
+Kind = Literal["csv", "parquet", "duckdb"]
+ENDINGS: dict[str, Kind] = {
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
+    ".parquet": "parquet",
+    ".duckdb": "duckdb",
+    ".db": "duckdb",
+}
+DELIMITERS = (",", "\t", ";", "|")
+LONGEST_HEADER = 2**20  # bytes
+PATTERN = "*?["
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Regular files of one kind. place: what messages call them, as the user wrote it."""
+
+    kind: Kind
+    paths: tuple[str, ...]
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Of a csv. names: of all its columns, in order."""
+
+    names: tuple[str, ...]
+    delimiter: str
+
+
+def files_of(pattern: str, folder: str) -> Files:
+    """The files that a path, or a pattern of paths, stands for. Raises InputError where there is none, or one that is no regular file."""
+    if "://" in pattern:
+        raise InputError(f"{pattern}: expected files on this machine, found an address")
+    if "\0" in pattern:
+        raise InputError("source.path: expected a path, found one with NUL")
+    full = os.path.join(folder, pattern)
+    magic = not os.path.lexists(full) and any(character in pattern for character in PATTERN)
+    paths = sorted(glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)) if magic else [full]
+    if not paths:
+        raise InputError(f"{pattern}: expected at least one file, found none")
+    kinds = {_kind(path, pattern) for path in paths}
+    if len(kinds) > 1:
+        raise InputError(f"{pattern}: expected files of one kind, found {', '.join(sorted(kinds))}")
+    for path in paths:
+        _require_regular(path)
+    kind = kinds.pop()
+    if kind == "duckdb" and len(paths) > 1:
+        raise InputError(f"{pattern}: expected one .duckdb file, found {len(paths):,}")
+    return Files(kind, tuple(map(os.path.abspath, paths)), pattern)
+
+
+def header_of(files: Files, wanted: frozenset[str]) -> Header:
+    """The names of the columns, which every file must have; the delimiter is the one by which they hold the wanted ones.
+
+    Raises InputError, which shows nothing of a file: its first line may be no header.
+    """
+    lines = [_first_line(path) for path in files.paths]
+    found = [(delimiter, _cells(lines[0], delimiter)) for delimiter in DELIMITERS]
+    delimiter, names = max(found, key=lambda each: len(wanted & set(each[1])))
+    for path, line in zip(files.paths, lines, strict=True):
+        if _cells(line, delimiter) != names:
+            raise InputError(f"{path}: expected the columns of {files.paths[0]} in its first line, found others")
+    for name in sorted(wanted):
+        if names.count(name) != 1:
+            times = "none" if name not in names else f"{names.count(name)} of them"
+            raise InputError(f'{files.place}: expected one column "{name}" in the first line, found {times}')
+    return Header(tuple(names), delimiter)
+
+
+def _kind(path: str, pattern: str) -> Kind:
+    ending = next((end for end in ENDINGS if path.lower().endswith(end)), None)
+    if ending is None:
+        expected = ", ".join(ENDINGS)
+        directory = " (a folder: write FOLDER/*.parquet)" if os.path.isdir(path) else ""
+        raise InputError(f"{pattern}: expected files that end in {expected}, found another{directory}")
+    return ENDINGS[ending]
+
+
+def _require_regular(path: str) -> None:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise InputError(f"{path}: expected a file, found none that can be read: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path}: expected a regular file, found a {'folder' if stat.S_ISDIR(mode) else 'pipe or device'}")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"{path}: expected a file that may be read, found one that may not")
+
+
+def _first_line(path: str) -> str:
+    """With quoted ends of line in it, if need be."""
+    opener = gzip.open if path.lower().endswith(".gz") else open
+    failure = None
+    try:
+        with opener(path, "rb") as file:
+            start = file.read(LONGEST_HEADER)
+        return start.decode("utf-8-sig", errors="strict" if len(start) < LONGEST_HEADER else "ignore")
+    except (OSError, EOFError, UnicodeDecodeError):
+        failure = InputError(f"{path}: expected a csv file in UTF-8, found another or one that cannot be read")
+    raise failure
+
+
+def _cells(text: str, delimiter: str) -> list[str]:
+    """The first record; none where there is none."""
+    try:
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+    except csv.Error:
+        return []

@@ -1,0 +1,42 @@
+"""Which engine opens a source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dpcli.release.aggregate import Engine
+from dpcli.release.engines.table import SourceTable
+from dpcli.release.settings import Source
+
+
+@contextmanager
+def opened(source: Source, path: str) -> Iterator[Engine]:
+    """The engine on the table of a file's [source]; paths in it start at the file's folder.
+
+    Raises InputError where it cannot be opened; Unavailable where what it needs is not installed.
+    """
+    engine = _engine(source_table(source, path))
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def require_source(source: Source, path: str) -> None:
+    """Raise InputError where the source cannot be opened: before anything is charged. No row is read."""
+    with opened(source, path):
+        pass
+
+
+def source_table(source: Source, path: str) -> SourceTable:
+    """What an engine needs to know of [source]."""
+    from dpcli.release.plan import here
+
+    return SourceTable(source.columns, source.path, source.url, source.table, source.engine, here(path))
+
+
+def _engine(table: SourceTable) -> Engine:
+    from dpcli.release.engines.duckdb import opened_duckdb
+
+    return opened_duckdb(table)

@@ -1,0 +1,194 @@
+"""An aggregation in SQL terms: what is filtered, what the parts of the key are, and the integers that are added."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dpcli.errors import InputError
+from dpcli.release.aggregate import Aggregation, GroupKey, KeyValue, Steps
+from dpcli.release.engines.table import SourceTable
+from dpcli.release.expressions.check import Expressions
+from dpcli.release.expressions.nodes import NUMBERS, TEXT, LiteralValue, Scalar, as_decimal, decimal, integer
+from dpcli.release.expressions.writing import Layers, ScalarType, Term, joined
+
+MOST_STEPS = 2**53  # from 0: up to there a double counts one by one
+MOST_ROWS = 2**40  # of a table: more than 10^12
+MOST_SUM = 10**38  # what the narrowest sum of the three engines holds: 38 digits, a little less than 128 bits
+STEP_LEAST, STEP_MOST = 1e-20, 1e20
+MOST_BOUND = 2**62
+MOST_BINS = 10_000
+MOST_KEYS = 2_000_000  # declared, of all parts together
+UNITS = (TEXT, "integer")
+PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": bool}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """SQL of a part of the key, and how many values it can have, None where only the data know."""
+
+    sql: str
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowTerms:
+    """SQL over the outermost names of the layers. conditions: all must be true of a row that counts."""
+
+    unit: str | None
+    keys: tuple[GroupPart, ...]
+    values: tuple[str, ...]
+    conditions: tuple[str, ...]
+
+
+def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> RowTerms:
+    """Every expression, checked and written. Raises InputError."""
+    _require_bounds(aggregation)
+    expressions = Expressions(table.columns)
+    conditions: list[str] = []
+    unit = None if aggregation.unit is None else _unit(aggregation.unit, expressions, layers, conditions)
+    if aggregation.where is not None:
+        conditions.append(expressions.condition(aggregation.where, "where").write(layers).sql)
+    keys = tuple(_part(key, expressions, layers, conditions) for key in aggregation.keys)
+    values = tuple(_value(value, expressions, layers, conditions) for value in aggregation.values)
+    return RowTerms(unit, keys, values, tuple(dict.fromkeys(conditions)))
+
+
+def _require_bounds(aggregation: Aggregation) -> None:
+    for name in ("max_groups", "max_rows"):
+        if not 1 <= getattr(aggregation, name) < MOST_BOUND:
+            raise InputError(f"{name}: expected a whole number from 1 to below 2^62, found {getattr(aggregation, name)}")
+    declared = math.prod(len(key.declared or (0,)) for key in aggregation.keys)
+    if declared > MOST_KEYS:
+        raise InputError(f"by: expected at most {MOST_KEYS:,} declared keys, found {declared:,}")
+
+
+def _unit(name: str, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:
+    """Whose a row is; rows of nobody are out."""
+    scalar = expressions.column(name, "unit")
+    if scalar.type not in UNITS:
+        raise InputError(f'unit: expected a column of type text or integer, found "{name}" of type {scalar.type}')
+    unit = scalar.write(layers).sql
+    conditions.append(f"{unit} IS NOT NULL")
+    if scalar.type == TEXT:
+        conditions.append(f"{unit} <> {layers.dialect.text('')}")
+    return unit
+
+
+def _part(key: GroupKey, expressions: Expressions, layers: Layers, conditions: list[str]) -> GroupPart:
+    """A part of the key; rows with another value than the declared ones are out."""
+    if key.steps is not None:
+        return GroupPart(_value(key.steps, expressions, layers, conditions), key.steps.maximum - key.steps.minimum + 1)
+    scalar = expressions.scalar(key.expression, "by")
+    if key.bins is not None:
+        sql = _bin(scalar, key.bins, layers).sql
+        conditions.append(f"{sql} IS NOT NULL")
+        return GroupPart(sql, len(key.bins) - 1)
+    if scalar.type not in PYTHON:
+        raise InputError(f"by: expected keys of text, integers or booleans, found {key.expression!r} of type {scalar.type}")
+    sql = scalar.write(layers).sql
+    conditions.append(f"{sql} IS NOT NULL")
+    if key.domain is None:
+        return GroupPart(sql, 2 if scalar.type == "boolean" else None)
+    conditions.append(_among(sql, scalar, key.domain, layers))
+    return GroupPart(sql, len(key.domain))
+
+
+def _among(sql: str, scalar: Scalar, domain: Sequence[KeyValue], layers: Layers) -> str:
+    """Whether a key is declared."""
+    kind = PYTHON[scalar.type]
+    if not domain or len(set(domain)) < len(domain) or not all(type(value) is kind for value in domain):
+        raise InputError(f"by: expected a domain of different values of type {scalar.type}, found others, or the same twice")
+    whole = [value for value in domain if type(value) is int]
+    if whole and max(whole) - min(whole) == len(whole) - 1:
+        return f"{sql} BETWEEN {_constant(min(whole), scalar.type, layers)} AND {_constant(max(whole), scalar.type, layers)}"
+    return f"{sql} IN ({', '.join(_constant(value, scalar.type, layers) for value in domain)})"
+
+
+def _constant(value: KeyValue, to: ScalarType, layers: Layers) -> str:
+    text = value if isinstance(value, str) else str(value).lower()
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError("by: expected a domain of Unicode text, found a value that is none") from None
+    if "\0" in text:
+        raise InputError("by: expected a domain of text without NUL, found one")
+    return LiteralValue(text, to).write(layers).sql
+
+
+def _bin(scalar: Scalar, edges: tuple[float, ...], layers: Layers) -> Term:
+    """The number of a bin, null outside of all: a search tree, as one CASE for each bin would compare with every edge."""
+    if scalar.type not in NUMBERS:
+        raise InputError(f"bins: expected a column of numbers, found one of type {scalar.type}")
+    rising = all(math.isfinite(edge) for edge in edges) and all(a < b for a, b in itertools.pairwise(edges))
+    if not 2 <= len(edges) <= MOST_BINS + 1 or not rising:
+        raise InputError(f"bins: expected 2 to {MOST_BINS + 1:,} finite edges, each above the one before")
+    value = layers.bind(as_decimal(scalar, layers))
+    at = tuple(decimal(edge).write(layers).sql for edge in edges)
+
+    def search(first: int, last: int) -> str:
+        if first == last:
+            return integer(first).write(layers).sql
+        middle = (first + last + 1) // 2
+        return f"CASE WHEN {value.sql} < {at[middle]} THEN {search(first, middle - 1)} ELSE {search(middle, last)} END"
+
+    found = f"CASE WHEN {value.sql} BETWEEN {at[0]} AND {at[-1]} THEN {search(0, len(edges) - 2)} END"
+    return layers.bind(Term(found, value.depth))
+
+
+def _value(steps: Steps, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:
+    """The integer of a row: clamped, in steps, before anything is added."""
+    _require_exact(steps)
+    scalar = expressions.scalar(steps.expression, "column")
+    if scalar.type not in NUMBERS:
+        raise InputError(f"column: expected a number to add up, found {steps.expression!r} of type {scalar.type}")
+    counted = layers.bind((_whole if (scalar.type, steps.step) == ("integer", 1.0) else _stepped)(steps, scalar, layers))
+    if steps.squared is not None:
+        distance = layers.bind(joined("({0} - {1})", counted, integer(steps.squared).write(layers)))
+        wide = layers.dialect.wide(distance.sql)
+        counted = layers.bind(Term(f"({wide} * {wide})", distance.depth))
+    if steps.missing is None:
+        conditions.append(f"{counted.sql} IS NOT NULL")
+    return counted.sql
+
+
+def _whole(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
+    """Of an integer in steps of 1."""
+    value = layers.bind(scalar.write(layers))
+    return _clamped(steps, value, value, layers)
+
+
+def _stepped(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
+    """Of any number: floor(clamped / step + 0.5)."""
+    value = layers.bind(as_decimal(scalar, layers))
+    numbers = (steps.minimum * steps.step, steps.maximum * steps.step, steps.step, 0.5)
+    floor = joined("floor(least(greatest({0}, {1}), {2}) / {3} + {4})", value, *(decimal(each).write(layers) for each in numbers))
+    return _clamped(steps, value, Term(layers.dialect.cast(floor.sql, "integer"), floor.depth), layers)
+
+
+def _clamped(steps: Steps, value: Term, counted: Term, layers: Layers) -> Term:
+    """A null is asked for first: least and greatest pass over it, and would make a bound of it."""
+    ends = (integer(each).write(layers) for each in (steps.minimum, steps.maximum))
+    whole = joined("least(greatest({0}, {1}), {2})", counted, *ends)
+    return joined("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, _missing(steps, layers), whole)
+
+
+def _missing(steps: Steps, layers: Layers) -> Term:
+    """What a row without a value counts as."""
+    return Term("NULL") if steps.missing is None else integer(steps.count_of(steps.missing)).write(layers)
+
+
+def _require_exact(steps: Steps) -> None:
+    """Whether all of it can be added without rounding and without overflow."""
+    if not STEP_LEAST <= steps.step <= STEP_MOST:
+        raise InputError(f"step: expected a number from {STEP_LEAST:g} to {STEP_MOST:g}, found {steps.step!r}")
+    if not steps.minimum <= steps.maximum or max(abs(steps.minimum), abs(steps.maximum), abs(steps.squared or 0)) > MOST_STEPS:
+        raise InputError("min, max: expected a range of at most 2^53 steps from 0, found another")
+    if steps.missing is not None and not math.isfinite(steps.missing):
+        raise InputError(f"missing: expected a finite number, found {steps.missing!r}")
+    if steps.furthest * MOST_ROWS >= MOST_SUM:
+        raise InputError(
+            "min, max: expected rows x range that 38 digits hold, for up to 2^40 rows, found more: use larger steps or a smaller range"
+        )

@@ -1,0 +1,119 @@
+"""The one plan: an aggregation as a statement of SQL, in the words of any of the engines.
+
+Rows that count -> what each unit adds to each key -> at most max_groups keys of a unit -> at most max_rows rows of a unit in a key -> sums.
+Only what has more rows than it may is looked at row by row, so the rest costs one GROUP BY.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dpcli.release.aggregate import Aggregation
+from dpcli.release.engines.conversions import SqlText
+from dpcli.release.engines.rows import GroupPart, row_terms
+from dpcli.release.engines.table import FoundTable, SourceTable, Values
+from dpcli.release.expressions.writing import Layers
+
+SEPARATOR = "|"
+
+
+class Sql(SqlText, Protocol):
+    """All that a statement needs to know of one engine's SQL. once, again: how a WITH says that it is computed once, or each time."""
+
+    once: str
+    again: str
+
+    def digest(self, sql: str) -> str:
+        """The first 12 hexadecimal digits of the SHA-256 of a text in UTF-8: ties are broken by what was hashed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowNames:
+    """Columns of the rows that count: the parts of the key, and the integers."""
+
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+
+    @property
+    def unit_and_keys(self) -> tuple[str, ...]:
+        return ("u", *self.keys)
+
+
+def statement(aggregation: Aggregation, table: SourceTable, found: FoundTable, dialect: Sql, secret: bytes) -> str:
+    """SQL that answers with one row for each key: the parts of the key, units, rows, and the sums.
+
+    Raises InputError where an expression is refused or asks for a column that is not there.
+    """
+    values = Values(table, found, dialect)
+    layers = Layers(dialect, values)
+    asked = row_terms(aggregation, table, layers)
+    names = RowNames(tuple(f"k{n}" for n in range(len(asked.keys))), tuple(f"v{n}" for n in range(len(asked.values))))
+    columns = (
+        *((f"{asked.unit} AS u",) if asked.unit else ()),
+        *(f"{part.sql} AS {name}" for part, name in zip(asked.keys, names.keys, strict=True)),
+        *(f"{sql} AS {name}" for sql, name in zip(asked.values, names.values, strict=True)),
+    )
+    where = f" WHERE {' AND '.join(asked.conditions)}" if asked.conditions else ""
+    kept = f"SELECT {listed(columns) or '1 AS c0'} FROM {layers.over(values.base())}{where}"
+    if asked.unit is None:
+        counted = ", ".join((*names.keys, "count(*)", "count(*)", *_sums(names)))
+        return f"SELECT {counted} FROM ({kept}) AS kept{grouped(names.keys)}"
+    steps = "".join(
+        f"{name} AS {hint} ({sql}), " for name, hint, sql in _bounded(aggregation, asked.keys, names, dialect, secret)
+    ).removesuffix(", ")
+    counted = ", ".join((*names.keys, "count(*)", "sum(n)", *(f"sum(s{number})" for number in range(len(names.values)))))
+    return f"WITH kept AS {dialect.again} ({kept}), {steps} SELECT {counted} FROM bounded{grouped(names.keys)}"
+
+
+def _bounded(
+    aggregation: Aggregation, keys: Sequence[GroupPart], names: RowNames, dialect: Sql, secret: bytes
+) -> Iterator[tuple[str, str, str]]:
+    """The steps from the rows that count to what each unit adds to each of its keys: a name, a hint, and SQL."""
+    own = listed(names.unit_and_keys)
+    sums = "".join(f", {sql} AS s{number}" for number, sql in enumerate(_sums(names)))
+    added = "".join(f", s{number}" for number in range(len(names.values)))
+    yield "added", dialect.once, f"SELECT {own}, count(*) AS n{sums} FROM kept GROUP BY {own}"
+    chosen = "added"
+    if aggregation.max_groups < _most_groups(keys):
+        order = listed((_hashed(names.unit_and_keys, dialect, secret), *names.keys))
+        ranked = f"SELECT {own}, n{added}, row_number() OVER (PARTITION BY u ORDER BY {order}) AS place FROM added"
+        chosen = "chosen"
+        yield chosen, dialect.once, f"SELECT {own}, n{added} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
+    most = dialect.cast(str(aggregation.max_rows), "integer")
+    if not names.values:
+        yield "bounded", "", f"SELECT {own}, least(n, {most}) AS n FROM {chosen}"
+        return
+    yield "excess", "", f"SELECT {own} FROM {chosen} WHERE n > {most}"
+    columns = (*names.unit_and_keys, *names.values)
+    order = listed((_hashed(columns, dialect, secret), *names.values))
+    same = " AND ".join(f"kept.{name} = excess.{name}" for name in names.unit_and_keys)
+    yield "whole", "", f"SELECT {listed(f'kept.{name} AS {name}' for name in columns)} FROM kept JOIN excess ON {same}"
+    ranked = f"SELECT {listed(columns)}, row_number() OVER (PARTITION BY {own} ORDER BY {order}) AS place FROM whole"
+    yield "cut", "", f"SELECT {own}, count(*) AS n{sums} FROM ({ranked}) AS ranked WHERE place <= {most} GROUP BY {own}"
+    yield "bounded", "", f"SELECT {own}, n{added} FROM {chosen} WHERE n <= {most} UNION ALL SELECT {own}, n{added} FROM cut"
+
+
+def _most_groups(keys: Sequence[GroupPart]) -> float:
+    """How many keys one unit can have."""
+    return math.prod(math.inf if part.count is None else part.count for part in keys)
+
+
+def _hashed(columns: Sequence[str], dialect: Sql, secret: bytes) -> str:
+    texts = (dialect.text(secret.hex()), *(dialect.cast(column, "text") for column in columns))
+    return dialect.digest(f" || {dialect.text(SEPARATOR)} || ".join(texts))
+
+
+def _sums(names: RowNames) -> tuple[str, ...]:
+    return tuple(f"sum({name})" for name in names.values)
+
+
+def listed(columns: Iterator[str] | Sequence[str]) -> str:
+    return ", ".join(columns)
+
+
+def grouped(columns: Sequence[str]) -> str:
+    return f" GROUP BY {listed(columns)}" if columns else ""

@@ -1,0 +1,72 @@
+"""The table that an engine opens, as its file declares it and as the engine finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dpcli.errors import InputError
+from dpcli.release.engines.conversions import Family, SqlText, converted
+from dpcli.release.expressions.check import DeclaredColumn
+from dpcli.release.expressions.writing import Layers, Term
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """Where the table is, and which columns of it may be asked about.
+
+    columns: by name. path: files, relative to folder. url: of a PostgreSQL server. table: of the url, or of a DuckDB file.
+    """
+
+    columns: Mapping[str, DeclaredColumn]
+    path: str | None = None
+    url: str | None = None
+    table: str | None = None
+    engine: Literal["duckdb", "spark"] | None = None
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundColumn:
+    """A column as the engine finds it. sql: its name there. kind: the engine's name of its type, for messages."""
+
+    sql: str
+    family: Family
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """The table as the engine finds it. item: for FROM. place: what messages call it."""
+
+    item: str
+    fields: Mapping[str, FoundColumn]
+    place: str
+
+
+@dataclass(slots=True)
+class Values:
+    """The columns of a table as values of their declared types, each read only where it is asked for."""
+
+    table: SourceTable
+    found: FoundTable
+    dialect: SqlText
+    read: dict[str, str] = field(default_factory=dict)  # from SQL in the table to the name in the innermost SELECT
+
+    def term(self, name: str, layers: Layers) -> Term:
+        field = self.found.fields.get(name)
+        if field is None:
+            raise InputError(f'{self.found.place}: expected a column "{name}", found none')
+        raw = Term(self.read.setdefault(field.sql, f"c{len(self.read)}"))
+        value = converted(raw, self.table.columns[name].type, field.family, layers, self.dialect)
+        if value is None:
+            raise InputError(
+                f'{self.found.place}: expected values of type {self.table.columns[name].type} in the column "{name}", found {field.kind}'
+            )
+        return value
+
+    def base(self) -> str:
+        """The innermost SELECT, as a FROM item."""
+        columns = ", ".join(f"{sql} AS {name}" for sql, name in self.read.items()) or "1 AS c0"
+        return f"(SELECT {columns} FROM {self.found.item}) AS base"

@@ -1,0 +1,184 @@
+"""Ways to release the most common value at one epsilon and delta: how likely each is right, by the gap and by the size of the domain.
+
+The most common value leads all others of the domain by the same gap, which is the hardest case of a gap for whoever adds noise to each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
+from dpcli.numerics.arrays import Array, np
+from dpcli.release.stability.histogram import least_threshold
+from dpcli.release.stability.proposed import StabilityTest, units_apart
+
+REACH = 45.0  # scales of noise that are summed: what lies beyond weighs e^-45
+ERROR = 1e-9  # of every probability, at most
+LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """What is released of: `size` values, the first of which leads the others, each counted `others` times, by `gap`."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    gap: int
+    size: int
+    others: int = 0
+
+    @property
+    def sides(self) -> int:
+        """Counts that one unit moves, by 1 each."""
+        return 2 if self.adjacency is Adjacency.REPLACE_ONE else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to release it. right: the probability of the right value. sized: whether it needs a domain."""
+
+    name: str
+    label: str
+    sized: bool
+    right: Callable[[Lead], float]
+
+
+@dataclass(frozen=True, slots=True)
+class RightCurve:
+    """Probabilities at the gaps that were asked for. size: None for what needs no domain."""
+
+    way: Way
+    size: int | None
+    right: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Ways at one epsilon (nats) and delta. others: how often each other value is counted."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    others: int
+    gaps: tuple[int, ...]
+    sizes: tuple[int, ...]
+    curves: tuple[RightCurve, ...]
+
+    def needed(self, way: Way, size: int, confidence: float) -> int:
+        """The smallest gap at which it is right with this probability."""
+        return _least(lambda gap: way.right(self.lead(gap, size)) >= confidence, LARGEST_GAP)
+
+    def crossing(self, way: Way, other: Way, confidence: float) -> int:
+        """The smallest domain in which `way` needs a smaller gap than `other`, up to LARGEST_SIZE."""
+        return _least(lambda size: self.needed(way, size, confidence) < self.needed(other, size, confidence), LARGEST_SIZE, 2)
+
+    def lead(self, gap: int, size: int) -> Lead:
+        return Lead(self.epsilon, self.delta, self.adjacency, gap, size, self.others)
+
+
+def compared(
+    epsilon: float, delta: float, gaps: Sequence[int], sizes: Sequence[int], adjacency: Adjacency, others: int = 0
+) -> Comparison:
+    """The probability of the right answer, by every way of WAYS; each within ERROR of it.
+
+    Args:
+        epsilon: in nats, of every way; what is pure uses no delta, which would lower its noise by about 2 sqrt(delta) of epsilon.
+        gaps: whole numbers >= 1. sizes: of the domain, >= 2.
+        others: how often each other value is counted. Where it is 0, the counts are those of one value, and no domain need be known.
+    """
+    asked = Comparison(epsilon, delta, adjacency, others, tuple(gaps), tuple(sizes), ())
+    return replace(asked, curves=tuple(_curves(asked)))
+
+
+def _curves(asked: Comparison) -> Iterator[RightCurve]:
+    for way in WAYS:
+        sized = way.sized or (asked.others > 0 and way is STABILITY)
+        for size in asked.sizes if sized else asked.sizes[:1]:
+            right = tuple(way.right(asked.lead(gap, size)) for gap in asked.gaps)
+            yield RightCurve(way, size if sized else None, right)
+
+
+@lru_cache(4096)
+def _tested(lead: Lead) -> float:
+    """Ties go to another value."""
+    return StabilityTest(lead.epsilon, lead.delta).release_probability(max(units_apart(lead.gap, lead.sides), 0))
+
+
+def _gumbel(lead: Lead) -> float:
+    """The exponential mechanism."""
+    return 1.0 / (1.0 + (lead.size - 1) * math.exp(max(-0.5 * lead.epsilon * lead.gap, -740.0)))
+
+
+def _permuted(lead: Lead) -> float:
+    """The mean over its place in a random order of (1 - q)^place, q the probability that another value accepts."""
+    accepts = math.exp(max(-0.5 * lead.epsilon * lead.gap, -740.0))
+    return 1.0 / lead.size if accepts == 1.0 else -math.expm1(lead.size * math.log1p(-accepts)) / (lead.size * accepts)
+
+
+def _noisy_histogram(lead: Lead) -> float:
+    return _largest(lead, -math.inf, lead.size)
+
+
+def _stable_histogram(lead: Lead) -> float:
+    least = _threshold(lead.epsilon, lead.delta, lead.adjacency) - lead.others
+    return _largest(lead, least, lead.size if lead.others > 0 else 1)
+
+
+@lru_cache(64)
+def _threshold(epsilon: float, delta: float, adjacency: Adjacency) -> int:
+    spec = StabilityHistogramSpec(threshold=1, scale=(2 if adjacency is Adjacency.REPLACE_ONE else 1) / epsilon)
+    return least_threshold(spec, Neighbours(adjacency), delta)
+
+
+@lru_cache(4096)
+def _largest(lead: Lead, least: float, size: int) -> float:
+    """The probability that the leader has the largest of `size` noisy counts, above `least`; ties go to any of them alike.
+
+    With F and f the distribution function and probabilities of one other count: (F^n - (F - f)^n) / (n f) for n values, the leader's count
+    given; as F^n (1 - (1 + f / (F - f))^-n) / (n f), which loses no digits, and F^(n-1) where f is no number.
+    """
+    scale = lead.sides / lead.epsilon
+    reach = math.ceil(REACH * scale)
+    noise = np.arange(-reach, reach + 1.0)
+    place = noise + lead.gap
+    log_below, log_strictly = _log_below(place, scale), _log_below(place - 1.0, scale)
+    one = _probabilities(place, scale)
+    with np.errstate(all="ignore"):
+        level = -np.expm1(-size * np.log1p(one * np.exp(-log_strictly))) / (size * one)
+        wins = np.exp(size * log_below) * np.where(size * one > 0.0, level, 1.0)
+    return float(min(np.sum(_probabilities(noise, scale) * np.where(place > least, wins, 0.0)), 1.0))
+
+
+def _probabilities(x: Array, scale: float) -> Array:
+    return np.asarray(math.tanh(0.5 / scale) * np.exp(-np.abs(x) / scale))
+
+
+def _log_below(x: Array, scale: float) -> Array:
+    """log P(X <= x)."""
+    half = 1.0 / (1.0 + math.exp(-1.0 / scale))
+    above = -half * np.exp(np.minimum(-(x + 1.0) / scale, 0.0))
+    return np.where(x >= 0, np.log1p(above), np.minimum(x, 0.0) / scale + math.log(half))
+
+
+def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
+    """The smallest whole number from `first` on that holds, as all larger ones do; `most` where none below does."""
+    low, high = first - 1, first
+    while high < most and not holds(high):
+        low, high = high, min(2 * high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+PTR = Way("propose-test-release", "propose-test-release", False, _tested)
+STABILITY = Way("stability-histogram", "stability histogram", False, _stable_histogram)
+GUMBEL = Way("gumbel", "noisy maximum (Gumbel)", True, _gumbel)
+PERMUTED = Way("permute-and-flip", "permute-and-flip", True, _permuted)
+HISTOGRAM = Way("noisy-histogram", "noisy histogram (Laplace)", True, _noisy_histogram)
+WAYS = (PTR, STABILITY, GUMBEL, PERMUTED, HISTOGRAM)

@@ -1,0 +1,85 @@
+"""Aggregations in plain Python, row by row: the oracle that no engine has a part in.
+
+Expressions are given as functions of a row beside their SQL, so that the reading of the SQL is tested too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Total
+
+Row = Mapping[str, Any]
+Function = Callable[[Row], Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An aggregation, and what its expressions mean."""
+
+    aggregation: Aggregation
+    meanings: Mapping[str, Function]
+
+    def value(self, expression: str, row: Row) -> Any:
+        return self.meanings[expression](row)
+
+
+def totals(asked: Asked, rows: Sequence[Row], secret: bytes) -> dict[tuple[Any, ...], Total]:
+    """Filter, bound, clamp, add."""
+    question = asked.aggregation
+    units: dict[Any, dict[tuple[Any, ...], list[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(list))
+    for number, row in enumerate(rows):
+        unit = number if question.unit is None else row[question.unit]
+        key = tuple(part_of(asked, key, row) for key in question.keys)
+        values = tuple(integer_of(asked, steps, row) for steps in question.values)
+        kept = question.where is None or asked.value(question.where, row) is True
+        if kept and unit not in (None, "") and None not in key and None not in values:
+            units[unit][key].append(values)
+    counts: Counter[tuple[Any, ...]] = Counter()
+    many: Counter[tuple[Any, ...]] = Counter()
+    sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(question.values))
+    for unit, groups in units.items():
+        chosen = sorted(groups, key=lambda key: (digest(secret, unit, *key), key))[: question.max_groups]
+        for key in chosen if question.unit is not None else groups:
+            own = sorted(groups[key], key=lambda values: (digest(secret, unit, *key, *values), values))[: question.max_rows]
+            counts[key] += 1
+            many[key] += len(own)
+            for place, column in enumerate(zip(*own, strict=True)):
+                sums[key][place] += sum(column)
+    domains = [key.declared for key in question.keys]
+    keys = set(counts) if None in domains else set(itertools.product(*domains))
+    return {key: Total(counts[key], many[key], tuple(sums[key])) for key in keys}
+
+
+def part_of(asked: Asked, key: GroupKey, row: Row) -> Any:
+    """A part of the key; None where the row is out."""
+    if key.steps is not None:
+        return integer_of(asked, key.steps, row)
+    value = asked.value(key.expression, row)
+    if key.bins is not None:
+        inside = value is not None and key.bins[0] <= value <= key.bins[-1]
+        return min(sum(edge <= value for edge in key.bins), len(key.bins) - 1) - 1 if inside else None
+    return value if key.domain is None or value in key.domain else None
+
+
+def integer_of(asked: Asked, steps: Steps, row: Row) -> int | None:
+    """floor(clamped / step + 1/2), exactly as doubles do it."""
+    value = asked.value(steps.expression, row)
+    if value is None:
+        value = steps.missing
+    if value is None:
+        return None
+    clamped = min(max(float(value), steps.minimum * steps.step), steps.maximum * steps.step)
+    whole = min(max(math.floor(clamped / steps.step + 0.5), steps.minimum), steps.maximum)
+    return whole if steps.squared is None else (whole - steps.squared) ** 2
+
+
+def digest(secret: bytes, *parts: Any) -> str:
+    texts = (str(part).lower() if isinstance(part, bool) else str(part) for part in parts)
+    return hashlib.sha256("|".join((secret.hex(), *texts)).encode()).hexdigest()[:12]
