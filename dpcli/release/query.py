@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from dpcli.release.noise.laws import NoiseLaw
     from dpcli.release.settings import Source
 
-MEASURE = Key(
-    "what is asked: count, sum, mean, variance, quantile, histogram, mode, top-k, threshold, linear, stable-quantile, interquartile-range, clustered-mean"
-)
+MEASURE = Key("what is asked of the rows")
 CONFIDENCE = OPEN_UNIT
 COSTS = ("epsilon", "rho", "weight", "error")
 

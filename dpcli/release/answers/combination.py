@@ -64,6 +64,7 @@ def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
     lost = float(masses[~some].sum()) + OMITTED
     nodes, masses = nodes[some], masses[some]
     reach = half_width_beyond(law, OMITTED) + abs(weight) * half_width_beyond(other, OMITTED)
+    reach = max(reach, 1.0)  # of laws that hardly fall on any number but 0
     grid = np.linspace(-reach, reach, CELLS + 1)
     tail, values = tail_of(law), np.empty(len(grid))
     for start in range(0, len(grid), 256):  # memory: 256 rows of nodes

@@ -18,7 +18,7 @@ from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.release.stability.clustered import farthest, released_mean, sum_sensitivity
 from dpcli.release.stability.proposed import StabilityTest
-from dpcli.release.stability.quantile import Numbers
+from dpcli.release.stability.quantile import CountedNumbers
 from dpcli.release.values import number_problems, stepped
 from dpcli.toml.findings import Problem
 
@@ -61,7 +61,7 @@ class ClusteredMeanQuery(Query):
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
         epsilon = setting.cost.share(TESTED).pure_epsilon
-        numbers, width = Numbers({}, setting.adjacency, self.rows), self.steps(setting.source)
+        numbers, width = CountedNumbers({}, setting.adjacency, self.rows), self.steps(setting.source)
         moved = sum_sensitivity(numbers, width)
         two = self.count is None and setting.adjacency is not Adjacency.REPLACE_ONE
         squared = 2 * (self.rows * farthest(width)) ** 2 if two else moved**2
@@ -81,7 +81,9 @@ class ClusteredMeanQuery(Query):
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         test, noise = self.releases(setting)
-        numbers = Numbers({int(key): total.rows for (key,), total in totals.items() if total.rows}, setting.adjacency, self.rows)
+        numbers = CountedNumbers(
+            {int(key): total.rows for (key,), total in totals.items() if total.rows}, setting.adjacency, self.rows
+        )
         passed = StabilityTest(test.keys["epsilon"], test.keys["delta"])
         found = released_mean(
             numbers, self.steps(setting.source), passed, noise.keys["sigma"], laplace_draw, gaussian_draw, self.count

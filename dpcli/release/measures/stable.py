@@ -19,7 +19,7 @@ from dpcli.release.numbers import NOISE_ALONE, laplace_draw
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.release.stability.proposed import StabilityTest
-from dpcli.release.stability.quantile import Numbers, noise_scale, released_quantile
+from dpcli.release.stability.quantile import CountedNumbers, noise_scale, released_quantile
 from dpcli.release.stability.quartiles import released_range
 from dpcli.release.values import number_problems, stepped
 from dpcli.toml.findings import Problem
@@ -91,14 +91,14 @@ class StableQuery(Query):
         around = additive_interval(found, noise.law, self.confidence, noise.unit)
         return AnswerRow((), on_grid(found, noise.unit), around.low, around.high)
 
-    def numbers(self, setting: QuerySetting, totals: Totals) -> Numbers:
+    def numbers(self, setting: QuerySetting, totals: Totals) -> CountedNumbers:
         """The exact numbers, in whole steps."""
         counts = {int(number): total.rows for (number,), total in totals.items() if total.rows}
         values, column = stepped(setting.source, self.column), setting.source.columns[self.column]
         bounds = {} if not column.bounded else {"low": float(values.least), "high": float(values.most)}
-        return Numbers(counts, setting.adjacency, self.rows, always_there(self, setting.source), **bounds)
+        return CountedNumbers(counts, setting.adjacency, self.rows, always_there(self, setting.source), **bounds)
 
-    def tested(self, numbers: Numbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
+    def tested(self, numbers: CountedNumbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
         """The noisy answer in whole steps, None where the test fails."""
         raise NotImplementedError
 
@@ -126,7 +126,7 @@ class StableQuantileQuery(StableQuery):
     measure: Annotated[str, MEASURE] = "stable-quantile"
     quantile: Annotated[float, Key("share of the rows below", OPEN_UNIT)] = 0.5
 
-    def tested(self, numbers: Numbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
+    def tested(self, numbers: CountedNumbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
         return released_quantile(numbers, Fraction(repr(self.quantile)), most, test, epsilon, laplace_draw)
 
 
@@ -145,5 +145,5 @@ class StableRangeQuery(StableQuery):
 
     measure: Annotated[str, MEASURE] = "interquartile-range"
 
-    def tested(self, numbers: Numbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
+    def tested(self, numbers: CountedNumbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
         return released_range(numbers, most, test, epsilon, laplace_draw)
