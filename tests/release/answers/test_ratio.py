@@ -34,13 +34,14 @@ def means(values: np.ndarray, make: Callable[[float], NoiseLaw], repetitions: in
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize("make", LAWS)
 @pytest.mark.parametrize("count", [40, 5000])
-def test_a_mean_is_covered_as_often_as_it_says(make: Callable[[float], NoiseLaw], count: int) -> None:
-    """By the test that is inverted, and by the interval for a few."""
+@pytest.mark.parametrize("repetitions", [1000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_a_mean_is_covered_as_often_as_it_says(make: Callable[[float], NoiseLaw], count: int, repetitions: int) -> None:
+    """By the test that is inverted; for some, that the interval holds the mean where it is accepted."""
     values = data(count, 1)
-    truth, answers = float(values.mean()), means(values, make, 1000)
+    truth, answers = float(values.mean()), means(values, make, repetitions)
     hits = [answer.count <= 0 or answer.p_value(truth) > 0.05 for answer in answers]
     covered(hits, 0.95)
-    for answer, hit in zip(answers[:60], hits[:60], strict=True):
+    for answer, hit in zip(answers[::20], hits[::20], strict=True):
         each = answer.interval(0.95)
         assert each.low <= answer.estimate() <= each.high
         assert not hit or each.low <= truth <= each.high
@@ -49,14 +50,14 @@ def test_a_mean_is_covered_as_often_as_it_says(make: Callable[[float], NoiseLaw]
 @pytest.mark.long
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize("make", LAWS)
-def test_means_are_covered(make: Callable[[float], NoiseLaw]) -> None:
+def test_intervals_of_means_are_covered(make: Callable[[float], NoiseLaw]) -> None:
     values = data(500, 2)
-    covered([(i := answer.interval(0.95)).low <= values.mean() <= i.high for answer in means(values, make, 10_000)], 0.95)
+    covered([(i := answer.interval(0.95)).low <= values.mean() <= i.high for answer in means(values, make, 2000)], 0.95)
 
 
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize("make", LAWS)
-@pytest.mark.parametrize("repetitions", [25, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("repetitions", [25, pytest.param(500, marks=pytest.mark.long)])
 def test_a_variance_is_covered_at_least_as_often_as_it_says(make: Callable[[float], NoiseLaw], repetitions: int) -> None:
     values = data(5000, 3)
     truth, law = float(values.var()), make(30_000.0)
