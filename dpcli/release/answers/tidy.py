@@ -31,12 +31,12 @@ def whole(answer: float, interval: ConfidenceInterval) -> tuple[float, Confidenc
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class NoisyTotal:
     """A noisy answer and the parts that add up to it in truth; none for what is not divided further."""
 
     noisy: int
     variance: Fraction
-    parts: tuple[Total, ...] = ()
+    parts: tuple[NoisyTotal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Adjusted:
     parts: tuple[Adjusted, ...] = ()
 
 
-def consistent(total: Total) -> Adjusted:
+def consistent(total: NoisyTotal) -> Adjusted:
     """The answers that are nearest to the noisy ones by least squares weighted by 1/variance, then whole ones that still add up.
 
     See CONSISTENT. The first step is exact, in rationals: upwards each total is averaged with the sum of its parts, downwards what is
@@ -57,7 +57,7 @@ def consistent(total: Total) -> Adjusted:
     return _downwards(total, _upwards(total)[0])
 
 
-def _upwards(total: Total) -> tuple[Fraction, Fraction]:
+def _upwards(total: NoisyTotal) -> tuple[Fraction, Fraction]:
     """(estimate, variance) from the total itself and all beneath it."""
     if not total.parts:
         return Fraction(total.noisy), total.variance
@@ -67,11 +67,11 @@ def _upwards(total: Total) -> tuple[Fraction, Fraction]:
     return weight * total.noisy + (1 - weight) * summed, weight * total.variance
 
 
-def _downwards(total: Total, value: Fraction) -> Adjusted:
+def _downwards(total: NoisyTotal, value: Fraction) -> Adjusted:
     return _whole_parts(total, value, math.floor(value + Fraction(1, 2)))
 
 
-def _whole_parts(total: Total, value: Fraction, settled: int) -> Adjusted:
+def _whole_parts(total: NoisyTotal, value: Fraction, settled: int) -> Adjusted:
     """`settled` is the whole number for this total, within 1 of its exact `value`."""
     if not total.parts:
         return Adjusted(settled)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.release.answers.interval import ConfidenceInterval
-from dpcli.release.answers.tidy import Adjusted, Total, consistent, non_negative, whole
+from dpcli.release.answers.tidy import Adjusted, NoisyTotal, consistent, non_negative, whole
 
 REALS = st.floats(-1e6, 1e6)
 
@@ -38,11 +38,11 @@ def test_a_half_goes_up() -> None:
 
 
 VARIANCES = st.integers(1, 50).map(Fraction)
-LEAVES = st.builds(Total, st.integers(-100, 10_000), VARIANCES)
+LEAVES = st.builds(NoisyTotal, st.integers(-100, 10_000), VARIANCES)
 
 
-def above(parts: st.SearchStrategy[Total]) -> st.SearchStrategy[Total]:
-    return st.builds(Total, st.integers(-100, 10_000), VARIANCES, st.lists(parts, min_size=1, max_size=4).map(tuple))
+def above(parts: st.SearchStrategy[NoisyTotal]) -> st.SearchStrategy[NoisyTotal]:
+    return st.builds(NoisyTotal, st.integers(-100, 10_000), VARIANCES, st.lists(parts, min_size=1, max_size=4).map(tuple))
 
 
 TREES = st.recursive(LEAVES, above, max_leaves=12)
@@ -54,7 +54,7 @@ def adds_up(adjusted: Adjusted) -> bool:
     )
 
 
-def flat(total: Total) -> list[Total]:
+def flat(total: NoisyTotal) -> list[NoisyTotal]:
     return [total, *(each for part in total.parts for each in flat(part))]
 
 
@@ -62,7 +62,7 @@ def values(adjusted: Adjusted) -> list[int]:
     return [adjusted.value, *(each for part in adjusted.parts for each in values(part))]
 
 
-def least_squares(total: Total) -> np.ndarray:
+def least_squares(total: NoisyTotal) -> np.ndarray:
     """By the normal equations over the leaves: every node is a sum of leaves."""
     nodes = flat(total)
     leaves = [node for node in nodes if not node.parts]
@@ -73,12 +73,12 @@ def least_squares(total: Total) -> np.ndarray:
     return np.asarray(below @ found)
 
 
-def depth(total: Total) -> int:
+def depth(total: NoisyTotal) -> int:
     return 1 + max(map(depth, total.parts), default=0)
 
 
 @given(TREES)
-def test_parts_add_up_and_are_the_nearest(total: Total) -> None:
+def test_parts_add_up_and_are_the_nearest(total: NoisyTotal) -> None:
     """To the least squares of all nodes: one rounding for each level above."""
     adjusted = consistent(total)
     assert adds_up(adjusted)
@@ -88,18 +88,18 @@ def test_parts_add_up_and_are_the_nearest(total: Total) -> None:
 
 def test_one_total_of_two() -> None:
     """100 against 40 + 51: the 9 that are missing go by variances 1 : 1 : 1, three to each."""
-    parts = (Total(40, Fraction(1)), Total(51, Fraction(1)))
-    assert consistent(Total(100, Fraction(1), parts)) == Adjusted(97, (Adjusted(43), Adjusted(54)))
-    assert consistent(Total(5, Fraction(3))) == Adjusted(5)
+    parts = (NoisyTotal(40, Fraction(1)), NoisyTotal(51, Fraction(1)))
+    assert consistent(NoisyTotal(100, Fraction(1), parts)) == Adjusted(97, (Adjusted(43), Adjusted(54)))
+    assert consistent(NoisyTotal(5, Fraction(3))) == Adjusted(5)
 
 
 def test_what_adds_up_is_left_as_it_is() -> None:
-    parts = (Total(40, Fraction(2)), Total(60, Fraction(1), (Total(25, Fraction(7)), Total(35, Fraction(1)))))
-    assert values(consistent(Total(100, Fraction(5), parts))) == [100, 40, 60, 25, 35]
+    parts = (NoisyTotal(40, Fraction(2)), NoisyTotal(60, Fraction(1), (NoisyTotal(25, Fraction(7)), NoisyTotal(35, Fraction(1)))))
+    assert values(consistent(NoisyTotal(100, Fraction(5), parts))) == [100, 40, 60, 25, 35]
 
 
 @pytest.mark.parametrize("count", [2, 3, 7])
 def test_rounding_moves_no_part_by_1(count: int) -> None:
-    parts = tuple(Total(10, Fraction(1)) for _ in range(count))
-    adjusted = consistent(Total(10 * count + 1, Fraction(1), parts))
+    parts = tuple(NoisyTotal(10, Fraction(1)) for _ in range(count))
+    adjusted = consistent(NoisyTotal(10 * count + 1, Fraction(1), parts))
     assert {each.value for each in adjusted.parts} <= {10, 11}
