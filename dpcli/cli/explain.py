@@ -8,12 +8,18 @@ import click
 
 from dpcli.cli import completing
 from dpcli.cli.options import emit, output_options, refuse
+from dpcli.cli.picture_path import parted
 from dpcli.cli.printing import show
+from dpcli.errors import InputError
 
 
 @click.command(short_help="What a pipeline's guarantee, a rule or a term means.")
+<<<<<<< .merge_file_Uez1R6
 @click.argument("file", metavar="FILE|NAME", shell_complete=completing.file_or_name)
 @click.argument("of", metavar="[FILE]", required=False)
+=======
+@click.argument("file", metavar="[FILE|NAME]", required=False, shell_complete=completing.file_or_name)
+>>>>>>> .merge_file_Qjgo0K
 @click.option("--delta", type=float, help="Explain the guarantee at this delta instead of the file's.")
 @click.option(
     "--prior",
@@ -23,9 +29,27 @@ from dpcli.cli.printing import show
     metavar="P",
     help="Belief before the release; repeatable [default: 0.01 and 0.5].",
 )
+<<<<<<< .merge_file_Uez1R6
 @output_options("table", "total", "records")
 def command(
     file: str, of: str | None, delta: float | None, priors: tuple[float, ...], format_: str, outputs: tuple[str, ...]
+=======
+@click.option("--demo", is_flag=True, help="Play the best attack on a count with Laplace noise, on made-up data, and draw it.")
+@click.option("--epsilon", type=float, help="With --demo: the count's epsilon [default: 1].")
+@click.option("--trials", type=int, help="With --demo: how often each of the two counts is released [default: 1000].")
+@click.option("--seed", type=int, help="With --demo: the seed of the simulated noise [default: 1].")
+@output_options("table", "total", "records", "pictures")
+def command(
+    file: str | None,
+    delta: float | None,
+    priors: tuple[float, ...],
+    demo: bool,
+    epsilon: float | None,
+    trials: int | None,
+    seed: int | None,
+    format_: str,
+    outputs: tuple[str, ...],
+>>>>>>> .merge_file_Qjgo0K
 ) -> int:
     """What the guarantee of the pipeline in FILE means to an attacker, or what NAME means.
 
@@ -35,10 +59,25 @@ def command(
     NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson), a term (adjacency) or a
     page of the manual (tutorial, training, ledger, gate, glossary).
 
+<<<<<<< .merge_file_Uez1R6
     query FILE tells of each query of FILE how its sensitivity and its noise come about.
     """
     if of is not None:
         return _queries(file, of, format_, outputs, delta=delta, prior=priors or None)
+=======
+    --demo needs no file: noisy counts of two made-up datasets that differ by one person are simulated, the likelihood-ratio test tells
+    them apart as well as any test can, and its errors are drawn beside the bound that epsilon sets. -o demo.svg (.png, .vl.json) keeps
+    the picture.
+    """
+    if demo:
+        if file is not None:
+            raise InputError(f"--demo: expected no file and no name with it, found {file!r}")
+        refuse("--demo", delta=delta, prior=priors or None)
+        return _play(epsilon, trials, seed, format_, outputs)
+    refuse("a file or a name; it belongs to --demo", epsilon=epsilon, trials=trials, seed=seed)
+    if file is None:
+        raise InputError("expected FILE, NAME or --demo, found none")
+>>>>>>> .merge_file_Qjgo0K
     if not _is_file(file):
         from dpcli.explain.lookup import explain
 
@@ -50,11 +89,16 @@ def command(
     from dpcli.lint.run import checked_load
     from dpcli.present.meaning import document
 
+    if pictures := parted(outputs)[0]:
+        raise InputError(
+            f"--output: expected a format of documents, found {pictures[0]!r}; dpcli plot trade-off {file} draws the file"
+        )
     pipeline, diagnostics = checked_load(file)
     account, found = meaning(pipeline, delta, priors or PRIORS)
     return emit(document(account, found, diagnostics), format_, outputs)
 
 
+<<<<<<< .merge_file_Uez1R6
 def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
     if word != "query":
         raise click.UsageError(f"expected one FILE or NAME, or query FILE, found {word} {file}")
@@ -63,6 +107,24 @@ def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **fla
 
     refuse("explain query", **flags)
     return emit(explained(plan_of(file)), format_, outputs)
+=======
+def _play(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
+    """The demonstration: the picture and then the numbers, in a terminal; one document in other formats."""
+    from dpcli.cli.picture import show as show_picture
+    from dpcli.explain.demo import demo
+    from dpcli.explain.demo_chart import chart
+    from dpcli.present.demo import document
+
+    pictures, documents = parted(outputs)
+    found = demo(1.0 if epsilon is None else epsilon, 1000 if trials is None else trials, 1 if seed is None else seed)
+    drawn = chart(found)
+    if pictures:
+        show_picture(drawn, None, pictures)
+    if format_ == "table":
+        show_picture(drawn, None, ())
+        show("\n")
+    return emit(document(found, drawn), format_, documents)
+>>>>>>> .merge_file_Qjgo0K
 
 
 def _is_file(name: str) -> bool:

@@ -27,6 +27,7 @@ else:
     TextChoice = click.Choice  # generic since click 8.2 only
 
 REPORTED = "reported"  # a note on an error that the reports asked for hold
+PICTURES = "pictures"  # of what a document may hold
 EVERYTHING = ("findings", "checks", "total", "records")  # what a document may hold
 NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_"})  # parameters that name what is written, and how
 
@@ -55,6 +56,7 @@ class DocumentFormat(TextChoice):
     def __init__(self, holds: tuple[str, ...], kept: bool = False) -> None:
         self.holds = holds
         self.kept = kept
+        self.pictured = PICTURES in holds  # whether an output may be a picture as well
         self.case_sensitive = True
 
     @property
@@ -113,6 +115,11 @@ def named_output(output: str, formats: DocumentFormat) -> str:
 
     if path and name in FORMATS and renders(name, formats.holds):
         return output
+    if formats.pictured:
+        from dpcli.cli.picture_path import pictured
+
+        if picture := pictured(output):
+            return picture
     if not equals and (meant := meant_by(output, formats.choices)):
         return f"{meant}={output}"
     raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats.choices)}, found {output!r}")
@@ -154,6 +161,8 @@ def tell(
 
     document, places = _stopped(error, *invocation), set()
     for name, path in map(_split, outputs):
+        if name not in FORMATS:  # a picture, which has no words for an error
+            continue
         if (judges(name) or not kept) and (place := os.path.realpath(path)) not in places:
             places.add(place)
             with suppress(DpcliError):  # the first error is the one to be told

@@ -14,13 +14,13 @@ import click
 
 from dpcli.cli import printing
 from dpcli.cli.options import Settings, each_once, wants_color, write
+from dpcli.cli.picture_path import SUFFIXES
 from dpcli.errors import InputError
 from dpcli.registry import CHART_FORMATS, FORMATS, load
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
-SUFFIXES = {".svg": "svg", ".png": "png", ".csv": "csv", ".vl.json": "vega-lite", ".json": "vega-lite", ".txt": "terminal"}
 PATIENCE = 1.0  # seconds without a word
 FIXED = 100  # columns where the output is no terminal
 

@@ -7,7 +7,7 @@ import math
 from dpcli.document.chart import SERIES, Axis, Chart, Line, Points
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.stability.compared import ERROR, GUMBEL, PTR, STABILITY, WAYS, Comparison, RightCurve, Way
+from dpcli.release.stability.compared import ERROR, GUMBEL, PTR, STABILITY, WAYS, Comparison, ModeRelease, RightCurve
 
 SCHEMA = "dpcli/stability/v1"
 LARGE = 10**15  # domains from here on are written by their power of ten
@@ -86,7 +86,7 @@ def _label(curve: RightCurve) -> str:
     return curve.way.label if curve.size is None else f"{curve.way.label}, {_size(curve.size)} values"
 
 
-def _gaps(found: Comparison, confidence: float, crossings: dict[Way, int]) -> Table:
+def _gaps(found: Comparison, confidence: float, crossings: dict[ModeRelease, int]) -> Table:
     rows = tuple(
         (
             way.label,
@@ -140,7 +140,7 @@ def _size(size: int) -> str:
     return f"{size:,}" if size < LARGE else f"10^{len(str(size)) - 1}"
 
 
-def _data(found: Comparison, confidence: float, crossings: dict[Way, int]) -> dict[str, object]:
+def _data(found: Comparison, confidence: float, crossings: dict[ModeRelease, int]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "epsilon": found.epsilon,

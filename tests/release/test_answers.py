@@ -147,12 +147,13 @@ def test_numbers_by_propose_test_release(tmp_path: Path) -> None:
         assert found[0]["value"] == pytest.approx(statistic([row["spent"] for row in rows]), abs=1.0), more
 
 
-def test_what_is_done_afterwards_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_afterwards_is_named(tmp_path: Path) -> None:
     people(tmp_path / "visits.csv")
     query = {"name": "q", "measure": "count", "where": "age > 200", "epsilon": 0.1, "max_rows": 1, "postprocess": ["non-negative"]}
-    (tmp_path / "file.toml").write_bytes(text_of(document(query)))
-    monkeypatch.chdir(tmp_path)
-    result = dpcli("release", "file.toml", "-f", "json")
+    tables = document(query)
+    tables["source"]["output"] = str(tmp_path / "out")
+    (tmp_path / "file.toml").write_bytes(text_of(tables))
+    result = dpcli("release", str(tmp_path / "file.toml"), "-f", "json")
     assert result.code == 0, result.err
     (answer,) = json.loads(result.out)["answers"]
     assert answer["rows"][0]["value"] >= 0 and answer["rows"][0]["lower"] >= 0

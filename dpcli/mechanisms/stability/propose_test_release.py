@@ -35,8 +35,7 @@ class ProposeTestReleaseSpec(StatedSpec):
 
     Bounds: upper, of the pair (epsilon, delta) alone, and of what follows the test. No finite epsilon below delta.
 
-    Source: Dwork & Lei 2009, Differential privacy and robust statistics, section 4; Vadhan 2017, The complexity of differential privacy,
-    section 3.2.
+    Source: Dwork & Lei 2009, Differential privacy and robust statistics; Vadhan 2017, The complexity of differential privacy, section 3.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "delta": 1e-10}

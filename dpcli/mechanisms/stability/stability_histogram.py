@@ -37,9 +37,8 @@ class StabilityHistogramSpec(Spec):
     Bounds: upper: the noise on all keys that a unit moves, beside what its own keys show, though no key is both; delta is exact where
     epsilon is large. Renyi divergences are infinite. No finite epsilon below that delta.
 
-    Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009 (Laplace noise, one key); Bun, Nissim, Stemmer 2016, arXiv:1511.08552; Wilson,
-    Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson 2020, arXiv:1909.01917 (several keys); Swanberg, Globus-Harris, Griffith, Ritz,
-    Groce, Bray 2019 (Gaussian noise).
+    Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009, Releasing search queries and clicks privately; Bun, Nissim, Stemmer 2016,
+    arXiv:1511.08552; Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson 2020, arXiv:1909.01917 (several keys).
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "threshold": 3000, "max_groups": 1, "max_rows": 1}

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from dpcli.release.answers.interval import ConfidenceInterval
-from dpcli.release.noise.laws import NoiseLaw, half_width, half_width_beyond
+from dpcli.release.noise.laws import NoiseLaw, failure_of, half_width, half_width_beyond
 
 
 def on_grid(steps: int, step: float) -> float:
@@ -32,7 +32,7 @@ def simultaneous_interval(noisy: int, law: NoiseLaw, confidence: float, bins: in
 
 def simultaneous_half_width(law: NoiseLaw, confidence: float, bins: int) -> int:
     """In steps: each fails with probability 1 - confidence^(1/bins), so that none does with `confidence`, exactly."""
-    return half_width_beyond(law, -math.expm1(math.log(confidence) / bins))
+    return half_width_beyond(law, -math.expm1(math.log1p(-failure_of(confidence)) / bins))
 
 
 def expected_error(law: NoiseLaw, confidence: float, step: float = 1.0) -> float:

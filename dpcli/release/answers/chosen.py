@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dpcli.errors import InputError
+from dpcli.release.noise.laws import failure_of
 
 
 def slack(candidates: int, scale: float, failure: float) -> int:
@@ -60,4 +61,4 @@ class RankEnds:
 
 def rank_ends(candidates: int, scale: float, confidence: float) -> RankEnds:
     """How far from the rank the two ends are asked for, in units of a rank / b."""
-    return RankEnds(slack(candidates, scale, 0.5 * (1.0 - confidence)) + 1, confidence)
+    return RankEnds(slack(candidates, scale, 0.5 * failure_of(confidence)) + 1, confidence)

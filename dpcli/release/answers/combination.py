@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.release.noise.laws import NoiseLaw, half_width_beyond
 
@@ -31,16 +32,37 @@ def exceeds_with(tail: Tail, law: NoiseLaw, weight: float, distance: float) -> f
     """P(|X + weight M| >= distance) for X of this symmetric tail and M of this law: an upper bound, at most 1."""
     if distance <= 0.0:
         return 1.0
-    nodes, masses = _nodes(law, FINE)
+    nodes, masses, _ = blocks(law, FINE)
     return min(1.0, 2.0 * float(masses @ tail(distance + abs(weight) * nodes)) + OMITTED)
 
 
+def quantile_with(tail: Tail, law: NoiseLaw, weight: float, failure: float) -> float:
+    """A distance that |X + weight M| reaches with at most this probability, within 1e-6 of the smallest that is known to do so."""
+    check_told(failure)
+    low, high = 0.0, 1.0
+    while exceeds_with(tail, law, weight, high) > failure:
+        low, high = high, 2.0 * high
+    while high - low > 1e-6 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if exceeds_with(tail, law, weight, middle) > failure else (low, middle)
+    return high
+
+
+def check_told(failure: float) -> None:
+    """Refuse a probability that drowns in what is omitted: no distance would do."""
+    if failure < 10.0 * OMITTED:
+        raise InputError(f"expected a confidence of at most 1 - {10.0 * OMITTED:g}, found 1 - {failure:g}")
+
+
 @lru_cache(maxsize=64)
-def _nodes(law: NoiseLaw, fine: int) -> tuple[Array, Array]:
-    """(lowest number of each block, its mass) of a law cut into blocks: a decreasing tail is largest at the lowest."""
+def blocks(law: NoiseLaw, fine: int) -> tuple[Array, Array, int]:
+    """(lowest number of each block, its mass, their width) of a law cut into blocks, `fine` to a scale, but for OMITTED at both ends.
+
+    A decreasing function is largest at the lowest. Where the scale is less than 2 fine each whole number is a block.
+    """
     reach, block = half_width_beyond(law, OMITTED), max(1, math.floor(law.spread / fine))
     edges = np.arange(-reach, reach + block + 1.0, block)
-    return edges[:-1], np.maximum(-np.diff(law.at_least(edges)), 0.0)
+    return edges[:-1], np.maximum(-np.diff(law.at_least(edges)), 0.0), block
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +81,7 @@ class TailTable:
 @lru_cache(maxsize=16)
 def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
     """The tail of N + weight M, N of `law` and M of `other`, by summing over the blocks of M."""
-    nodes, masses = _nodes(other, COARSE)
+    nodes, masses, _ = blocks(other, COARSE)
     some = masses > 1e-16
     lost = float(masses[~some].sum()) + OMITTED
     nodes, masses = nodes[some], masses[some]

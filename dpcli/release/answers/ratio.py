@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcli.release.answers.combination import exceeds_with, tail_of
+from dpcli.release.answers.combination import exceeds_with, quantile_with, tail_of
 from dpcli.release.answers.interval import ConfidenceInterval, accepted
-from dpcli.release.noise.laws import NoiseLaw
+from dpcli.release.noise.laws import NoiseLaw, failure_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,11 @@ class NoisyMean:
         """The whole range where the noisy count is not above 0."""
         if self.count <= 0:
             return ConfidenceInterval(self.low, self.high, confidence)
-        low, high = accepted(lambda mean: self.p_value(mean) > 1.0 - confidence, self.estimate(), self.low, self.high)
+        refused = failure_of(confidence)
+        low, high = accepted(lambda mean: self.p_value(mean) > refused, self.estimate(), self.low, self.high)
         return ConfidenceInterval(low, high, confidence)
 
 
 def expected_mean_error(total_law: NoiseLaw, count_law: NoiseLaw, confidence: float, count: int, mean: float = 0.0) -> float:
     """Half the width for a number of rows that the file may state, in steps: of (N_total - mean N_count) / count."""
-    low, high = 0.0, 1.0
-    tail = tail_of(total_law)
-
-    def fails(distance: float) -> bool:
-        return exceeds_with(tail, count_law, mean, distance) > 1.0 - confidence
-
-    while fails(high):
-        low, high = high, 2.0 * high
-    while high - low > 1e-6 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if fails(middle) else (low, middle)
-    return high / count
+    return quantile_with(tail_of(total_law), count_law, mean, failure_of(confidence)) / count

@@ -8,7 +8,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from dpcli.errors import InputError
-from dpcli.release.noise.laws import LARGEST, NoiseLaw
+from dpcli.release.noise.laws import LARGEST, NoiseLaw, failure_of
 
 DIGITS = 6
 
@@ -24,9 +24,7 @@ def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: floa
     Raises:
         InputError: no noise that is worth its name is that small.
     """
-    failure = 1.0 - confidence
-    if not 0.0 < failure < 1.0:
-        raise InputError(f"expected a confidence in (0, 1), found {confidence!r}")
+    failure = failure_of(confidence)
 
     def kept(spread: float) -> bool:
         return law(spread).exceeds(steps) <= failure

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dpcli.numerics.arrays import np
-from dpcli.release.noise.laws import half_width_beyond
+from dpcli.release.answers.combination import FINE, OMITTED, blocks, check_told
+from dpcli.release.noise.laws import failure_of
 from dpcli.release.noise.sparse import SparseVectorLaws
 
 
@@ -12,15 +13,16 @@ def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> 
 
     With at least the confidence, before any data are seen. Given the noise b of the threshold, a count fails where its own noise is above
     a + b or below b - a: for each query the likelier of the two is counted, added over the queries and summed over b.
+    Where the noise of the threshold is wide, b is taken for the furthest of its block: a is at most about 1 % larger than need be.
     """
-    failure = 1.0 - confidence
-    reach = half_width_beyond(laws.threshold, 1e-3 * failure)
-    noise = np.arange(-reach, reach + 1.0)
-    mass = np.maximum(laws.threshold.at_least(noise) - laws.threshold.at_least(noise + 1.0), 0.0)
+    failure = failure_of(confidence)
+    check_told(failure)
+    lowest, mass, width = blocks(laws.threshold, FINE)
+    furthest = np.maximum(np.abs(lowest), np.abs(lowest + (width - 1.0)))
 
     def fails(a: int) -> bool:
-        each = np.minimum(queries * laws.query.at_least(a + 1.0 - np.abs(noise)), 1.0)
-        return float(mass @ each) + 1e-3 * failure > failure
+        each = np.minimum(queries * laws.query.at_least(a + 1.0 - furthest), 1.0)
+        return float(mass @ each) + OMITTED > failure
 
     low, high = -1, 1
     while fails(high):

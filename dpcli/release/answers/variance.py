@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcli.release.answers.combination import exceeds_with, tail_of_sum
+from dpcli.release.answers.combination import exceeds_with, quantile_with, tail_of_sum
 from dpcli.release.answers.interval import ConfidenceInterval, accepted
 from dpcli.release.answers.ratio import NoisyMean
-from dpcli.release.noise.laws import NoiseLaw
+from dpcli.release.noise.laws import NoiseLaw, failure_of
 
 NUISANCE = 1.0 / 20.0  # of the probability of failure, for the mean
 
@@ -41,7 +41,7 @@ class NoisyVariance:
         """The whole of [0, largest] where the noisy count is not above 0."""
         if self.mean.count <= 0:
             return ConfidenceInterval(0.0, self.largest, confidence)
-        failure = 1.0 - confidence
+        failure = failure_of(confidence)
         mean = self.mean.interval(1.0 - failure * NUISANCE)
         refused = failure * (1.0 - NUISANCE)
         low, high = accepted(lambda v: self.p_value(v, mean.low, mean.high) > refused, self.estimate(), 0.0, self.largest)
@@ -62,3 +62,16 @@ class NoisyVariance:
     def _about(self, mean: float) -> float:
         """Sum of squares about this mean: a parabola in it, least at total / count."""
         return self.squares - 2.0 * mean * self.mean.total + mean * mean * self.mean.count
+
+
+def expected_variance_error(
+    laws: tuple[NoiseLaw, NoiseLaw, NoiseLaw], confidence: float, count: int, variance: float, mean: float = 0.0
+) -> float:
+    """Half the width for figures that the file may state, in squared steps: of N_2 - 2 m N_1 + (m^2 - v) N_0 over the count.
+
+    laws: of the count, the total and the squares. The interval is a little wider, as the mean is not known; much wider where the count is
+    small beside its noise.
+    """
+    count_law, total_law, squares_law = laws
+    tail = tail_of_sum(squares_law, total_law, 2.0 * abs(mean))
+    return quantile_with(tail, count_law, mean * mean - variance, failure_of(confidence)) / count

@@ -134,7 +134,14 @@ class DiscreteGaussianLaw:
 
 def half_width(law: NoiseLaw, confidence: float) -> int:
     """The smallest whole h with P(|X| <= h) >= confidence: never less, where a tail is a bound."""
-    return half_width_beyond(law, 1.0 - confidence)
+    return half_width_beyond(law, failure_of(confidence))
+
+
+def failure_of(confidence: float) -> float:
+    """1 - confidence; refused where that is no probability between 0 and 1."""
+    if not 0.0 < confidence < 1.0:
+        raise InputError(f"expected a confidence in (0, 1), found {confidence!r}")
+    return 1.0 - confidence
 
 
 def half_width_beyond(law: NoiseLaw, failure: float) -> int:
@@ -173,7 +180,7 @@ def _total(sigma: float) -> float:
     return 1.0 + 2.0 * math.fsum(math.exp(-0.5 * (x / sigma) ** 2) for x in range(1, math.ceil(40.0 * sigma) + 2))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _tails(sigma: float) -> Array:
     """P(X >= x) for x = 0, 1, ... to forty sigma: the last stands for all beyond, which weigh less."""
     x = np.arange(math.ceil(38.0 * sigma) + 3, dtype=float)

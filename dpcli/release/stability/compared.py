@@ -39,7 +39,7 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ModeRelease:
     """A way to release it. right: the probability of the right value. sized: whether it needs a domain."""
 
     name: str
@@ -52,7 +52,7 @@ class Way:
 class RightCurve:
     """Probabilities at the gaps that were asked for. size: None for what needs no domain."""
 
-    way: Way
+    way: ModeRelease
     size: int | None
     right: tuple[float, ...]
 
@@ -69,11 +69,11 @@ class Comparison:
     sizes: tuple[int, ...]
     curves: tuple[RightCurve, ...]
 
-    def needed(self, way: Way, size: int, confidence: float) -> int:
+    def needed(self, way: ModeRelease, size: int, confidence: float) -> int:
         """The smallest gap at which it is right with this probability."""
         return _least(lambda gap: way.right(self.lead(gap, size)) >= confidence, LARGEST_GAP)
 
-    def crossing(self, way: Way, other: Way, confidence: float) -> int:
+    def crossing(self, way: ModeRelease, other: ModeRelease, confidence: float) -> int:
         """The smallest domain in which `way` needs a smaller gap than `other`, up to LARGEST_SIZE."""
         return _least(lambda size: self.needed(way, size, confidence) < self.needed(other, size, confidence), LARGEST_SIZE, 2)
 
@@ -176,9 +176,9 @@ def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
     return high
 
 
-PTR = Way("propose-test-release", "propose-test-release", False, _tested)
-STABILITY = Way("stability-histogram", "stability histogram", False, _stable_histogram)
-GUMBEL = Way("gumbel", "noisy maximum (Gumbel)", True, _gumbel)
-PERMUTED = Way("permute-and-flip", "permute-and-flip", True, _permuted)
-HISTOGRAM = Way("noisy-histogram", "noisy histogram (Laplace)", True, _noisy_histogram)
+PTR = ModeRelease("propose-test-release", "propose-test-release", False, _tested)
+STABILITY = ModeRelease("stability-histogram", "stability histogram", False, _stable_histogram)
+GUMBEL = ModeRelease("gumbel", "noisy maximum (Gumbel)", True, _gumbel)
+PERMUTED = ModeRelease("permute-and-flip", "permute-and-flip", True, _permuted)
+HISTOGRAM = ModeRelease("noisy-histogram", "noisy histogram (Laplace)", True, _noisy_histogram)
 WAYS = (PTR, STABILITY, GUMBEL, PERMUTED, HISTOGRAM)

@@ -21,9 +21,13 @@ from dpcli.release.answers.additive import (
     simultaneous_half_width,
     simultaneous_interval,
 )
+from dpcli.release.answers.chosen import rank_ends
+from dpcli.release.answers.ratio import NoisyMean
 from dpcli.release.answers.target import spread_within, whole_steps
+from dpcli.release.answers.threshold import threshold_slack
 from dpcli.release.noise.draw import draws, noisy
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width
+from dpcli.release.noise.sparse import SparseVectorLaws
 from tests.release.coverage import covered
 from tests.release.fit import LAWS
 
@@ -119,6 +123,21 @@ def test_within_100_of_the_truth_19_times_in_20() -> None:
     """ln 20 = 2.9957 for Laplace noise, 1.95996 for normal noise, on 100.5 steps but for the corrections of the lattice."""
     assert spread_within(DiscreteLaplaceLaw, 100, 0.95) == pytest.approx(100.5 / 2.9957, rel=1e-3)
     assert spread_within(DiscreteGaussianLaw, 100, 0.95) == pytest.approx(100.5 / 1.95996, rel=1e-4)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 1.5, math.nan])
+def test_an_impossible_confidence_is_refused(confidence: float) -> None:
+    law = DiscreteLaplaceLaw(2.0)
+    for asked in (
+        lambda: additive_interval(3, law, confidence),
+        lambda: simultaneous_half_width(law, confidence, 4),
+        lambda: spread_within(DiscreteLaplaceLaw, 3, confidence),
+        lambda: NoisyMean(3, 9, law, law, -1.0, 1.0).interval(confidence),
+        lambda: rank_ends(4, 1.0, confidence),
+        lambda: threshold_slack(SparseVectorLaws(epsilon=1.0, sensitivity=1), 4, confidence),
+    ):
+        with pytest.raises(InputError, match=r"expected a confidence in \(0, 1\)"):
+            asked()
 
 
 @pytest.mark.parametrize(("steps", "confidence"), [(-1, 0.95), (1, 1.0), (1, 0.0), (1, math.nan)])

@@ -122,4 +122,10 @@ def test_the_slack_of_one_query_is_that_of_two_noises() -> None:
     mass = np.exp([laws.threshold.log_probability(int(x)) for x in b])
     for each, fails in ((a, False), (a - 1, True)):
         wrong = float(mass @ np.minimum(laws.query.at_least(each + 1.0 - np.abs(b)), 1.0))
-        assert (wrong > 0.05 * (1 - 2e-3)) == fails
+        assert (wrong > 0.05) == fails
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1e-3, 1e-9, 1e-13])
+def test_the_slack_of_a_wide_noise_grows_with_it(epsilon: float) -> None:
+    """In proportion, and in bounded memory."""
+    assert threshold_slack(SparseVectorLaws(epsilon=epsilon, sensitivity=1), 5, 0.95) * epsilon == pytest.approx(18.4, rel=0.02)

@@ -1,0 +1,167 @@
+"""The attack on one noisy count, played with made-up data: two datasets that differ by one unit, and the best test between them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.audit.binomial import rate_lower, rate_upper
+from dpcli.audit.two_run import Counts, epsilon_lower, error_rates
+from dpcli.errors import InputError
+from dpcli.numerics.arrays import np
+from dpcli.numerics.closed import laplace_count
+from dpcli.numerics.closed.trade_off import false_negatives, total_variation
+
+COUNT = 99  # of the smaller dataset
+EPSILONS = (0.001, 100)
+TRIALS = (10, 1_000_000)
+RATES = (0.01, 0.1, 0.5)  # false positive rates of thresholds in the table, beside those at and between the two counts
+SPREAD = 20  # steps of either rate in the picture
+CONFIDENCE = 0.95
+ALPHA = 1.0 - CONFIDENCE
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRate:
+    """A rate as it is, as it was measured, and an interval around that which holds the exact one at 95 %: this rate by itself."""
+
+    exact: float
+    measured: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdTest:
+    """Guess the larger dataset where the noisy count is above the threshold. allowed: the most true positives under (epsilon, 0)-DP."""
+
+    threshold: float
+    counts: Counts
+    false_positives: SimulatedRate
+    true_positives: SimulatedRate
+    allowed: float
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedBelief:
+    """That it was the larger dataset, where the noisy count is as said and the belief before it was 1/2."""
+
+    where: str
+    share: SimulatedRate
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """The best tests of a count with Laplace noise.
+
+    tests: by rising false positive rate; line: the same and more, for a picture. beliefs: at both ends, where they are what (epsilon, 0)-DP
+    allows. guessed, guessed_bound: how often the best guess is right. advantage, advantage_bound: its true positives less its false ones.
+    proved: the lower bound on epsilon that the trials alone give at 95 %.
+    """
+
+    epsilon: float
+    trials: int
+    seed: int
+    tests: tuple[ThresholdTest, ...]
+    line: tuple[ThresholdTest, ...]
+    beliefs: tuple[SimulatedBelief, ...]
+    guessed: SimulatedRate
+    advantage: float
+    advantage_bound: float
+    proved: float
+
+    @property
+    def guessed_bound(self) -> float:
+        """The most that (epsilon, 0)-DP allows, from above."""
+        return 0.5 + 0.5 * self.advantage_bound
+
+
+def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
+    """Release each of two counts `trials` times with noise of scale 1 / epsilon, and see how well a test tells them apart.
+
+    The noise is numpy's, from a seed and in floating point: fit for a demonstration, and for no private data.
+
+    Raises InputError: an epsilon, a number of trials or a seed out of range.
+    """
+    _check(epsilon, trials, seed)
+    noise = np.random.default_rng(seed).laplace(0.0, 1.0 / epsilon, (2, trials))
+    outside, inside = np.sort(noise[0]), np.sort(noise[1] + 1.0)
+
+    def judged(x: float) -> ThresholdTest:
+        hits, alarms = (trials - int(np.searchsorted(values, x, side="right")) for values in (inside, outside))
+        return _test(epsilon, x, Counts(trials, trials, hits, alarms))
+
+    told = {0.0, 0.5, 1.0, *(laplace_count.threshold(epsilon, rate) for rate in RATES)}
+    even = [laplace_count.threshold(epsilon, i / SPREAD) for i in range(1, SPREAD)]
+    drawn = {*told, *even, *(1.0 + x for x in even)}  # at even steps of both rates
+    tests = {x: judged(x) for x in sorted(drawn, reverse=True)}
+    advantage = laplace_count.advantage(epsilon)
+    return Demo(
+        epsilon,
+        trials,
+        seed,
+        tuple(test for x, test in tests.items() if x in told),
+        tuple(tests.values()),
+        _beliefs(epsilon, tests[0.0].counts, tests[1.0].counts),
+        _guessed(0.5 + 0.5 * advantage, tests[0.5].counts),
+        advantage,
+        total_variation(np.array([epsilon]), np.array([0.0])),
+        epsilon_lower(error_rates(tests[1.0].counts, ALPHA), 0.0),
+    )
+
+
+def _check(epsilon: float, trials: int, seed: int) -> None:
+    for name, value, (low, high) in (("--epsilon", epsilon, EPSILONS), ("--trials", trials, TRIALS)):
+        if not low <= value <= high:
+            raise InputError(f"{name}: expected a number from {low!r} to {high:,}, found {value!r}")
+    if not 0 <= seed < 2**63:
+        raise InputError(f"--seed: expected a whole number from 0 to 2^63 - 1, found {seed!r}")
+
+
+def _test(epsilon: float, x: float, counts: Counts) -> ThresholdTest:
+    alarms, hits = laplace_count.above(epsilon, np.array([x, x - 1.0])).tolist()
+    missed = false_negatives(np.array([epsilon]), np.array([0.0]), np.array([alarms]))
+    return ThresholdTest(
+        COUNT + x,
+        counts,
+        _rate(alarms, counts.false_positives, counts.others),
+        _rate(hits, counts.true_positives, counts.members),
+        1.0 - float(missed[0]),
+    )
+
+
+def _rate(exact: float, count: int, trials: int, significance: float = ALPHA) -> SimulatedRate:
+    """With the interval of Clopper and Pearson."""
+    each = 0.5 * significance
+    return SimulatedRate(exact, count / trials, float(rate_lower(count, trials, each)), float(rate_upper(count, trials, each)))
+
+
+def _both(counts: Counts) -> tuple[SimulatedRate, SimulatedRate]:
+    """True and false positive rates, whose intervals hold together at 95 %."""
+    pairs = ((counts.true_positives, counts.members), (counts.false_positives, counts.others))
+    hits, alarms = (_rate(math.nan, count, trials, 0.5 * ALPHA) for count, trials in pairs)
+    return hits, alarms
+
+
+def _beliefs(epsilon: float, lower: Counts, upper: Counts) -> tuple[SimulatedBelief, SimulatedBelief]:
+    """At or above the larger count, and at or below the smaller one: there the likelihood ratio is e^epsilon and e^-epsilon throughout."""
+    below = Counts(lower.members, lower.others, lower.members - lower.true_positives, lower.others - lower.false_positives)
+    return (
+        SimulatedBelief(f"{COUNT + 1} or more", _share(1.0 / (1.0 + math.exp(-epsilon)), upper)),
+        SimulatedBelief(f"{COUNT} or less", _share(1.0 / (1.0 + math.exp(epsilon)), below)),
+    )
+
+
+def _share(exact: float, counts: Counts) -> SimulatedRate:
+    """Of the releases that were counted, those from the larger dataset."""
+    hits, alarms = _both(counts)
+    counted = counts.true_positives + counts.false_positives
+    measured = counts.true_positives / counted if counted else math.nan
+    return SimulatedRate(exact, measured, hits.low / (hits.low + alarms.high), hits.high / (hits.high + alarms.low))
+
+
+def _guessed(exact: float, counts: Counts) -> SimulatedRate:
+    hits, alarms = _both(counts)
+    right = counts.true_positives + counts.others - counts.false_positives
+    low, high = (0.5 + 0.5 * (hit - alarm) for hit, alarm in ((hits.low, alarms.high), (hits.high, alarms.low)))
+    return SimulatedRate(exact, right / (counts.members + counts.others), low, high)
