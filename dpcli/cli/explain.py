@@ -14,12 +14,8 @@ from dpcli.errors import InputError
 
 
 @click.command(short_help="What a pipeline's guarantee, a rule or a term means.")
-<<<<<<< .merge_file_Uez1R6
-@click.argument("file", metavar="FILE|NAME", shell_complete=completing.file_or_name)
-@click.argument("of", metavar="[FILE]", required=False)
-=======
 @click.argument("file", metavar="[FILE|NAME]", required=False, shell_complete=completing.file_or_name)
->>>>>>> .merge_file_Qjgo0K
+@click.argument("of", metavar="[FILE]", required=False)
 @click.option("--delta", type=float, help="Explain the guarantee at this delta instead of the file's.")
 @click.option(
     "--prior",
@@ -29,11 +25,6 @@ from dpcli.errors import InputError
     metavar="P",
     help="Belief before the release; repeatable [default: 0.01 and 0.5].",
 )
-<<<<<<< .merge_file_Uez1R6
-@output_options("table", "total", "records")
-def command(
-    file: str, of: str | None, delta: float | None, priors: tuple[float, ...], format_: str, outputs: tuple[str, ...]
-=======
 @click.option("--demo", is_flag=True, help="Play the best attack on a count with Laplace noise, on made-up data, and draw it.")
 @click.option("--epsilon", type=float, help="With --demo: the count's epsilon [default: 1].")
 @click.option("--trials", type=int, help="With --demo: how often each of the two counts is released [default: 1000].")
@@ -41,6 +32,7 @@ def command(
 @output_options("table", "total", "records", "pictures")
 def command(
     file: str | None,
+    of: str | None,
     delta: float | None,
     priors: tuple[float, ...],
     demo: bool,
@@ -49,7 +41,6 @@ def command(
     seed: int | None,
     format_: str,
     outputs: tuple[str, ...],
->>>>>>> .merge_file_Qjgo0K
 ) -> int:
     """What the guarantee of the pipeline in FILE means to an attacker, or what NAME means.
 
@@ -59,15 +50,11 @@ def command(
     NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson), a term (adjacency) or a
     page of the manual (tutorial, training, ledger, gate, glossary).
 
-<<<<<<< .merge_file_Uez1R6
-    query FILE tells of each query of FILE how its sensitivity and its noise come about.
-    """
-    if of is not None:
-        return _queries(file, of, format_, outputs, delta=delta, prior=priors or None)
-=======
     --demo needs no file: noisy counts of two made-up datasets that differ by one person are simulated, the likelihood-ratio test tells
     them apart as well as any test can, and its errors are drawn beside the bound that epsilon sets. -o demo.svg (.png, .vl.json) keeps
     the picture.
+
+    query FILE tells of each query of FILE how its sensitivity and its noise come about.
     """
     if demo:
         if file is not None:
@@ -77,7 +64,8 @@ def command(
     refuse("a file or a name; it belongs to --demo", epsilon=epsilon, trials=trials, seed=seed)
     if file is None:
         raise InputError("expected FILE, NAME or --demo, found none")
->>>>>>> .merge_file_Qjgo0K
+    if of is not None:
+        return _queries(file, of, format_, outputs, delta=delta, prior=priors or None)
     if not _is_file(file):
         from dpcli.explain.lookup import explain
 
@@ -98,7 +86,6 @@ def command(
     return emit(document(account, found, diagnostics), format_, outputs)
 
 
-<<<<<<< .merge_file_Uez1R6
 def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
     if word != "query":
         raise click.UsageError(f"expected one FILE or NAME, or query FILE, found {word} {file}")
@@ -107,7 +94,8 @@ def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **fla
 
     refuse("explain query", **flags)
     return emit(explained(plan_of(file)), format_, outputs)
-=======
+
+
 def _play(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
     """The demonstration: the picture and then the numbers, in a terminal; one document in other formats."""
     from dpcli.cli.picture import show as show_picture
@@ -124,7 +112,6 @@ def _play(epsilon: float | None, trials: int | None, seed: int | None, format_: 
         show_picture(drawn, None, ())
         show("\n")
     return emit(document(found, drawn), format_, documents)
->>>>>>> .merge_file_Qjgo0K
 
 
 def _is_file(name: str) -> bool:
