@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from dpcli.cli.options import emit, output_options, write
+from dpcli.cli.picture_path import parted
+from dpcli.cli.printing import show
+
+if TYPE_CHECKING:
+    from dpcli.release.plan import ReleasePlan
 
 
 @click.command(short_help="Answer queries about a table with noise, once, and remember the answers.")
 @click.argument("file")
+@click.option(
+    "--compare",
+    is_flag=True,
+    help="For a mode by propose-test-release: how likely it is right, beside noisy maxima and the stability histogram, by gap and domain.",
+)
 @click.option("--dry-run", is_flag=True, help="Print mechanisms, cost and the error to expect; no data are touched.")
 @click.option(
     "--key", metavar="KEY", help="Key of the charge; under the same key the same answers are given. Made up where absent."
@@ -16,9 +28,10 @@ from dpcli.cli.options import emit, output_options, write
 @click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the data are touched.")
 @click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
 @click.option("--parquet", metavar="PATH", help="Also write the answers to PATH, as parquet.")
-@output_options("table", "total", "records")
+@output_options("table", "total", "records", "pictures")
 def command(
     file: str,
+    compare: bool,
     dry_run: bool,
     key: str | None,
     ledger: str | None,
@@ -40,6 +53,8 @@ def command(
     from dpcli.release.plan import plan_of
 
     plan = plan_of(file)
+    if compare:
+        return _compared(plan, format_, outputs)
     if dry_run:
         return emit(planned(plan), format_, outputs)
     from dpcli.cli.predicting import charged_to, progress
@@ -52,3 +67,21 @@ def command(
     if parquet is not None:
         write(parquet, parquet_of(sheet_of(done.answers)))
     return emit(outcome(done), format_, outputs)
+
+
+def _compared(plan: ReleasePlan, format_: str, outputs: tuple[str, ...]) -> int:
+    """The pictures and then the tables, in a terminal; one document in other formats."""
+    from dpcli.cli.picture import show as show_picture
+    from dpcli.present.stability import document, domains, picture
+    from dpcli.release.comparison import comparison_of
+
+    pictures, documents = parted(outputs)
+    found = comparison_of(plan.asked, plan.path)
+    drawn = picture(found)
+    if pictures:
+        show_picture(drawn, None, pictures)
+    if format_ == "table":
+        for chart in (drawn, domains(found, plan.asked[0].query.confidence)):
+            show_picture(chart, None, ())
+            show("\n")
+    return emit(document(found), format_, documents)
