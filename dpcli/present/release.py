@@ -35,7 +35,8 @@ def planned(plan: ReleasePlan) -> Document:
         "fingerprint": plan.fingerprint(),
         "exit_code": 0,
     }
-    return Document(headline(found), data, "pass", tables=(table,), notes=notes, total=repr(found.upper))
+    details = tuple(f"{one.query.name} ({one.query.measure}): {one.query.expected_error(one.setting)}" for one in plan.asked)
+    return Document(headline(found), data, "pass", tables=(table,), notes=notes, details=(*details, *notes), total=repr(found.upper))
 
 
 def outcome(done: ReleaseOutcome) -> Document:
@@ -57,7 +58,10 @@ def outcome(done: ReleaseOutcome) -> Document:
         f"answers and statement are in {shown(done.folder)}",
     )
     tables = tuple(answer_table(answer) for answer in done.answers)
-    return Document(headline(found), data, "pass", tables=tables, notes=notes, sheet=sheet, total=repr(found.upper))
+    lines = tuple(line for answer in done.answers for line in answer_lines(answer))
+    return Document(
+        headline(found), data, "pass", tables=tables, notes=notes, details=(*lines, *notes), sheet=sheet, total=repr(found.upper)
+    )
 
 
 def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
@@ -82,6 +86,14 @@ def answer_table(answer: QueryAnswer) -> Table:
     done = (f"after the noise: {', '.join(answer.postprocessed)}",) if answer.postprocessed else ()
     numeric = frozenset({len(answer.by), len(answer.by) + 1})
     return Table(answer.query, columns, rows, numeric, footnotes=(answer.covers, *done, *more))
+
+
+def answer_lines(answer: QueryAnswer) -> Iterator[str]:
+    """One query's answers as lines of text."""
+    for row in answer.rows[:SHOWN]:
+        key, interval = key_text(answer, row), interval_text(row)
+        place = f"{answer.query}, {key}" if key else answer.query
+        yield f"{place}: {value_text(row.value)}" + (f" ({interval}, {percent(answer.confidence)})" if interval else "")
 
 
 def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
