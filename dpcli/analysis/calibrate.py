@@ -324,6 +324,8 @@ def none_has(entries: Sequence[Entry], solve: Parameter, name: str | None = None
 def parameter_key(entry: Entry, solve: Parameter) -> str | None:
     """The key of an entry that `solve` would change, None where it has none."""
     if solve in ("noise", "scale"):
+        if entry.spec.fixed_threshold:
+            return None
         keys = NOISE_KEYS if solve == "noise" else ("scale",)
         stated = [f.name for f in fields(entry.spec) if f.name in keys and getattr(entry.spec, f.name) is not None]  # type: ignore[arg-type]
         return stated[0] if stated else None

@@ -24,6 +24,7 @@ class Spec:
     weakest); 1, a number that somebody states; 0, the bare word that no private data are touched. A type proves what it claims.
     needs_delta: no finite epsilon holds with probability one; what a type that runs other entries needs, these say.
     free: it never touches private data. selects: it is a search that releases its best run alone.
+    fixed_threshold: more noise may cost more, as it carries more over a threshold that stays: no noise can be solved for.
     example: keys that make sense under every adjacency that the type allows; entries that it names are called "part".
     discrete_twin: the type of the same noise on whole numbers, where this one draws floating-point numbers that are published as such.
     shows_presence: whether a record takes part is not hidden, so that it makes no sense under add-remove.
@@ -36,6 +37,7 @@ class Spec:
     needs_delta: ClassVar[bool] = False
     free: ClassVar[bool] = False
     selects: ClassVar[bool] = False
+    fixed_threshold: ClassVar[bool] = False
     discrete_twin: ClassVar[str | None] = None
     shows_presence: ClassVar[bool] = False
 

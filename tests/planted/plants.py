@@ -51,6 +51,30 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return low, max(high, (stretch + 1.0) * reach + TAIL)",
         "return low, 0.2 * high",
     ),
+    (
+        "stability histogram: a unit's other keys forgotten in delta",
+        M + "stability/stability_histogram.py",
+        "return self.max_groups * group * min(",
+        "return group * min(",
+    ),
+    (
+        "stability histogram: the keys of one version under replace-one",
+        M + "stability/stability_histogram.py",
+        "self.max_groups * (2 if neighbours.replaces else 1)",
+        "self.max_groups",
+    ),
+    (
+        "stability histogram: threshold off by one",
+        M + "stability/stability_histogram.py",
+        "least = self.threshold - count",
+        "least = self.threshold - count + 1",
+    ),
+    (
+        "propose-test-release: delta of a group as of one",
+        M + "stability/propose_test_release.py",
+        "moved = delta if changes == 1 else",
+        "moved = delta if changes >= 1 else",
+    ),
     ("binomial group: probability of none only", M + "neighbours.py", "-math.expm1(records * math.log1p(-rate))", "rate"),
     (
         "Laplace: mean loss halved in rho",

@@ -44,6 +44,7 @@ class StabilityHistogramSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "threshold": 3000, "max_groups": 1, "max_rows": 1}
     evidence: ClassVar[int] = 2
     needs_delta: ClassVar[bool] = True
+    fixed_threshold: ClassVar[bool] = True
 
     threshold: Annotated[int, Key("noisy count that a key must exceed to be released", COUNT)]
     scale: Annotated[float | None, Key("scale of discrete Laplace noise e^{-|x|/scale} on each count", POSITIVE)] = None

@@ -8,9 +8,11 @@ import math
 import pytest
 from scipy import stats
 
+from dpcli.analysis.calibrate import parameter_key
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.stability.stability_histogram import StabilityHistogramSpec
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
+from dpcli.pipeline.model import Entry
 from dpcli.release.stability.clustered import Around, bins, farthest, l2_sensitivity, released_mean, sum_sensitivity
 from dpcli.release.stability.histogram import least_threshold, released_keys
 from dpcli.release.stability.proposed import StabilityTest
@@ -78,6 +80,12 @@ def test_what_is_shown_for_certain_costs_all_of_delta(groups: int) -> None:
     assert mechanism.delta_floor() >= 1.0 - 1e-9
     assert spec.delta_spent == mechanism.delta_floor()
     assert mechanism.approx_dp(1.0 - 1e-16) == math.inf
+
+
+def test_no_noise_is_solved_for_where_more_of_it_costs_more() -> None:
+    specs = [StabilityHistogramSpec(threshold=20, scale=scale) for scale in (2.0, 9.0)]
+    assert specs[0].delta_spent < specs[1].delta_spent
+    assert parameter_key(Entry(name="keys", type="stability-histogram", spec=specs[0]), "noise") is None
 
 
 @pytest.mark.parametrize("least", [-40, -3, -1, 0, 1, 5, 60])

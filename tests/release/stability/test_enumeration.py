@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.stability.propose_test_release import ProposeTestReleaseSpec
 from dpcli.release.stability import mode as modes
 from dpcli.release.stability import quantile as quantiles
 from dpcli.release.stability import quartiles
@@ -135,6 +136,24 @@ def test_every_release_is_within_what_is_claimed(name: str) -> None:
 def test_the_worst_neighbours_spend_what_the_threshold_lets_through() -> None:
     for adjacency in ADJACENCIES:
         assert math.isclose(of_mode(adjacency, 1, True), TEST.release_probability(0), rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_two_units_at_once_are_within_what_is_claimed_of_a_group(adjacency: Adjacency) -> None:
+    near = pairs(adjacency, 2, 9, _ones(2), always_one=adjacency is Adjacency.REPLACE_ONE)
+    both = near | {(other, one) for one, other in near}
+    after: dict[Vector, list[Vector]] = {}
+    for one, other in both:
+        after.setdefault(one, []).append(other)
+    two_apart = {(one, third) for one, other in both for third in after[other] if one < third}
+
+    def released(data: Vector, draw: Draw) -> Any:
+        return released_mode(dict(zip("ab", data, strict=True)), TEST, draw, adjacency, domain="ab")
+
+    found = worst(two_apart, lambda data: law_after_test(released, TEST.scale, data), 2.0 * TEST.epsilon)
+    spec = ProposeTestReleaseSpec(epsilon=TEST.epsilon, delta=TEST.release_probability(0))
+    claimed = spec.resolve(Neighbours(adjacency, group=2)).delta_floor()
+    assert claimed * 0.999 <= found <= claimed * (1.0 + ROUNDING)
 
 
 def _threshold_off_by_one(patch: pytest.MonkeyPatch) -> None:
