@@ -8,6 +8,8 @@ from dpcli.release.answers.combination import exceeds_with, quantile_with, tail_
 from dpcli.release.answers.interval import ConfidenceInterval, accepted
 from dpcli.release.noise.laws import NoiseLaw, failure_of
 
+RIPPLE = 1.0  # step: tails of a law on whole numbers at x lie between a smooth one at x - 1/2 and at x + 1/2
+
 
 @dataclass(frozen=True, slots=True)
 class NoisyMean:
@@ -15,7 +17,8 @@ class NoisyMean:
 
     If r is the true mean, total - r count = N_total - r N_count, whatever the data are. So the values r that are not refused at level
     1 - confidence by the law of that difference, at |total - r count|, hold the true mean with at least the confidence: exactly so but for
-    the steps of the law (Fieller 1954). Where the count may be 0 they are the whole range.
+    the steps of the law (Fieller 1954). Means at which the difference is a whole number are accepted a little more often than those beside
+    them, so the ends are looked for with one step less: they hold these too. Where the count may be 0 they are the whole range.
 
     The empty set has no mean: where no row is left the interval says nothing.
     """
@@ -33,9 +36,9 @@ class NoisyMean:
             return 0.5 * (self.low + self.high)
         return min(max(self.total / self.count, self.low), self.high)
 
-    def p_value(self, mean: float) -> float:
-        """The probability of a difference at least as large as this one, were this the true mean; an upper bound."""
-        distance = abs(self.total - mean * self.count) - 1e-15 * abs(self.total)  # which doubles may have added
+    def p_value(self, mean: float, nearer: float = 0.0) -> float:
+        """The probability of a difference at least as large as this one less `nearer`, were this the true mean; an upper bound."""
+        distance = abs(self.total - mean * self.count) - nearer - 1e-15 * abs(self.total)  # which doubles may have added
         return exceeds_with(tail_of(self.total_law), self.count_law, mean, distance)
 
     def interval(self, confidence: float) -> ConfidenceInterval:
@@ -43,7 +46,7 @@ class NoisyMean:
         if self.count <= 0:
             return ConfidenceInterval(self.low, self.high, confidence)
         refused = failure_of(confidence)
-        low, high = accepted(lambda mean: self.p_value(mean) > refused, self.estimate(), self.low, self.high)
+        low, high = accepted(lambda mean: self.p_value(mean, RIPPLE) > refused, self.estimate(), self.low, self.high)
         return ConfidenceInterval(low, high, confidence)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dpcli.release.answers.combination import exceeds_with, quantile_with, tail_of_sum
 from dpcli.release.answers.interval import ConfidenceInterval, accepted
-from dpcli.release.answers.ratio import NoisyMean
+from dpcli.release.answers.ratio import RIPPLE, NoisyMean
 from dpcli.release.noise.laws import NoiseLaw, failure_of
 
 NUISANCE = 1.0 / 20.0  # of the probability of failure, for the mean
@@ -53,7 +53,9 @@ class NoisyVariance:
         nearest = min(max(self.mean.total / self.mean.count, low), high)
         expected = variance * self.mean.count
         ends = [self._about(each) for each in (low, nearest, high)]
-        distance = max(min(ends) - expected, expected - max(ends)) - 4e-15 * abs(self.squares)  # which doubles may have added
+        distance = (
+            max(min(ends) - expected, expected - max(ends)) - RIPPLE - 4e-15 * abs(self.squares)
+        )  # which doubles may have added
         least = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
         weight = max(abs(widest**2 - variance), abs(least**2 - variance))
         tail = tail_of_sum(self.squares_law, self.mean.total_law, 2.0 * widest)

@@ -1,6 +1,6 @@
 """Noise on integers, drawn by OpenDP's integer samplers and by nothing else.
 
-The narrow modules of OpenDP are imported, not its prelude, which costs about nine times as much (0.25 s and 47 MB against 2.0 s and 141 MB
+The narrow modules of OpenDP are imported, not its prelude, which costs about eight times as much (0.25 s and 47 MB against 2.0 s and 141 MB
 of the same machine).
 """
 

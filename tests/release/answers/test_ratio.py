@@ -50,6 +50,18 @@ def test_a_mean_is_covered_as_often_as_it_says(make: Callable[[float], NoiseLaw]
         assert not hit or each.low <= truth <= each.high
 
 
+@pytest.mark.parametrize("make", LAWS)
+@pytest.mark.parametrize(("total", "count"), [(-22, 5), (7, 2), (40, 12)])
+@pytest.mark.parametrize("spreads", [(20.0, 4.0), (3.0, 1.0), (0.3, 0.3)])
+def test_each_mean_that_is_accepted_is_in_the_interval(
+    make: Callable[[float], NoiseLaw], total: int, count: int, spreads: tuple[float, float]
+) -> None:
+    """Among them those where the difference is whole: the first case has lone ones at 4.5 and 5."""
+    answer = NoisyMean(total, count, make(spreads[0]), make(spreads[1]), -6.0, 6.0)
+    each = answer.interval(0.9)
+    assert all(each.low <= mean <= each.high for mean in np.linspace(-6.0, 6.0, 241) if answer.p_value(mean) > 0.1)
+
+
 @pytest.mark.long
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize("make", LAWS)
