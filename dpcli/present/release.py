@@ -10,6 +10,7 @@ from dpcli.document.document import Document, Sheet, Table
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.present.account import headline
 from dpcli.present.training import shown
+from dpcli.release.expressed import UNREAD, reads_expressions
 from dpcli.rounding import percent, up
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def planned(plan: ReleasePlan) -> Document:
     """Mechanisms, cost and the error to expect; no data were touched."""
     rows = tuple(row for one in plan.asked for row in _planned_rows(one))
     table = Table("queries", ("query", "measure", "mechanism", "error to expect"), rows)
-    notes = ("no data were touched", *_unit_note(plan), f"answers will be kept in {shown(plan.folder)}")
+    unread = () if reads_expressions() else (UNREAD,)
+    notes = ("no data were touched", *unread, *_unit_note(plan), f"answers will be kept in {shown(plan.folder)}")
     found = plan.account
     data = {
         "schema": "dpcli/release-plan/v1",
@@ -36,7 +38,9 @@ def planned(plan: ReleasePlan) -> Document:
         "exit_code": 0,
     }
     details = tuple(f"{one.query.name} ({one.query.measure}): {one.query.expected_error(one.setting)}" for one in plan.asked)
-    return Document(headline(found), data, "pass", tables=(table,), notes=notes, details=(*details, *notes), total=repr(found.upper))
+    return Document(
+        headline(found), data, "pass", tables=(table,), notes=notes, details=(*details, *notes), total=repr(found.upper)
+    )
 
 
 def outcome(done: ReleaseOutcome) -> Document:

@@ -12,6 +12,7 @@ from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.read import parse, section
 from dpcli.release.columns import domain_of
 from dpcli.release.entries import AskedQuery, asked
+from dpcli.release.expressed import reads_expressions, require_expressions
 from dpcli.release.settings import Source
 from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.priced import PricedFile, priced_file
@@ -62,4 +63,6 @@ def plan_of(path: str) -> ReleasePlan:
             f"{path}: mechanism: expected queries alone, found {others} mechanisms that dpcli release does not perform: they belong in "
             "another file"
         )
+    if reads_expressions():
+        require_expressions(source, performed, path)
     return ReleasePlan(path, pipeline, priced_file(path, pipeline).account, source, performed)

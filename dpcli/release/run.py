@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.registry import RELEASE_STATEMENT_OF, load
 from dpcli.release.plan import ReleasePlan
+from dpcli.release.ready import require_ready
 from dpcli.release.store import Stored, store, stored_in
 from dpcli.sessions.charged import RUN, Session, commit, session_in
 from dpcli.sessions.folder import exclusive, replaced
@@ -59,7 +60,7 @@ def release(
             return ReleaseOutcome(plan, plan.folder, found.run, found.answers, fresh=False)
         if session.counted and (ledger is None or not _waits(session, ledger)):
             raise LedgerError(f"{plan.folder}: this release {LOST}")
-        _ready(plan)
+        require_ready(plan)
         _start(session, plan, ledger)
         answers = _answered(plan, report)
         store(plan.folder, Stored(session.run, session.fingerprint, answers))
@@ -87,15 +88,6 @@ def _waits(session: Session, ledger: Ledger) -> bool:
     """Whether the charge was made and nothing was drawn on it: from its start on the data may have been touched."""
     run = ledger.state().runs.get(session.run)
     return run is None or run.status == "reserved"
-
-
-def _ready(plan: ReleasePlan) -> None:
-    """Whether all that the release needs is here, before it is charged."""
-    from dpcli.release.engines.open import require_source
-    from dpcli.release.noise.sampler import contributed
-
-    contributed()
-    require_source(plan.source, plan.path)
 
 
 def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:

@@ -22,7 +22,7 @@ from dpcli.release.store import ANSWERS
 from dpcli.sessions.charged import Session
 from tests.ledger.setting import DATASET, terms
 from tests.pipeline.test_every_key import text_of
-from tests.release.files import document
+from tests.release.files import COLUMNS, document
 
 COUNT = {"name": "adults", "measure": "count", "epsilon": 0.5}
 
@@ -56,6 +56,7 @@ def a_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(folder: Path, **query: Any) -> ReleasePlan:
+    (folder / "visits.csv").write_text(f"{','.join(COLUMNS)}\n")
     path = folder / "file.toml"
     tables = document({**COUNT, **query}, by_unit=False)
     tables["source"]["output"] = str(folder / "out")
