@@ -13,7 +13,7 @@ from dpcli.registry import RELEASE_STATEMENT_OF, load
 from dpcli.release.plan import ReleasePlan
 from dpcli.release.ready import require_ready
 from dpcli.release.store import Stored, store, stored_in
-from dpcli.sessions.charged import RUN, Session, commit, session_in
+from dpcli.sessions.charged import Session, commit, session_in, session_there
 from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ STATEMENT = "statement.md"
 KEY_BYTES = 32  # of the hash by which contributions are chosen
 Report = Callable[[int, int], None]  # queries done, of how many
 LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
+ANOTHER = "another name, or source.output, is another release and another charge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,23 @@ def release(
 
 
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
-    there = os.path.lexists(os.path.join(plan.folder, RUN))
-    session = session_in(plan.folder, plan.fingerprint(), there, ledger)
-    if not there:
+    """The release that is in the folder, or a new one there."""
+    found, place = session_there(plan.folder), plan.folder
+    if found is None:
+        session = session_in(plan.folder, plan.fingerprint(), False, ledger)
         return session if key is None else replace(session, run=key)
-    if key not in (None, session.run):
-        raise InputError(f'{plan.folder}: expected the key "{session.run}" of the release that is there, found "{key}"')
-    return session
+    if found.fingerprint != plan.fingerprint():
+        raise InputError(
+            f"{place}: expected the file as it was when this release began, found it changed: as it was, it gives the same answers; "
+            f"{ANOTHER}"
+        )
+    if found.charged != (ledger is not None):
+        stated = ("the --ledger that was charged for this release", "none") if found.charged else ("no --ledger", "one")
+        why = "" if found.charged else f": this release was charged to none; {ANOTHER}"
+        raise InputError(f"{place}: expected {stated[0]}, found {stated[1]}{why}")
+    if key not in (None, found.run):
+        raise InputError(f'{place}: expected the key "{found.run}" of the release that is there, found "{key}"; {ANOTHER}')
+    return found
 
 
 def _require_same(found: Stored, session: Session, plan: ReleasePlan) -> None:

@@ -43,6 +43,12 @@ class Session:
         replaced(os.path.join(self.folder, RUN), json.dumps(content, indent=1).encode(), 0o600)
 
 
+def session_there(folder: str) -> Session | None:
+    """The session of a folder, None where there is none. Raises InputError where it is not as dpcli wrote it."""
+    path = os.path.join(folder, RUN)
+    return _read(path, folder) if os.path.lexists(path) else None
+
+
 def session_in(folder: str, fingerprint: str, resume: bool, ledger: Ledger | None) -> Session:
     """A new session, or under --resume the one that is there. The folder is held by the caller.
 

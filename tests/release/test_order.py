@@ -134,8 +134,20 @@ def test_the_same_release_gives_the_same_answer_for_ever(tmp_path: Path) -> None
 @pytest.mark.parametrize("change", [{"epsilon": 0.6}, {"where": "age >= 18"}, {"name": "others"}, {"confidence": 0.9}], ids=str)
 def test_another_question_in_the_same_folder_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     release(plan(tmp_path))
-    with pytest.raises(InputError, match="changed"):
+    with pytest.raises(InputError, match="changed") as found:
         release(plan(tmp_path, **change))
+    assert Table.asked == 1 and "--resume" not in str(found.value)
+
+
+@pytest.mark.parametrize("charged", [False, True], ids=["alone", "ledger"])
+def test_what_is_asked_otherwise_in_the_same_folder_is_told_what_to_do(charged: bool, tmp_path: Path) -> None:
+    """In words of this command: it has no --resume."""
+    with books(tmp_path) as ledger:
+        release(plan(tmp_path), ledger if charged else None)
+        for other, key in ((None if charged else ledger, None), (ledger if charged else None, "another")):
+            with pytest.raises(InputError, match=r"out: expected (no|the) (--ledger|key)") as found:
+                release(plan(tmp_path), other, key)
+            assert "--resume" not in str(found.value)
     assert Table.asked == 1
 
 
