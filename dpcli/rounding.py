@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
 DECIMALS = 4
 SIGNIFICANT = 5
@@ -33,6 +33,22 @@ def up(x: float | Decimal, decimals: int = DECIMALS) -> str:
 def down(x: float | Decimal, decimals: int = DECIMALS) -> str:
     """A lower bound, rounded down, in the same form."""
     return _rounded(x, ROUND_FLOOR, decimals)
+
+
+def figures(x: float, digits: int = 6, direction: str = ROUND_HALF_EVEN) -> str:
+    """A number to read: so many significant digits, and all that are before the point; no e-notation but for what is huge or tiny.
+
+    direction: of decimal: nearest, ROUND_FLOOR for the lower end of an interval, ROUND_CEILING for the upper.
+    """
+    if not math.isfinite(x) or x == 0:
+        return f"{x:g}"
+    exact = Decimal(repr(x))
+    size = exact.adjusted()
+    if not -5 <= size < 15:
+        return format(Context(prec=digits, rounding=direction).plus(exact), "g")
+    places = max(digits - 1 - size, 0)
+    text = format(exact.quantize(Decimal(1).scaleb(-places), rounding=direction, context=Context(prec=60)), ",f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def percent(x: float) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.rounding import down, percent, up
+from dpcli.rounding import down, figures, percent, up
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,18 @@ def test_up_is_never_below_and_down_never_above(x: float, decimals: int) -> None
 
 def test_percent() -> None:
     assert (percent(0.5), percent(float("nan"))) == ("50.0 %", "-")
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e14, max_value=1e14))
+def test_figures_are_read_as_they_are_written(x: float) -> None:
+    """Every digit before the point, six in all, and the ends of an interval on their sides."""
+    near, low, high = (float(figures(x, 6, way).replace(",", "")) for way in (ROUND_HALF_EVEN, ROUND_FLOOR, ROUND_CEILING))
+    assert low <= x <= high and low <= near <= high
+    assert abs(near - x) <= max(0.5, 5e-6 * abs(x)) if abs(x) >= 1e5 else abs(near - x) <= 5.0001e-6 * abs(x)
+    assert abs(x) < 1e-5 or "e" not in figures(x).lower()
+
+
+def test_figures() -> None:
+    assert [figures(x) for x in (65257900.0, 1559.6, 0.95, 43.503370, -12.0, 0.0, math.inf)] == [
+        "65,257,900", "1,559.6", "0.95", "43.5034", "-12", "0", "inf",
+    ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
 
 from dpcli.document.document import Document, Sheet, Table
@@ -11,7 +12,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.present.account import headline
 from dpcli.present.training import shown
 from dpcli.release.expressed import UNREAD, reads_expressions
-from dpcli.rounding import percent, up
+from dpcli.rounding import figures, up
 
 if TYPE_CHECKING:
     from dpcli.release.answer import AnswerRow, QueryAnswer, Value
@@ -82,9 +83,9 @@ def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
 def answer_table(answer: QueryAnswer) -> Table:
     """One query's answers with their intervals."""
     spoken = any(row.lower is not None for row in answer.rows)
-    columns = (*answer.by, answer.measure, *((f"{percent(answer.confidence)} interval",) if spoken else ()))
+    columns = (*answer.by, answer.measure, *((f"{_share(answer.confidence)} interval",) if spoken else ()))
     rows = tuple(
-        (*map(str, row.key), value_text(row.value), *((interval_text(row),) if spoken else ())) for row in answer.rows[:SHOWN]
+        (*map(_word, row.key), value_text(row.value), *((interval_text(row),) if spoken else ())) for row in answer.rows[:SHOWN]
     )
     more = (f"{len(answer.rows) - SHOWN:,} more are in csv and json",) if len(answer.rows) > SHOWN else ()
     done = (f"after the noise: {', '.join(answer.postprocessed)}",) if answer.postprocessed else ()
@@ -97,7 +98,7 @@ def answer_lines(answer: QueryAnswer) -> Iterator[str]:
     for row in answer.rows[:SHOWN]:
         key, interval = key_text(answer, row), interval_text(row)
         place = f"{answer.query}, {key}" if key else answer.query
-        yield f"{place}: {value_text(row.value)}" + (f" ({interval}, {percent(answer.confidence)})" if interval else "")
+        yield f"{place}: {value_text(row.value)}" + (f" ({interval}, {_share(answer.confidence)})" if interval else "")
 
 
 def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
@@ -166,7 +167,7 @@ def _planned_rows(one: AskedQuery) -> Iterator[tuple[str, ...]]:
 def _mechanism(one: AskedQuery, position: int) -> str:
     release = one.releases[position]
     keys = ", ".join(
-        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in release.keys.items()
+        f"{name} {figures(value)}" if isinstance(value, float) else f"{name} {value}" for name, value in release.keys.items()
     )
     return f"{release.suffix}: {release.type} ({keys})" if release.suffix else f"{release.type} ({keys})"
 
@@ -197,20 +198,30 @@ def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 def key_text(answer: QueryAnswer, row: AnswerRow) -> str:
     """The key of a row as one text."""
-    return ", ".join(f"{name}={value}" for name, value in zip(answer.by, row.key, strict=False))
+    return ", ".join(f"{name}={_word(value)}" for name, value in zip(answer.by, row.key, strict=False))
 
 
 def value_text(value: Value) -> str:
-    """A value for a table: whole numbers in full, others to six digits."""
+    """A value for a table: all digits before the point, six in all."""
     if value is None:
         return "none"
     if isinstance(value, bool | str):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+        return _word(value)
+    return f"{value:,}" if isinstance(value, int) else figures(value)
 
 
 def interval_text(row: AnswerRow) -> str:
     """The interval of a row."""
     if row.lower is None or row.upper is None:
         return ""
-    return f"{row.lower:,.6g} to {row.upper:,.6g}"
+    return f"{figures(row.lower, 6, ROUND_FLOOR)} to {figures(row.upper, 6, ROUND_CEILING)}"
+
+
+def _word(value: Value) -> str:
+    """Of a key, or of a value that is none or chosen: true and false as in SQL."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _share(confidence: float) -> str:
+    """As it is stated: 95 %."""
+    return f"{100.0 * confidence:.10g} %"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import ROUND_CEILING
 
 from dpcli.errors import InternalError
 from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
@@ -12,6 +13,7 @@ from dpcli.release.answers.tidy import NON_NEGATIVE, WHOLE, non_negative, whole
 from dpcli.release.noise.draw import draws, noisy
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.query import NoisyQuery, QueryRelease
+from dpcli.rounding import figures
 
 TIDY = {"non-negative": (non_negative, NON_NEGATIVE), "whole": (whole, WHOLE)}
 NOISE_ALONE = "intervals cover the noise: not rows that were left out, nor values that were cut to their bounds"
@@ -81,4 +83,4 @@ def scaled(number: int, unit: float) -> int | float:
 def error_text(release: QueryRelease, confidence: float) -> str:
     """How far the noise goes."""
     error = expected_error(law_of(release), confidence, release.unit)
-    return f"within {error:,.6g} of the bounded truth, with probability {confidence:.6g}"
+    return f"within {figures(error, 6, ROUND_CEILING)} of the bounded truth, with probability {confidence:.6g}"

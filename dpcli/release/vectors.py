@@ -9,6 +9,7 @@ from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, No
 from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution, Sensitivity, sensitivity
 from dpcli.release.stability.histogram import least_threshold
+from dpcli.rounding import figures
 
 
 def noisy_vector(
@@ -28,11 +29,11 @@ def noisy_moved(
     """The same for a vector that is known to move by this much."""
     law = _law(query, setting.cost, moved, part, unit)
     if isinstance(law, DiscreteLaplaceLaw):
-        said = f"discrete Laplace noise of scale {law.scale:.6g} on an L1 sensitivity of {moved.l1:,}"
+        said = f"discrete Laplace noise of scale {figures(law.scale)} on an L1 sensitivity of {moved.l1:,}"
         return QueryRelease(
             suffix, "discrete-laplace", {"scale": law.scale, "sensitivity": moved.l1}, (*moved.why, said), law, unit
         )
-    said = f"discrete Gaussian noise of sigma {law.spread:.6g} on an L2 sensitivity of {moved.l2:,.6g}"
+    said = f"discrete Gaussian noise of sigma {figures(law.spread)} on an L2 sensitivity of {figures(moved.l2)}"
     one = {"sensitivity": moved.l1, "dimension": 1} if moved.coordinates == 1 else {"l2_sensitivity": moved.l2}
     return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **one}, (*moved.why, said), law, unit)
 
@@ -45,7 +46,10 @@ def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribut
     limits = {"max_groups": contribution.groups, "max_rows": contribution.rows}
     spec = StabilityHistogramSpec(threshold=1, **spread, **limits)  # type: ignore[arg-type]
     threshold = least_threshold(spec, Neighbours(setting.adjacency), delta)
-    said = f"a key is shown where its count, with noise of {law.spread:.6g}, exceeds {threshold:,}: of a unit alone with {delta:g} at most"
+    said = (
+        f"a key is shown where its count, with noise of {figures(law.spread)}, exceeds {threshold:,}: one that a unit alone holds with "
+        f"probability {delta:g} at most"
+    )
     return QueryRelease("", "stability-histogram", {"threshold": threshold, **spread, **limits}, (*moved.why, said), law)
 
 

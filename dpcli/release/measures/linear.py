@@ -97,7 +97,7 @@ class LinearQuery(NoisyQuery):
         (release,) = self.releases(setting)
         rows = self.matrix if release == self._cells(setting) else ((1,),)
         width = max(self._width(release, row) for row in rows)
-        return f"each sum within {width:,} of the bounded truth with {self.confidence:.6g}"
+        return f"each sum within {width:,} of the bounded truth, with probability {self.confidence:.6g}"
 
     def _cells(self, setting: QuerySetting) -> QueryRelease:
         return noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=len(self.matrix[0]) == 1))

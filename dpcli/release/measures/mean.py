@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, Key
@@ -20,6 +21,7 @@ from dpcli.release.sensitivity import Contribution, sensitivity
 from dpcli.release.settings import Source
 from dpcli.release.values import Stepped, furthest_of, stepped, value_problems
 from dpcli.release.vectors import laplace, noisy_vector
+from dpcli.rounding import figures
 from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class MeanQuery(NoisyQuery):
             released = noisy_vector(self, setting, whole, unit=values.step / self.count)
             moved = sensitivity(setting.adjacency, whole).l1 * values.step
             mean = moved / self.count
-            said = f"the sum moves by at most {moved:,.6g}; over a public count of {self.count:,} the mean moves by {mean:,.6g}"
+            said = f"the sum moves by at most {figures(moved)}; over a public count of {self.count:,} the mean moves by {figures(mean)}"
             return (replace(released, why=(*released.why, said)),)
         part = self.sum_part(setting)
         centred = Contribution(
@@ -117,7 +119,8 @@ class MeanQuery(NoisyQuery):
         values = stepped(setting.source, self.column)
         laws = (law_of(releases[0]), law_of(releases[1]))
         error = expected_mean_error(*laws, self.confidence, rows, UNKNOWN * furthest_of(values)) * values.step
-        return f"within about {error:,.3g} for {rows:,} rows, with probability {self.confidence:.6g}; in proportion to 1 / rows"
+        distance = figures(error, 3, ROUND_CEILING)
+        return f"within about {distance} for {rows:,} rows, with probability {self.confidence:.6g}; in proportion to 1 / rows"
 
 
 def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: Stepped) -> NoisyMean:

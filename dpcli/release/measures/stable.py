@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -22,6 +23,7 @@ from dpcli.release.stability.proposed import StabilityTest
 from dpcli.release.stability.quantile import CountedNumbers, noise_scale, released_quantile
 from dpcli.release.stability.quartiles import released_range
 from dpcli.release.values import number_problems, stepped
+from dpcli.rounding import figures
 from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
@@ -106,7 +108,8 @@ class StableQuery(Query):
         _, noise = self.releases(setting)
         assert noise.law is not None
         around = additive_interval(0, noise.law, self.confidence, noise.unit)
-        return f"within {around.high:,.6g} where it answers, with probability {self.confidence:.6g}; none where few units could move it"
+        distance = figures(around.high, 6, ROUND_CEILING)
+        return f"within {distance} where it answers, with probability {self.confidence:.6g}; none where few units could move it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from dpcli.release.sensitivity import Contribution
 from dpcli.release.settings import Source
 from dpcli.release.values import furthest_of, stepped, value_problems
 from dpcli.release.vectors import noisy_vector
+from dpcli.rounding import figures
 from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
@@ -85,6 +86,4 @@ class VarianceQuery(NoisyQuery):
         releases = self.releases(setting)
         rows, unit = 1000, releases[0].unit
         error = expected_error(law_of(releases[0]), self.confidence, unit) / rows
-        return (
-            f"at least {error:,.3g} for {rows:,} rows, with probability {self.confidence:.6g}, and more for the noise of the mean"
-        )
+        return f"at least {figures(error, 3)} for {rows:,} rows, with probability {self.confidence:.6g}, and more for the noise of the mean"
