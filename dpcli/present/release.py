@@ -29,18 +29,30 @@ def planned(plan: ReleasePlan) -> Document:
     rows = tuple(row for one in plan.asked for row in _planned_rows(one))
     table = Table("queries", ("query", "measure", "mechanism", "error to expect"), rows)
     unread = () if reads_expressions() else (UNREAD,)
-    notes = ("no data were touched", *unread, *_unit_note(plan), f"answers will be kept in {shown(plan.folder)}")
-    found = plan.account
+    found, over = plan.account, plan.over_budget
+    kept = (
+        ("over budget: nothing would be answered", *_weights_note(plan))
+        if over
+        else (f"answers will be kept in {shown(plan.folder)}",)
+    )
+    notes = ("no data were touched", *unread, *_unit_note(plan), *kept)
     data = {
         "schema": "dpcli/release-plan/v1",
         "queries": [_planned_data(one) for one in plan.asked],
         "result": {"epsilon_upper": found.upper, "delta": found.delta},
         "fingerprint": plan.fingerprint(),
-        "exit_code": 0,
+        "exit_code": int(over),
     }
     details = tuple(f"{one.query.name} ({one.query.measure}): {one.query.expected_error(one.setting)}" for one in plan.asked)
     return Document(
-        headline(found), data, "pass", tables=(table,), notes=notes, details=(*details, *notes), total=repr(found.upper)
+        headline(found),
+        data,
+        "fail" if over else "pass",
+        exit_code=int(over),
+        tables=(table,),
+        notes=notes,
+        details=(*details, *notes),
+        total=repr(found.upper),
     )
 
 
@@ -194,6 +206,16 @@ def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
     if plan.source.unit is None:
         return ("each row is a unit of its own: nobody is protected who has several rows",)
     return (f'rows of one "{plan.source.unit}" are protected together; rows without one are left out',)
+
+
+def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
+    """What keeps weights from filling the budget, where they do not."""
+    if all(one.query.weight is None for one in plan.asked):
+        return ()
+    return (
+        "weights share the budget in rho, and a query with a delta has none: beside one, Gaussian noise on what a unit may move in several "
+        'keys or rows is added up by basic composition (dpcli account FILE says which); noise = "laplace" there, or another file, is not',
+    )
 
 
 def key_text(answer: QueryAnswer, row: AnswerRow) -> str:

@@ -61,14 +61,14 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
     one of the ends.
     """
     groups, size, span = (1 if contribution.one_key else contribution.groups), contribution.size, contribution.span
-    counted = (
-        f"one unit adds to at most {groups:,} of the keys, {contribution.rows:,} rows to each"
-        if not contribution.one_key
-        else f"one unit adds at most {contribution.rows:,} row{'s' if contribution.rows > 1 else ''}"
-    )
-    ranged = f"a row adds from {contribution.least:,} to {contribution.most:,}"
+    rows = f"{contribution.rows:,} row{'s' if contribution.rows > 1 else ''}"
+    counted = f"one unit adds at most {rows}"
+    if not contribution.one_key:
+        counted = f"one unit adds to at most {groups:,} of the keys, {rows} to each"
+    one = contribution.least == contribution.most
+    ranged = f"a row adds {contribution.least:,}" if one else f"a row adds from {contribution.least:,} to {contribution.most:,}"
     if adjacency is not Adjacency.REPLACE_ONE:
-        moved = f"its rows come or go: each of these keys moves by at most {size:,}"
+        moved = f"its rows come or go: {'it' if contribution.one_key else 'each of these keys'} moves by at most {size:,}"
         return Sensitivity(groups * size, groups * size * size, groups, (counted, ranged, moved))
     if contribution.one_key:
         both = "both versions count" if contribution.fixed else "a version may also add nothing"

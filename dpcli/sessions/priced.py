@@ -15,11 +15,19 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account, BudgetVerdict
 
 
+OVER = frozenset({"fail", "unknown"})  # verdicts of a budget
+
+
 @dataclass(frozen=True, slots=True)
 class PricedFile(FilePlan):
     """account: of the whole pipeline, with an epsilon that is certified."""
 
     account: Account
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether the file's own budget does not pay for all of it; what cannot be certified it does not."""
+        return self.account.budget is not None and self.account.budget.verdict in OVER
 
     def require_budget(self) -> None:
         """Raise Denied where the file's own budget does not pay for all of it."""
@@ -76,7 +84,7 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
 
 def require_budget(budget: BudgetVerdict | None, place: str) -> None:
     """Hold a file to its own cap: what cannot be certified is over it. Raises Denied."""
-    if budget is not None and budget.verdict in ("fail", "unknown"):
+    if budget is not None and budget.verdict in OVER:
         raise Denied(
             f"{place}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)}"
         )

@@ -110,7 +110,7 @@ class LinearQuery(NoisyQuery):
         versions = 2 if setting.adjacency is Adjacency.REPLACE_ONE else 1
         rows = versions * self.groups * self.rows
         why = (
-            f"one unit adds to at most {self.groups:,} of the keys, {self.rows:,} rows to each"
+            f"one unit adds to at most {self.groups:,} of the keys, {self.rows:,} row{'s' if self.rows > 1 else ''} to each"
             + (", in either version" if versions > 1 else ""),
             f"a row moves the sums by a column of the matrix: at most {largest:,} in all, {math.sqrt(squared):.6g} in Euclidean norm",
         )

@@ -1,0 +1,46 @@
+"""dpcli release on a terminal: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.command import dpcli
+
+FILE = """format = 1
+name = "shop"
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+delta = 1e-6
+releases = "outputs"
+[budget]
+epsilon = 1.0
+[source]
+path = "shop.csv"
+[source.columns]
+level = {{ type = "text", domain = ["low", "medium", "high"] }}
+[[query]]
+name = "levels"
+measure = "count"
+by = ["level"]
+epsilon = {epsilon}
+"""
+TRUTH = {"low": 3000, "medium": 2000, "high": 1000}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    rows = [level for level, count in TRUTH.items() for _ in range(count)]
+    (tmp_path / "shop.csv").write_text("\n".join(("level", *rows, "")))
+    path = tmp_path / "shop.toml"
+    path.write_text(FILE.format(epsilon=0.5))
+    return path
+
+
+@pytest.mark.parametrize("arguments", [("--dry-run",), ()], ids=["dry run", "release"])
+def test_over_budget_is_no_pass(arguments: tuple[str, ...], file: Path) -> None:
+    file.write_text(FILE.format(epsilon=1.5))
+    assert dpcli("release", str(file), *arguments).code == 1
+    assert not (file.parent / "runs" / "shop" / "answers.json").exists()
