@@ -87,4 +87,8 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     if privacy.unit == "example" and source.unit is not None:
         yield ("source", "unit"), 'no unit column with privacy.unit = "example": each row is one', f'"{source.unit}"'
     elif privacy.unit not in (None, "example") and source.unit is None:
-        yield ("source", "unit"), f'the column that says which "{privacy.unit}" a row belongs to', "none"
+        yield (
+            ("source", "unit"),
+            f'the column that says which "{privacy.unit}" a row belongs to, or privacy.unit = "example" where each row is one',
+            "none",
+        )

@@ -73,6 +73,7 @@ class Query:
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     keyed: ClassVar[bool] = False  # its answer is by key even without by: bins, or the values of a column
     counts_rows: ClassVar[bool] = True  # a unit's rows add up, so that their number matters
+    undeclared: ClassVar[str] = ""  # how it is asked about values that nobody declares, for messages; "" where it cannot be
 
     name: Annotated[str, Key("unique name of the query and of its answer")]
     measure: Annotated[str, MEASURE]
@@ -174,10 +175,8 @@ class NoisyQuery(Query):
         if not self.shows_keys:
             for position, name in enumerate(self.by):
                 if name in source.columns and not source.columns[name].declares_keys:
-                    yield ("by", position), UNDECLARED, f'"{name}", whose keys would show who is there'
+                    otherwise = f", or {self.undeclared}" if self.undeclared else ""
+                    yield ("by", position), f"{DECLARED}{otherwise}", f'"{name}", whose keys would show who is there'
 
 
-UNDECLARED = (
-    'keys that are declared: domain = [...] in [source.columns], domain_file = "..." with public keys, or keys = "threshold" here, '
-    "which shows a key where enough units hold it"
-)
+DECLARED = 'values that are declared: domain = [...] in [source.columns], or domain_file = "..." with public ones'

@@ -37,7 +37,9 @@ def _whole(queries: Sequence[Query], source: Source, privacy: Privacy, budget: B
     if budget is None:
         raise InputError("weight: no [budget] to share: state its epsilon")
     if any(getattr(query, "error", None) is not None for query in queries):
-        raise InputError("weight beside error: state rho or epsilon in place of one of them")
+        raise InputError(
+            "weight in one and error in another, whose cost is not stated: state rho or epsilon in place of one of them"
+        )
     stated = [QueryCost(query.epsilon, query.rho) for query in queries if query.weight is None]
     delta = _delta(queries, privacy.delta if budget.delta is None else budget.delta)
     if delta is None:

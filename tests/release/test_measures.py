@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpcli.analysis.account import account
+from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.canonical import pipeline_from, tables_of
 from dpcli.pipeline.read import parse
@@ -89,3 +92,24 @@ def test_keys_that_nobody_declared_are_refused_with_three_ways_out(tmp_path: Pat
     assert result.code == 2
     for way in ("domain = [...]", "domain_file", 'keys = "threshold"'):
         assert way in " ".join(result.err.split())
+
+
+@pytest.mark.parametrize(
+    ("query", "advice"),
+    [
+        ({"measure": "count", "by": ["name"]}, 'keys = "threshold"'),
+        ({"measure": "mode", "column": "name"}, 'method = "propose-test-release"'),
+        ({"measure": "top-k", "column": "name", "k": 2}, "domain = [...]"),
+        ({"measure": "sum", "column": "age", "by": ["name"]}, "domain = [...]"),
+        ({"measure": "threshold", "column": "name", "above": 5}, "domain = [...]"),
+    ],
+    ids=lambda each: each["measure"] if isinstance(each, dict) else "",
+)
+def test_what_is_advised_for_undeclared_values_are_keys_of_the_measure(query: dict[str, Any], advice: str) -> None:
+    tables = document({"name": "q", "epsilon": 0.5, "max_groups": 1, "max_rows": 1, **query})
+    with pytest.raises(InputError) as found:
+        parse(text_of(tables), "file.toml")
+    said = str(found.value)
+    assert advice in said
+    keys = {field.name for field in fields(load(MEASURES[query["measure"]]))}
+    assert {key for key in re.findall(r'(\w+) = "', said) if key != "domain_file"} <= keys

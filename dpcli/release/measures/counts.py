@@ -39,6 +39,7 @@ class CountQuery(NoisyQuery):
         {"of": "units", "epsilon": 0.5},
         {"by": ["state"], "totals": True, "epsilon": 0.5, "max_groups": 2, "max_rows": 1},
     )
+    undeclared: ClassVar[str] = 'keys = "threshold" here, which shows a key where enough units hold it'
 
     measure: Annotated[str, MEASURE] = "count"
     totals: Annotated[

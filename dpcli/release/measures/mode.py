@@ -35,6 +35,7 @@ class ModeQuery(Query):
         {"column": "city", "epsilon": 0.5, "max_groups": 1, "max_rows": 1},
         {"column": "name", "method": "propose-test-release", "epsilon": 0.5, "delta": 1e-6, "max_groups": 1, "max_rows": 1},
     )
+    undeclared: ClassVar[str] = 'method = "propose-test-release" here, which answers where the lead is large'
 
     measure: Annotated[str, MEASURE] = "mode"
     column: Annotated[str, VALUES]

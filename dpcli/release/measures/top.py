@@ -12,7 +12,7 @@ from dpcli.release.answers.chosen import slack_of_each
 from dpcli.release.keys import aggregation_by, column_key
 from dpcli.release.noise.select import count_range
 from dpcli.release.numbers import order
-from dpcli.release.query import MEASURE, UNDECLARED, Query, QueryRelease, QuerySetting
+from dpcli.release.query import DECLARED, MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.toml.findings import Problem
 
@@ -76,7 +76,8 @@ class TopQuery(Query):
 def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]:
     """What a choice among declared values lacks."""
     if column in source.columns and not source.columns[column].declares_keys:
-        yield ("column",), UNDECLARED, f'"{column}", whose values would show who is there'
+        otherwise = f", or {query.undeclared}" if query.undeclared else ""
+        yield ("column",), f"{DECLARED}{otherwise}", f'"{column}", whose values would show who is there'
 
 
 def choice_error(scale: float, choices: int, confidence: float, setting: QuerySetting, column: str) -> str:
