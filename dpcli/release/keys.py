@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps
+from dpcli.release.answer import QueryAnswer
 from dpcli.release.columns import domain_of
 from dpcli.release.query import NoisyQuery, Query, QuerySetting
 from dpcli.release.settings import Source
@@ -32,6 +35,20 @@ def column_key(setting: QuerySetting, name: str, declared: bool = True) -> Group
     """One column as a key."""
     domain = domain_of(setting.source.columns[name], name, setting.folder) if declared else None
     return GroupKey(reference(setting.source, name), domain)
+
+
+def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple[str, ...]) -> QueryAnswer:
+    """The rows of an answer by columns in the order in which their values were declared, others (a total) last.
+
+    by: of the query. Where the data show the keys, or the answer is by something else, it stays as it is.
+    """
+    domains = [key.domain for key in keys]
+    if answer.by != by or len(by) != len(keys) or None in domains:
+        return answer
+    places = [{value: place for place, value in enumerate(domain or ())} for domain in domains]
+    last = max(map(len, places), default=0)
+    rows = sorted(answer.rows, key=lambda row: [known.get(value, last) for known, value in zip(places, row.key, strict=True)])
+    return replace(answer, rows=tuple(rows))
 
 
 def binned_key(source: Source, name: str, edges: tuple[float, ...]) -> GroupKey:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.registry import RELEASE_STATEMENT_OF, load
+from dpcli.release.keys import in_declared_order
 from dpcli.release.plan import ReleasePlan
 from dpcli.release.ready import require_ready
 from dpcli.release.store import Stored, store, stored_in
@@ -130,7 +131,8 @@ def _answered(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
     answers = []
     with opened(plan.source, plan.path) as engine:
         for number, one in enumerate(plan.asked):
-            totals = engine.totals(one.query.aggregation(one.setting), secrets.token_bytes(KEY_BYTES))
-            answers.append(one.query.answer(one.setting, totals))
+            asked = one.query.aggregation(one.setting)
+            answer = one.query.answer(one.setting, engine.totals(asked, secrets.token_bytes(KEY_BYTES)))
+            answers.append(in_declared_order(answer, asked.keys, getattr(one.query, "by", ())))
             report(number + 1, len(plan.asked))
     return tuple(answers)

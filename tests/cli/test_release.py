@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,11 @@ def test_over_budget_is_no_pass(arguments: tuple[str, ...], file: Path) -> None:
     file.write_text(FILE.format(epsilon=1.5))
     assert dpcli("release", str(file), *arguments).code == 1
     assert not (file.parent / "runs" / "shop" / "answers.json").exists()
+
+
+def test_keys_are_shown_in_the_order_in_which_they_were_declared(file: Path) -> None:
+    """Each with its own answer; a total comes last."""
+    file.write_text(FILE.format(epsilon="1.0\ntotals = true"))
+    found = json.loads(dpcli("release", str(file), "-f", "json").out)["answers"][0]["rows"]
+    assert [row["key"] for row in found] == [["low"], ["medium"], ["high"], ["total"]]
+    assert all(abs(row["value"] - true) < 200 for row, true in zip(found, (*TRUTH.values(), 6000), strict=True))
