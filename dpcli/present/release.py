@@ -129,11 +129,12 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
         "randomness": "noise is drawn from the operating system; no seed exists and nothing is saved",
         "floating_point": "values are clamped and added as whole numbers; noise is drawn on whole numbers",
         "clipping": "at most max_groups keys and max_rows rows of one unit count, chosen by a hash with a fresh key, in the engine",
+        "utility": "; ".join(f"{one.query.name}: {one.query.expected_error(one.setting)}" for one in plan.asked),
         "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
     }
     told = replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})
     lines = "".join(f"* {_spoken(one)}\n" for one in plan.asked)
-    done = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}, for all of these queries together:\n\n{lines}\n"
+    done = f"# Release: {format_markdown.escape(plan.pipeline.name or plan.folder)}\n\nepsilon <= {up(found.upper)} at delta = {found.delta!r}, for all of these queries together:\n\n{lines}\n"
     facts = gather(replace(plan.pipeline, path=plan.path, disclosure=told), None, ())
     return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
 
@@ -161,12 +162,17 @@ def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str,
 
 
 def _spoken(one: AskedQuery) -> str:
+    """A line of Markdown."""
+    from dpcli.formats.markdown import escape
+
     query = one.query
     where = f" where `{query.where}`" if query.where else ""
     keys: tuple[str, ...] = getattr(query, "by", ())
-    by = f" by {', '.join(keys)}" if keys else ""
+    by = f" by {escape(', '.join(keys))}" if keys else ""
+    column: str | None = getattr(query, "column", None)
+    of = f" of {escape(column)}" if column else ""
     mechanisms = " and ".join(_mechanism(one, position) for position in range(len(one.releases)))
-    return f"**{query.name}**: {query.measure}{by}{where}; {mechanisms}"
+    return f"**{escape(query.name)}**: {query.measure}{of}{by}{where}; {mechanisms}"
 
 
 def _planned_rows(one: AskedQuery) -> Iterator[tuple[str, ...]]:

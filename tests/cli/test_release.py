@@ -43,13 +43,23 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("arguments", [("--dry-run",), ()], ids=["dry run", "release"])
 def test_over_budget_is_no_pass(arguments: tuple[str, ...], file: Path) -> None:
     file.write_text(FILE.format(epsilon=1.5))
-    assert dpcli("release", str(file), *arguments).code == 1
+    assert dpcli("release", str(file), *arguments, folder=file.parent).code == 1
     assert not (file.parent / "runs" / "shop" / "answers.json").exists()
 
 
 def test_keys_are_shown_in_the_order_in_which_they_were_declared(file: Path) -> None:
     """Each with its own answer; a total comes last."""
     file.write_text(FILE.format(epsilon="1.0\ntotals = true"))
-    found = json.loads(dpcli("release", str(file), "-f", "json").out)["answers"][0]["rows"]
+    found = json.loads(dpcli("release", str(file), "-f", "json", folder=file.parent).out)["answers"][0]["rows"]
     assert [row["key"] for row in found] == [["low"], ["medium"], ["high"], ["total"]]
     assert all(abs(row["value"] - true) < 200 for row, true in zip(found, (*TRUTH.values(), 6000), strict=True))
+
+
+def test_the_statement_says_what_was_asked_and_how_accurate_it_is(file: Path) -> None:
+    """Nothing that the file states is left to be asked."""
+    file.write_text(FILE.format(epsilon=0.5))
+    dpcli("release", str(file), folder=file.parent)
+    said = (file.parent / "runs" / "shop" / "statement.md").read_text()
+    assert said.startswith("# Release: shop\n") and "**levels**: count by level" in said
+    assert "levels: within 6 of the bounded truth, with probability 0.95" in said
+    assert "NOT STATED (disclosure.utility)" not in said
