@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     help="For a mode by propose-test-release: how likely it is right, beside noisy maxima and the stability histogram, by gap and domain.",
 )
 @click.option("--dry-run", is_flag=True, help="Print mechanisms, cost and the error to expect; no data are touched.")
-@click.option(
-    "--key", metavar="KEY", help="Key of the charge; under the same key the same answers are given. Made up where absent."
-)
+@click.option("--key", metavar="KEY", help="Key of the charge in the ledger, once for each release. Made up where absent.")
 @click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the data are touched.")
 @click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
 @click.option("--parquet", metavar="PATH", help="Also write the answers to PATH, as parquet.")
