@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.train.followed import following_once
+
 if TYPE_CHECKING:
     from dpcli.train.isolation.program import Program
 
@@ -23,6 +25,16 @@ def _digits_read_once() -> Iterator[None]:
     read = cache(arrays._digits)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrays, "_digits", lambda path: read("digits"))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _tasks_followed_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Programs of dpcli's own tasks are followed once, but where the engine or the isolation is what is tested."""
+    if request.path.parent.name == "engine" or "isolation" in request.path.name:
+        yield
+        return
+    with following_once():
         yield
 
 
