@@ -19,6 +19,7 @@ from dpcli.analysis import meaning as meanings
 from dpcli.analysis.curve import ProfileCurve
 from dpcli.numerics import work
 from dpcli.pipeline.model import Pipeline
+from dpcli.plots import trade_off as pictures
 
 _answers: dict[Any, tuple[accounting.AccountRow, float]] = {}
 _curves: dict[Any, tuple[ProfileCurve, float]] = {}
@@ -67,5 +68,9 @@ def profile(pipeline: Pipeline, epsilons: Any, group_size: int = 1, delta: float
 @contextmanager
 def remembering() -> Iterator[None]:
     """Inside, no accountant is asked the same question again."""
-    with mock.patch.object(accounting, "_row", row), mock.patch.object(meanings, "profile", profile):
+    with (
+        mock.patch.object(accounting, "_row", row),
+        mock.patch.object(meanings, "profile", profile),
+        mock.patch.object(pictures, "profile", profile),
+    ):
         yield

@@ -42,16 +42,19 @@ def _tasks_followed_once(request: pytest.FixtureRequest) -> Iterator[None]:
 def followed_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what comes after the isolation: the one program of a test is followed once, however many engines are made of it, and
     that of a `configuration` once in all tests that ask for this."""
-    from dpcli.train.engine import per_example
+    from dpcli.train.engine import opacus, per_example
     from dpcli.train.isolation.gate import isolated
 
-    configuration: Any = getattr(getattr(request.node, "callspec", None), "params", {}).get("configuration")
-    found: dict[Key, Program] = {} if configuration is None else _of_configurations
+    params = getattr(getattr(request.node, "callspec", None), "params", {})
+    configuration: Any = params.get("configuration")
+    of = (request.path.name, params["name"]) if "name" in params else getattr(configuration, "name", None)
+    found: dict[Key, Program] = {} if of is None else _of_configurations
 
     def once(model: Any, loss: Any, draw: Any) -> Program:
-        key = (getattr(configuration, "name", None), next(model.parameters()).dtype, model.training)
+        key = (of, next(model.parameters()).dtype, model.training)
         if key not in found:
             found[key] = isolated(model, loss, draw)
         return found[key]
 
     monkeypatch.setattr(per_example, "isolated", once)
+    monkeypatch.setattr(opacus, "isolated", once)
