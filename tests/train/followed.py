@@ -1,7 +1,6 @@
 """What the isolation found of a program of a task of dpcli's own, remembered from one test to the next.
 
-Tests of runs train the same few models
-over and over, and other tests are about the isolation.
+Tests of runs train the same few models over and over, and other tests are about the isolation.
 """
 
 from __future__ import annotations
