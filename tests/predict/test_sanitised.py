@@ -96,7 +96,36 @@ def test_without_sanitise_it_is_refused_everywhere_with_the_reason(tmp_path: Pat
 WRONG = {
     "nobody pays": (CONFIDENT, SANITISE, 2, 'expected the name of an entry of type "rdp" that pays'),
     "too little is paid": (CONFIDENT + PAYS.replace("[1.0]", "[0.01]"), SANITISE, 2, "that pays for the release, orders = [20]"),
-    "paid at a lower order": (CONFIDENT + PAYS.replace("[20.0]", "[8.0]"), SANITISE, 2, "that pays for the release"),
+    "too little is paid at another order": (
+        CONFIDENT + PAYS.replace("[20.0]", "[3.0, 20.0]").replace("[1.0]", "[1e-9, 1.0]"),
+        SANITISE,
+        2,
+        "found 1e-09 at order 3, where it costs 0.13",
+    ),
+    "an order at which nobody can pay": (
+        CONFIDENT + PAYS.replace("[20.0]", "[500.0]"),
+        SANITISE,
+        2,
+        "found the order 500, at which the release has no finite cost",
+    ),
+    "it pays for a part of the data": (
+        CONFIDENT + PAYS + '\npartition = { of = "region", part = "a" }',
+        SANITISE,
+        2,
+        "found one that is sampled, partitioned",
+    ),
+    "it pays for a sample": (
+        CONFIDENT + PAYS + '\nsampling = { scheme = "poisson", rate = 0.001 }',
+        SANITISE,
+        2,
+        "found one that is sampled, partitioned",
+    ),
+    "it is paid by another entry": (
+        CONFIDENT + PAYS + '\n\n[[mechanism]]\nname = "whole"\ntype = "composed"\nmechanisms = ["told"]',
+        SANITISE,
+        2,
+        "found one that is sampled, partitioned",
+    ),
     "the conditions fail": (
         CONFIDENT.replace("sigma = 40.0", "sigma = 5.0", 1).replace("threshold_sigma = 5.0", "threshold_sigma = 150.0")
         + PAYS.replace("[20.0]", "[8.0]"),
