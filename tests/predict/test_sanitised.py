@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,25 @@ def test_what_does_not_hold_is_refused(name: str, tmp_path: Path) -> None:
     result = account(path) if labelled.code == 0 else labelled
     assert (result.code, message in result.err) == (code, True), result.err
     assert not (tmp_path / "run" / "sanitised.json").exists()
+
+
+def test_a_copy_of_a_session_releases_no_second_number(tmp_path: Path) -> None:
+    path = file(tmp_path, CONFIDENT + PAYS, SANITISE)
+    assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    text = path.read_text()
+    path.write_text(text.replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
+    refused = account(path)
+    assert refused.code == 2 and "found a copy of it" in refused.err
+    path.write_text(text)
+    first = told(path)["sanitised"]
+    shutil.copy(tmp_path / "run" / "sanitised.json", tmp_path / "copy")
+    path.write_text(text.replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
+    assert told(path)["sanitised"] == first  # what was released may be read anywhere
+
+
+def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:
+    for value in (0.123456789, -0.123456789, 1e-9 / 3, 7.0, 123456.789, 0.0, 1e-300 / 7):
+        found = sanitised_module.rounded(value)
+        assert value <= found <= value + abs(value) * 1e-5
+        assert found == float(f"{found:.5e}")

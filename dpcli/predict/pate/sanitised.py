@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import hashlib
 import json
 import math
@@ -18,6 +19,7 @@ from dpcli.numerics.closed.conversion import balle
 from dpcli.pipeline.parts import shares_its_price
 from dpcli.predict.pate.held_costs import compared, realised_costs
 from dpcli.predict.pate.sanitise import Release, release_cost, released
+from dpcli.predict.pate.transcript import require_original
 from dpcli.predict.voting.noise import normal_noise
 from dpcli.predict.voting.sensitivity import smooth
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from dpcli.predict.voting.votes import VoteCounts
 
 KEPT = "sanitised.json"
+DIGITS = 6  # of the released number
 SLACK = 1e-9  # relative, by which the entry that pays may be below the cost of the release: the file states it rounded
 
 
@@ -65,6 +68,7 @@ def sanitised(plan: VotingPlan, votes: VoteCounts, held: Transcript) -> Sanitise
     of = hashlib.sha256((held.run + json.dumps(asdict(release), sort_keys=True)).encode()).hexdigest()
     kept = _kept(plan, of)
     if kept is None:
+        require_original(plan, held)
         _keep(plan, of, _made(plan, votes, held, release, cost))
         kept = _kept(plan, of)
     return kept
@@ -145,4 +149,10 @@ def _made(plan: VotingPlan, votes: VoteCounts, held: Transcript, release: Releas
         raise CannotCertify(f"{plan.path}: pate.sanitise: {reason}") from None
     bound = smooth(by_distance, release.beta)
     noise = float(normal_noise(SystemStream(), 1)[0])
-    return Sanitised(released(total, bound, release, noise), cost, release.order, release.failure)
+    return Sanitised(rounded(released(total, bound, release, noise)), cost, release.order, release.failure)
+
+
+def rounded(value: float) -> float:
+    """Up to so many digits: the last ones of a noisy number in floating point tell of what it was made of (Mironov 2012)."""
+    context = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
+    return float(context.create_decimal(value))
