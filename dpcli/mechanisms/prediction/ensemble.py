@@ -35,6 +35,7 @@ SHARDS = Constraint(
 CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # (log x, log y) over h
 ROUNDED = 1e-13  # relative: of ratios and masses that come from a few operations each
 LOST = 2e-15  # relative, of the logarithm of a mass
+FEW = 64.0  # of such a logarithm, up to which ROUNDED covers what it loses
 WIDEST = 100.0  # radius up to which corners are solved for as numbers
 ABSOLUTE = 1e-13  # of a logarithm of moments near 1
 BEYOND = 1e3  # radius whose e^2r has a logarithm that is exact enough for the masses, and which protects nothing
@@ -161,7 +162,7 @@ def _loss(log_high: Array, high: Array, log_low: Array, low: Array) -> AtomicLos
     """Outcomes of the masses and ratios given, all in logarithms; only those of no mass at all are left out."""
     mass, ratio = np.concatenate((log_high, log_low)), np.concatenate((high, low))
     with np.errstate(invalid="ignore"):
-        mass = np.where(mass > -np.inf, mass + LOST * (1.0 + np.abs(mass)), mass)  # by the same under P and Q
+        mass = np.where((mass < -FEW) & (mass > -np.inf), mass * (1.0 - LOST), mass)  # by the same under P and Q
     if np.isnan(mass).any() or not np.isfinite(ratio[mass > -np.inf]).all():
         raise NotRepresentable(BEYOND_WORDS)
     there = mass > -np.inf
