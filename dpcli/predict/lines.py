@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Mapping
@@ -9,10 +10,14 @@ from typing import Any
 
 
 def add_line(path: str, content: Mapping[str, Any]) -> None:
-    """One more, durable when it returns."""
+    """One more, durable when it returns. Raises OSError where the disk is full: nothing of it is left."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        os.write(descriptor, json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+        line = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        before = os.fstat(descriptor).st_size
+        if os.write(descriptor, line) != len(line):
+            os.ftruncate(descriptor, before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

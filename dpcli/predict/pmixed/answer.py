@@ -8,10 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
+from dpcli.audit.user_code import FAILURES
 from dpcli.errors import Denied, InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.load import require_fits, require_same_vocabulary
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
+from dpcli.predict.places import on_private
 from dpcli.predict.pmixed.fit import FITTED, Fit, fitted, learnt
 from dpcli.predict.pmixed.modes import Mode, mode_of, probabilities
 from dpcli.predict.pmixed.plan import PmixedPlan
@@ -61,8 +63,8 @@ class Ensemble:
 
     def _private(self, place: int, context: Tokens) -> Array:
         """NaN, which counts as the public model, where it fails or answers something else: an error would tell of the private data."""
-        with suppress(Exception):
-            found = np.asarray(self.members[place].next_token([context]))
+        with suppress(*FAILURES, InputError):
+            found = np.asarray(on_private("a fitted model", self.members[place].next_token, [context]))
             if found.shape == (1, self.public.vocabulary) and found.dtype.kind in "iuf":
                 return np.asarray(found[0], dtype=float)
         return np.full(self.public.vocabulary, np.nan)
@@ -84,7 +86,7 @@ class Answered:
 def ensemble(plan: PmixedPlan) -> Ensemble:
     """The fitted models of a plan. Raises InputError where there are none, or they are another file's or another vocabulary's."""
     found, side = fitted(plan), public_side(plan)
-    members = tuple(side.model.tuned(learnt(plan, found, shard)) for shard in range(len(found.models)))
+    members = tuple(side.tuned(learnt(plan, found, shard)) for shard in range(len(found.models)))
     if len(members) != plan.spec.shards:
         raise InputError(f"{plan.folder}: expected {plan.spec.shards} fitted models, found {len(members)}")
     for shard, member in enumerate(members):
