@@ -26,6 +26,7 @@ FLOORS = [
     {"git", "lint"},
     {"analysis", "document"},
     {"audit", "charts", "gate", "ledger"},
+    {"sessions"},
     {"doctor", "formats", "plots", "train"},
     {"disclosure", "explain", "predict", "sweep"},
     {"present"},

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.pipeline.model import Pipeline
 
 KEY = b"dpcli shard 1"
 
@@ -49,3 +50,14 @@ def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
             f'{path}: privacy.adjacency: expected "add-remove" or "zero-out" with {key}, found "replace-one": where one unit takes the '
             "place of another, the shards of both change"
         )
+
+
+def require_units(pipeline: Pipeline, units: str | None, path: str, table: str) -> None:
+    """Raise InputError where a unit may own several records and nothing tells whose a record is, or one may take another's place."""
+    privacy = pipeline.privacy
+    if units is None and ((privacy.max_contributions or 1) > 1 or privacy.unit not in (None, "example")):
+        raise InputError(
+            f'{path}: {table}.units: expected what tells whose a record is, as the unit of privacy is "{privacy.unit}", found none'
+        )
+    if units is not None:
+        refuse_replaced_units(f"{table}.units", privacy.adjacency, path)

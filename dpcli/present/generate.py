@@ -18,10 +18,10 @@ MANY = 1_000
 
 def planned(plan: GenerationPlan) -> Document:
     """What `dpcli generate` would do and cost: all texts, the first of each batch, and a thousand."""
-    generate, entry, found = plan.generate, plan.priced.entry, plan.priced.account
+    generate, entry, found = plan.generate, plan.entry, plan.account
     rho = plan.rho
     first, many = plan.epsilon(generate.batches), plan.epsilon(MANY)
-    size = plan.priced.pipeline.privacy.dataset_size
+    size = plan.pipeline.privacy.dataset_size
     details = (
         f"{plan.texts:,} texts of at most {generate.tokens:,} tokens, {generate.texts:,} from each of {generate.batches:,} batches, by "
         f"{entry.name}",
@@ -48,7 +48,7 @@ def planned(plan: GenerationPlan) -> Document:
 
 def outcome(done: Generated) -> Document:
     """What was written."""
-    plan, found = done.plan, done.plan.priced.account
+    plan, found = done.plan, done.plan.account
     written = f"{_texts(len(done.written))} written, {done.taken:,} of {plan.texts:,} in all"
     said = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}: {written}"
     details = (f"texts and statement are in {shown(done.folder)}",)

@@ -10,7 +10,7 @@ from dpcli import __version__
 from dpcli.rounding import up
 
 if TYPE_CHECKING:
-    from dpcli.predict.priced import PricedSession
+    from dpcli.sessions.priced import PricedSession
 
 
 def statement(priced: PricedSession, said: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def planned(plan: PromptPlan) -> Document:
     """What `dpcli prompt` would do and cost."""
-    prompt, entry, found = plan.prompt, plan.priced.entry, plan.priced.account
+    prompt, entry, found = plan.prompt, plan.entry, plan.account
     bounded = "" if plan.answered is None else f", at most {plan.answered:,} of them answered"
     details = (
         f"{prompt.teachers:,} teachers with up to {prompt.demonstrations:,} demonstrations each, from {prompt.data}",
@@ -39,7 +39,7 @@ def planned(plan: PromptPlan) -> Document:
 
 def outcome(done: PromptOutcome) -> Document:
     """What it did."""
-    plan, found, chosen = done.plan, done.plan.priced.account, done.student
+    plan, found, chosen = done.plan, done.plan.account, done.student
     measured = ""
     if done.accuracy is not None:
         with_, without = done.accuracy

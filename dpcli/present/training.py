@@ -13,7 +13,7 @@ from dpcli.present.run_statement import words
 from dpcli.rounding import up
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
-from dpcli.train.run.outcome import MODEL, STATEMENT, Outcome, folder_of
+from dpcli.train.run.outcome import MODEL, STATEMENT, Outcome
 
 if TYPE_CHECKING:
     from dpcli.train.plan.estimate import Estimate
@@ -32,7 +32,7 @@ def planned(plan: TrainingPlan) -> Document:
         ),
         f"clipping norm {chosen.clipping.norm:g} ({chosen.clipping.style})",
         f"task {chosen.task}: {chosen.model} on {chosen.data}, {chosen.optimizer} at learning rate {chosen.learning_rate:g}",
-        f"leaves {MODEL} and {STATEMENT} in {shown(folder_of(plan))}",
+        f"leaves {MODEL} and {STATEMENT} in {shown(plan.folder)}",
         estimated(measured),
     )
     data = {

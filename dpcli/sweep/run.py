@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
+from dpcli.sessions.folder import exclusive
 from dpcli.sweep.charges import Books
 from dpcli.sweep.plan import SweepPlan, Variant
 from dpcli.sweep.pool import Pool
 from dpcli.sweep.result import Cell, MeasuredSweep
 from dpcli.sweep.worker import Job, JobAnswer, kept
-from dpcli.train.run.folder import exclusive
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
+from dpcli.sessions.folder import exclusive, replaced
 from dpcli.sweep.charges import Books
 from dpcli.sweep.direction import Better, worth
 from dpcli.sweep.plan import SweepPlan
@@ -18,7 +19,6 @@ from dpcli.sweep.pool import Pool
 from dpcli.sweep.result import PrivateSelection
 from dpcli.sweep.search import candidates
 from dpcli.sweep.worker import RUN, Job, JobAnswer, kept
-from dpcli.train.run.folder import exclusive, replaced
 from dpcli.train.run.outcome import METRICS
 
 if TYPE_CHECKING:

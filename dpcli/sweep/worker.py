@@ -11,7 +11,7 @@ from multiprocessing import connection, parent_process
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import DpcliError, InputError, InternalError
-from dpcli.train.run.folder import replaced
+from dpcli.sessions.folder import replaced
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

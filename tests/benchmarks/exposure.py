@@ -53,7 +53,7 @@ def measured(plan: GenerationPlan, name: str, source: str) -> None:
     writer = Writer(model, plan.clipping, frame.prompt, True, generate.tokens, vocabulary.end)
     rows: list[tuple[str, list[Next]]] = [
         ("public alone", [cache(lambda written: normal(writer.scores([], written)))]),
-        (f"private, epsilon {plan.priced.account.upper:.2f}", [cache(lambda written: normal(writer.scores(contexts, written)))]),
+        (f"private, epsilon {plan.account.upper:.2f}", [cache(lambda written: normal(writer.scores(contexts, written)))]),
         ("not private, note by note", [one(model, context, plan.clipping.temperature) for context in contexts]),
     ]
     for way, ways in rows:

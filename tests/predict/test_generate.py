@@ -20,7 +20,6 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
 from dpcli.pipeline.model import Privacy
-from dpcli.predict.charged import session_in
 from dpcli.predict.decode.contexts import ContextFrame, batches, frame_of
 from dpcli.predict.decode.plan import GenerationPlan, plan_of
 from dpcli.predict.decode.run import write_texts
@@ -28,6 +27,7 @@ from dpcli.predict.decode.write import Writer
 from dpcli.predict.models.load import language_model
 from dpcli.predict.models.vocabularies import ByteVocabulary
 from dpcli.predict.queries.open import open_queries
+from dpcli.sessions.charged import session_in
 from tests.command import dpcli
 from tests.ledger.conftest import Database, cluster, database, used_again  # noqa: F401
 from tests.ledger.spenders import started
@@ -355,7 +355,7 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
                 'type = "private-decoding"\nclip = 4.0\nreferences = 60\ntemperature = 1.0',
                 'type = "gaussian"\nnoise_multiplier = 9.0',
             ),
-            "none of a type",
+            "none of that type",
         ),
         (("clip = 4.0", "clip = 1e-12"), "than rounding does"),
         (('"notes:private"', '"notes:alone"'), "two lists"),

@@ -227,7 +227,7 @@ def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeyp
         fit(plan, ledger)
     with pytest.raises(InputError, match="found a fit that did not end: --resume goes on with it"):
         fit(plan, ledger)
-    with pytest.raises(InputError, match="--resume: expected the --ledger that was charged, found none"):
+    with pytest.raises(InputError, match="--resume: expected the --ledger that was charged for this fit, found none"):
         fit(plan, resume=True)
     monkeypatch.setattr(fitting, "replaced", whole)
     assert fit(plan, ledger, resume=True).resumed == 3

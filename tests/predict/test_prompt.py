@@ -214,7 +214,7 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
                 'type = "confident-gnmax"\nqueries = 30\nanswers = 25\nthreshold = 22.0\nthreshold_sigma = 8.0\nsigma = 5.0',
                 'type = "gaussian"\nnoise_multiplier = 1.0',
             ),
-            "none of a type",
+            "none of that type",
         ),
         (('output = "out"', 'output = "out"\nmechanism = "other"'), "prompt.mechanism"),
         (('"stub:queries"', '"stub:labeller"'), "stub:labeller"),

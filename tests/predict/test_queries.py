@@ -19,9 +19,8 @@ import pytest
 from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.predict.queries import whereabouts
 from dpcli.predict.queries.budget import Granted, QueryBudget
-from dpcli.predict.queries.open import open_queries, require_charged
+from dpcli.predict.queries.open import open_queries
 from tests.ledger.conftest import Database, File, Place, cluster, database, used_again  # noqa: F401
-from tests.ledger.setting import DATASET, terms
 from tests.ledger.spenders import lines, started
 from tests.waiting import until
 
@@ -419,25 +418,3 @@ def test_a_server_that_promises_nothing_is_refused(base: Database) -> None:
         assert until(lambda: "full_page_writes off" in said(budget.taken))
     finally:
         base.cluster.run("ALTER SYSTEM RESET full_page_writes", "SELECT pg_reload_conf()")
-
-
-# With a ledger
-
-
-@pytest.mark.parametrize(("moves", "granted"), [((), False), (("start",), True), (("start", "commit"), True), (("void",), False)])
-def test_the_ledger_must_hold_the_run_as_started(moves: tuple[str, ...], granted: bool, tmp_path: Path) -> None:
-    from dpcli.ledger.stores.places import init
-    from tests.ledger.setting import run
-
-    ledger = init(str(tmp_path / "ledger.db"), DATASET, terms())
-    ledger.reserve(run(), "run")
-    for move in moves:
-        getattr(ledger, move)("run", why="because")
-    if granted:
-        require_charged(ledger, "run")
-    else:
-        with pytest.raises(LedgerError, match="nothing is answered"):
-            require_charged(ledger, "run")
-    with pytest.raises(LedgerError, match="no entry has"):
-        require_charged(ledger, "another")
-    ledger.close()

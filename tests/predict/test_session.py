@@ -467,7 +467,7 @@ def killed_until_it_ends(folder: Path, kills: int) -> None:
 
 
 def test_the_file_is_for_one_process_at_a_time(tmp_path: Path) -> None:
-    from dpcli.train.run.folder import exclusive
+    from dpcli.sessions.folder import exclusive
 
     plan = planned(tmp_path)
     with exclusive(plan.folder), pytest.raises(InputError, match="no other process"):

@@ -26,6 +26,7 @@ from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.present.frontier import chart
 from dpcli.present.sweep import measured
+from dpcli.sessions.folder import exclusive
 from dpcli.sweep import run
 from dpcli.sweep.direction import Better, worth
 from dpcli.sweep.plan import SweepPlan, plan_sweep
@@ -33,7 +34,6 @@ from dpcli.sweep.pool import Pool
 from dpcli.sweep.result import Cell, MeasuredSweep
 from dpcli.sweep.run import measure
 from dpcli.sweep.worker import RESULT, Job, JobAnswer, kept
-from dpcli.train.run.folder import exclusive
 from tests.command import ROOT, dpcli
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import GRID, PUBLIC

@@ -18,8 +18,8 @@ from dpcli.ledger.denial import costs  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.present.training import outcome  # noqa: E402
+from dpcli.sessions.folder import exclusive  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.folder import exclusive  # noqa: E402
 from dpcli.train.run.run import train  # noqa: E402
 from dpcli.train.run.stopping import stoppable  # noqa: E402
 from dpcli.train.step.average import Average  # noqa: E402
@@ -373,7 +373,7 @@ def test_a_copy_of_the_state_cannot_go_on_after_the_end(file: Path, tmp_path: Pa
     copy = state.read_bytes()
     train(plan, books, resume=True)
     state.write_bytes(copy)
-    with pytest.raises(InputError, match="the ledger says has ended"):
+    with pytest.raises(InputError, match="found one that has ended"):
         train(plan, books, resume=True)
 
 

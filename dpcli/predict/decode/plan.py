@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.read import section
-from dpcli.predict.charged import fingerprint
 from dpcli.predict.decode.clipped import LogitClipping
 from dpcli.predict.decode.settings import Generate
-from dpcli.predict.priced import PricedSession, folder_of, in_full, priced, require_units
+from dpcli.predict.shards import require_units
 from dpcli.registry import DECODING
+from dpcli.sessions.priced import PricedSession, priced
 from dpcli.toml.limits import read_bytes
 
 # Keys that may change while a session goes on.
@@ -20,10 +19,9 @@ PLACES = ("count", "output")
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationPlan:
-    """priced: the file's account, and the entry that is performed."""
+class GenerationPlan(PricedSession):
+    """generate: the table. clipping: what a token is drawn by."""
 
-    priced: PricedSession
     generate: Generate
     clipping: LogitClipping
 
@@ -35,11 +33,11 @@ class GenerationPlan:
     @property
     def contributions(self) -> int:
         """Texts of one unit that are used at most."""
-        return self.priced.pipeline.privacy.max_contributions or 1
+        return self.pipeline.privacy.max_contributions or 1
 
     @property
     def folder(self) -> str:
-        return folder_of(self.generate.output, self.priced)
+        return self.folder_at(self.generate.output)
 
     def batch(self, number: int) -> int:
         """Which batch the text of this number, from 1, is written from: each in turn."""
@@ -50,19 +48,18 @@ class GenerationPlan:
         from dpcli.analysis.account import account
 
         steps = -(-texts // self.generate.batches) * self.generate.tokens
-        pipeline = self.priced.pipeline
-        entries = tuple(replace(one, steps=steps) if one == self.priced.entry else one for one in pipeline.mechanisms)
-        return account(replace(pipeline, mechanisms=entries, budget=None), delta=self.priced.account.delta).upper
+        pipeline = self.pipeline
+        entries = tuple(replace(one, steps=steps) if one == self.entry else one for one in pipeline.mechanisms)
+        return account(replace(pipeline, mechanisms=entries, budget=None), delta=self.account.delta).upper
 
     @property
     def rho(self) -> float:
         """What one token costs, in zCDP; an upper bound."""
-        privacy = self.priced.pipeline.privacy
-        return self.priced.entry.spec.resolve(Neighbours(privacy.adjacency, self.contributions)).zcdp()
+        privacy = self.pipeline.privacy
+        return self.entry.spec.resolve(Neighbours(privacy.adjacency, self.contributions)).zcdp()
 
     def fingerprint(self) -> str:
-        stated = {name: value for name, value in in_full(self.generate).items() if name not in PLACES}
-        return fingerprint({"pipeline": tables_of(self.priced.pipeline), "generate": stated})
+        return self.fingerprint_with("generate", self.generate, PLACES)
 
 
 def plan_of(path: str) -> GenerationPlan:
@@ -86,4 +83,4 @@ def plan_of(path: str) -> GenerationPlan:
         clipping = LogitClipping.of(found.entry.spec)
     except InputError as problem:
         raise InputError(f'{path}: mechanism["{found.entry.name}"].{problem}') from None
-    return GenerationPlan(found, generate, clipping)
+    return GenerationPlan(path, found.pipeline, found.account, found.entry, generate, clipping)

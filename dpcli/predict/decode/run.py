@@ -7,15 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.predict.charged import charge, commit, counted, noted, session_in
 from dpcli.predict.decode.contexts import batches, frame_of
 from dpcli.predict.decode.plan import GenerationPlan
 from dpcli.predict.decode.write import Writer
 from dpcli.predict.lines import add_line, whole_lines
 from dpcli.predict.models.load import language_model
+from dpcli.predict.queries.counted import counted
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
+from dpcli.sessions.charged import charge, commit, noted, session_in
+from dpcli.sessions.folder import exclusive, replaced
 from dpcli.train.noise.randomness import SystemStream
-from dpcli.train.run.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -57,15 +58,15 @@ def write_texts(
         InputError: what the file asks for cannot be done. Denied: the file's budget or the ledger says no, or no text is left.
         LedgerError: ledger or count cannot be relied on.
     """
-    plan.priced.require_budget()
-    generate, path = plan.generate, plan.priced.path
+    plan.require_budget()
+    generate, path = plan.generate, plan.path
     model, vocabulary = language_model(generate.model, generate.tokenizer, path, "generate")
     frame = frame_of(generate, model, vocabulary)
     with exclusive(plan.folder):
         session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
-        private = batches(generate, path, plan.priced.pipeline.privacy, frame, vocabulary, model.vocabulary)
+        private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary)
         writer = Writer(model, plan.clipping, frame.prompt, generate.method == "difference", generate.tokens, vocabulary.end)
-        charge(session, plan.priced.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")
+        charge(session, plan.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")
         written: list[str] = []
         kept = os.path.join(plan.folder, TEXTS)
         whole_lines(kept)  # the next one begins a line
@@ -79,14 +80,14 @@ def write_texts(
                 add_line(kept, {"number": number, "batch": batch, "text": written[-1]})
                 report(len(written), asked)
             outcome = Generated(plan, plan.folder, session.run, tuple(written), budget.taken())
-        replaced(os.path.join(plan.folder, STATEMENT), load(PREDICTION_STATEMENT_OF)(plan.priced, said(outcome)).encode())
+        replaced(os.path.join(plan.folder, STATEMENT), load(PREDICTION_STATEMENT_OF)(plan, said(outcome)).encode())
         commit(session, ledger)
     return outcome
 
 
 def said(outcome: Generated) -> dict[str, str]:
     """What the session did, as answers of the disclosure statement; `done` is its first paragraph."""
-    plan, spec = outcome.plan, outcome.plan.priced.entry.spec
+    plan, spec = outcome.plan, outcome.plan.entry.spec
     what = {
         "difference": "the difference of each private context's logits and the public context's",
         "logits": "each private context's logits below their largest",

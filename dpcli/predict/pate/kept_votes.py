@@ -43,7 +43,7 @@ def votes_kept(plan: VotingPlan) -> VoteCounts | None:
 
 def bind_votes(plan: VotingPlan, votes: VoteCounts, run: str) -> None:
     """Leave which votes a session is held with, before its first query."""
-    from dpcli.train.run.folder import replaced
+    from dpcli.sessions.folder import replaced
 
     replaced(os.path.join(plan.folder, HELD), json.dumps({"run": run, "votes": votes.digest()}).encode(), OWN)
 
@@ -83,7 +83,7 @@ def require_bound(plan: VotingPlan, votes: VoteCounts, run: str) -> None:
 
 def keep_votes(plan: VotingPlan, votes: VoteCounts) -> None:
     """Leave them, and whose they are, which comes last: votes without it are none."""
-    from dpcli.train.run.folder import replaced
+    from dpcli.sessions.folder import replaced
 
     content = io.BytesIO()
     np.save(content, votes.counts)

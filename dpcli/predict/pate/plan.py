@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify, Denied, InputError
+from dpcli.errors import Denied, InputError
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.predict.pate.settings import BUILT_IN, HELD_OUT, Pate, read_pate
 from dpcli.predict.shards import refuse_replaced_units
 from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.registry import AGGREGATORS
 from dpcli.rounding import up
+from dpcli.sessions.plan import fingerprint
+from dpcli.sessions.priced import PricedSession, one_entry, priced_file
 from dpcli.toml.limits import read_bytes
 
 if TYPE_CHECKING:
@@ -25,21 +23,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class VotingPlan:
+class VotingPlan(PricedSession):
     """One session, as it is accounted and as it is held.
 
     pipeline: with as many answers as the budget allows. entry: the one that answers, in it. queries, answers: at most so many of each.
     stated: the answers that the file asks for. account: of the pipeline, whatever the votes are; as_filed: of the file as it stands.
     """
 
-    path: str
-    pipeline: Pipeline
     pate: Pate
-    entry: Entry
     queries: int
     answers: int
     stated: int
-    account: Account
     as_filed: Account
     diagnostics: tuple[Diagnostic, ...]
 
@@ -50,8 +44,7 @@ class VotingPlan:
     @property
     def folder(self) -> str:
         """Where everything is left."""
-        name = self.pate.output or os.path.join("runs", self.pipeline.name or os.path.splitext(os.path.basename(self.path))[0])
-        return name if os.path.isabs(name) else os.path.join(os.getcwd(), name)
+        return self.folder_at(self.pate.output)
 
     def with_limits(self, queries: int, answers: int) -> Pipeline:
         """The pipeline with so many queries and answers."""
@@ -59,14 +52,11 @@ class VotingPlan:
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that a session which goes on must not have changed."""
-        told = {key: value for key, value in asdict(self.pate).items() if key not in UNBOUND}
-        content = {"pipeline": tables_of(self.pipeline), "pate": told}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return self.fingerprint_with("pate", self.pate, UNBOUND)
 
     def teaching(self) -> str:
         """SHA-256 of what decides which votes there are."""
-        told = {key: value for key, value in asdict(self.pate).items() if key in TEACHING}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        return fingerprint({key: value for key, value in asdict(self.pate).items() if key in TEACHING})
 
 
 UNBOUND = frozenset(
@@ -99,16 +89,14 @@ def plan_of(path: str) -> VotingPlan:
     _require_units(pipeline, pate, path)
     entry = _entry(pipeline, pate, path)
     stated = aggregator_class(entry).most_answers(entry)
-    found = account(pipeline)
-    if found.winner is None:
-        raise CannotCertify(f"{path}: no finite epsilon can be certified for these votes")
+    found = priced_file(path, pipeline).account
     as_filed, answers = found, _affordable(pipeline, entry, found)
     if answers < stated:
         entry = aggregator_class(entry).limited(entry, answers)
         pipeline = _with(pipeline, entry)
         found = account(pipeline)
     queries = aggregator_class(entry).most_queries(entry)
-    return VotingPlan(path, pipeline, pate, entry, queries, answers, stated, found, as_filed, diagnostics)
+    return VotingPlan(path, pipeline, found, entry, pate, queries, answers, stated, as_filed, diagnostics)
 
 
 def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
@@ -140,15 +128,7 @@ def _refuse_unsanitised(diagnostics: tuple[Diagnostic, ...], path: str) -> None:
 
 def _entry(pipeline: Pipeline, pate: Pate, path: str) -> Entry:
     """The entry that answers. Raises InputError where it is unclear which, or what it asks for is not done."""
-    by_name = {entry.name: entry for entry in pipeline.mechanisms if entry.type in AGGREGATORS}
-    name = pate.mechanism or (next(iter(by_name)) if len(by_name) == 1 else None)
-    if name not in by_name:
-        found = f"{pate.mechanism or 'none'} of {', '.join(by_name) or 'none'}"
-        raise InputError(f"{path}: pate.mechanism: expected the name of an entry of type {', '.join(AGGREGATORS)}, found {found}")
-    entry = by_name[name]
-    place = f'{path}: mechanism["{name}"]'
-    if entry.partition is not None:
-        raise InputError(f"{place}: expected no partition, found one: every teacher votes on every query")
+    entry = one_entry(path, pipeline, AGGREGATORS, "pate", pate.mechanism)
     require_one_session(entry, path)
     if pate.check == "student" and not aggregator_class(entry).abstains:
         raise InputError(f"{path}: pate.check: expected student with a threshold alone, as of confident-gnmax, found {entry.type}")

@@ -98,7 +98,7 @@ def _kept(plan: VotingPlan, of: str) -> Sanitised | None:
 
 def _keep(plan: VotingPlan, of: str, made: Sanitised) -> None:
     """Durable before anybody sees it; of two that are made at the same moment one is kept, and the other is seen by nobody."""
-    from dpcli.train.run.folder import replaced
+    from dpcli.sessions.folder import replaced
 
     path = os.path.join(plan.folder, KEPT)
     draft = f"{path}.{os.urandom(8).hex()}"

@@ -15,7 +15,8 @@ from dpcli.predict.pate.kept_votes import bind_votes, require_bound, votes_kept
 from dpcli.predict.pate.sanitised import sanitised
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, begin, read_transcript, resume
 from dpcli.registry import PATE_STATEMENT_OF, load
-from dpcli.train.run.folder import exclusive, replaced
+from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
+from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -114,30 +115,14 @@ def _opened(
     if kept is None:
         run = uuid.uuid4().hex
         if ledger is not None:
-            ledger.reserve(plan.pipeline, run, why=f"dpcli pate label {os.path.basename(plan.path)}")
-            ledger.start(run)
+            charge_run(ledger, run, plan.pipeline, f"dpcli pate label {os.path.basename(plan.path)}")
         bind_votes(plan, votes, run)
         return begin(plan, run, ledger is not None, insecure_seed is None)
     _require_same(plan, kept, ledger, insecure_seed)
     require_bound(plan, votes, kept.run)
     if ledger is not None:
-        _require_charged(ledger, kept.run)
+        require_going_on("--ledger", kept.run, ledger, "session")
     return resume(plan, kept)
-
-
-def _require_charged(ledger: Ledger, run: str) -> None:
-    """A session that goes on must be one that this ledger was charged for, and that has not ended there: else it is a copy of one."""
-    reserved = ledger.state().run(run)
-    if reserved.status in ("committed", "void"):
-        said = "has ended" if reserved.status == "committed" else "was voided"
-        raise InputError(
-            f"--ledger: expected a session that is charged and goes on, found one that {said}: name another pate.output"
-        )
-    owner = reserved.content.get("who")
-    if owner != ledger.who:
-        raise InputError(
-            f"--ledger: expected the login that reserved this session, {owner}, found {ledger.who}, who could not commit it at its end"
-        )
 
 
 def _require_same(plan: VotingPlan, kept: Transcript, ledger: Ledger | None, insecure_seed: int | None) -> None:
@@ -145,9 +130,7 @@ def _require_same(plan: VotingPlan, kept: Transcript, ledger: Ledger | None, ins
     private = insecure_seed is None
     if kept.private != private:
         raise InputError(f"{plan.folder}: expected {'no ' if kept.private else ''}--insecure-seed, as when the session began")
-    if kept.ledger != (ledger is not None):
-        wanted = "the --ledger that was charged for this session" if kept.ledger else "no --ledger, as when it began"
-        raise InputError(f"{plan.folder}: expected {wanted}, found {'none' if kept.ledger else 'one'}")
+    require_same_books(plan.folder, kept.ledger, ledger, "session")
 
 
 def _ask(

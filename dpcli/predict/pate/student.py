@@ -93,7 +93,7 @@ def _leave(plan: VotingPlan, student: Learnt) -> None:
     """The student itself, for whoever trusts this folder: it is read by unpickling it. What cannot be pickled is not left."""
     import pickle
 
-    from dpcli.train.run.folder import replaced
+    from dpcli.sessions.folder import replaced
 
     try:
         content = pickle.dumps(getattr(student, "model", student))

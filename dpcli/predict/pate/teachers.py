@@ -19,7 +19,7 @@ from dpcli.predict.pate.kept_votes import keep_votes, refuse_other_votes
 from dpcli.predict.pate.learners import learnt, require_learner
 from dpcli.predict.pate.transcript import OWN
 from dpcli.predict.voting.votes import counted
-from dpcli.train.run.folder import exclusive, replaced
+from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.numerics.arrays import Array

@@ -116,7 +116,7 @@ def path_of(plan: VotingPlan) -> str:
 
 def begin(plan: VotingPlan, run: str, ledger: bool, private: bool) -> TranscriptFile:
     """A new transcript, whose first line says whose it is."""
-    from dpcli.train.run.folder import replaced
+    from dpcli.sessions.folder import replaced
 
     head = {"schema": SCHEMA, "fingerprint": plan.fingerprint(), "run": run, "ledger": ledger, "private": private}
     replaced(path_of(plan), (json.dumps(head) + "\n").encode(), OWN)

@@ -19,7 +19,8 @@ from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.queries.open import FILE, open_queries
-from dpcli.train.run.folder import exclusive, replaced
+from dpcli.sessions.charged import charge_run, require_same_books
+from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -157,7 +158,7 @@ def _require_budget(plan: PmixedPlan) -> None:
 
 def _where(plan: PmixedPlan) -> str:
     """That a folder is looked for from here, where it is."""
-    stated = plan.stated_folder
+    stated = plan.stated_folder(plan.settings.output)
     return (
         ""
         if os.path.isabs(stated)
@@ -192,21 +193,15 @@ def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -
         raise InputError(
             "--resume: expected the file and the texts that the fit began with, found others: start anew in another folder"
         )
-    if before.charged != (ledger is not None):
-        stated = ("the --ledger that was charged", "none") if before.charged else ("no --ledger, as at its start", "one")
-        raise InputError(f"--resume: expected {stated[0]}, found {stated[1]}")
+    require_same_books("--resume", before.charged, ledger, "fit")
     _charge(plan, ledger, before)
     return before
 
 
 def _charge(plan: PmixedPlan, ledger: Ledger | None, fit: Fit) -> None:
     """All tokens at once. A fit that goes on is not charged again: nothing was drawn from it yet."""
-    if ledger is None:
-        return
-    run = ledger.state().runs.get(fit.run)
-    if run is None or run.status not in ("started", "committed"):
-        ledger.reserve(plan.pipeline, fit.run, why=f"dpcli pmixed fit {os.path.basename(plan.path)}")
-        ledger.start(fit.run)
+    if ledger is not None:
+        charge_run(ledger, fit.run, plan.pipeline, f"dpcli pmixed fit {os.path.basename(plan.path)}")
 
 
 def _read(path: str) -> Fit | None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.errors import CannotCertify, Denied, InputError
+from dpcli.errors import InputError
 from dpcli.keys.kinds import KeyPlace
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixtureSpec
-from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.read import examine, refuse, targets, toml_document
 from dpcli.pipeline.section import SectionTable
 from dpcli.predict.pmixed.paper_radius import Published
 from dpcli.predict.pmixed.settings import Pmixed
 from dpcli.predict.shards import refuse_replaced_units
-from dpcli.rounding import up
+from dpcli.sessions.plan import FilePlan
+from dpcli.sessions.priced import one_entry, priced_file, require_budget
 from dpcli.toml.findings import Findings
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
@@ -31,17 +28,15 @@ FREE = frozenset({"temperature", "max_tokens", "test", "queries", "output", "dev
 
 
 @dataclass(frozen=True, slots=True)
-class PmixedPlan:
+class PmixedPlan(FilePlan):
     """One ensemble.
 
     entry: the mechanism that a token performs. account: what all tokens cost; None under the published protocol, which certifies nothing.
     published: what that is run with, and claims; None in a sound file.
     """
 
-    path: str
-    pipeline: Pipeline
-    settings: Pmixed
     entry: Entry
+    settings: Pmixed
     account: Account | None
     published: Published | None
 
@@ -56,27 +51,17 @@ class PmixedPlan:
         return self.entry.steps
 
     @property
-    def stated_folder(self) -> str:
-        """As the file says, or by its name: where it is not absolute, from the current folder."""
-        return self.settings.output or os.path.join("runs", self.pipeline.name or os.path.splitext(os.path.basename(self.path))[0])
-
-    @property
     def folder(self) -> str:
-        return os.path.join(os.getcwd(), self.stated_folder)
+        return self.folder_at(self.settings.output)
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that must stay as it was when the models were fitted."""
-        kept = {key: value for key, value in asdict(self.settings).items() if key not in FREE}
-        content = {"pipeline": tables_of(self.pipeline), "pmixed": kept}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return self.fingerprint_with("pmixed", self.settings, FREE)
 
     def require_budget(self) -> None:
         """Raise Denied where the file's own budget does not pay for all tokens."""
-        budget = None if self.account is None else self.account.budget
-        if budget is not None and budget.verdict in ("fail", "unknown"):
-            raise Denied(
-                f"{self.path}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)}"
-            )
+        if self.account is not None:
+            require_budget(self.account.budget, self.path)
 
 
 def plan_of(path: str) -> PmixedPlan:
@@ -87,16 +72,11 @@ def plan_of(path: str) -> PmixedPlan:
     """
     data = read_bytes(path)
     settings, pipeline = _read(data, path)
-    entry = _entry(pipeline, settings, path)
+    entry = one_entry(path, pipeline, ("pmixed",), "pmixed", settings.mechanism)
     _require_units(pipeline, settings, entry, path)
     if settings.mode == "paper":
-        return PmixedPlan(path, pipeline, settings, entry, None, _published(pipeline, settings, entry, path))
-    from dpcli.analysis.account import account
-
-    found = account(pipeline)
-    if found.winner is None:
-        raise CannotCertify(f"{path}: no finite epsilon can be certified for this file")
-    return PmixedPlan(path, pipeline, settings, entry, found, None)
+        return PmixedPlan(path, pipeline, entry, settings, None, _published(pipeline, settings, entry, path))
+    return PmixedPlan(path, pipeline, entry, settings, priced_file(path, pipeline).account, None)
 
 
 def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
@@ -119,21 +99,6 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
     table = SectionTable("pmixed").read(tables["pmixed"], KeyPlace(("pmixed",), findings))
     assert isinstance(table, Pmixed)
     return table, pipeline
-
-
-def _entry(pipeline: Pipeline, settings: Pmixed, path: str) -> Entry:
-    """The entry of type pmixed that is run. Raises InputError where that is unclear, or it cannot be run as it is stated."""
-    known = {entry.name: entry for entry in pipeline.mechanisms if isinstance(entry.spec, EnsembleMixtureSpec)}
-    name = settings.mechanism or next(iter(known), "")
-    if name not in known or (settings.mechanism is None and len(known) != 1):
-        raise InputError(
-            f"{path}: pmixed.mechanism: expected the name of the entry of type pmixed that is run, found "
-            f"{settings.mechanism or 'none'} of {', '.join(known) or 'none'}"
-        )
-    entry = known[name]
-    if entry.partition is not None:
-        raise InputError(f'{path}: mechanism["{name}"]: expected no partition, found one: the shards are of all of the data')
-    return entry
 
 
 def _require_units(pipeline: Pipeline, settings: Pmixed, entry: Entry, path: str) -> None:

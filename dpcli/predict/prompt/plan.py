@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpcli.errors import InputError
-from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.read import section
-from dpcli.predict.charged import fingerprint
-from dpcli.predict.priced import PricedSession, folder_of, in_full, priced, require_units
 from dpcli.predict.prompt.settings import Prompt
+from dpcli.predict.shards import require_units
 from dpcli.predict.voting.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.registry import AGGREGATORS
+from dpcli.sessions.priced import PricedSession, priced
 from dpcli.toml.limits import read_bytes
 
 # Keys that may change while a session goes on: what is asked, and what is done with the answers.
@@ -19,34 +18,32 @@ PUBLIC = ("queries", "candidates", "student_demonstrations", "public", "count", 
 
 
 @dataclass(frozen=True, slots=True)
-class PromptPlan:
-    """priced: the file's account, and the entry that is performed."""
+class PromptPlan(PricedSession):
+    """prompt: the table."""
 
-    priced: PricedSession
     prompt: Prompt
 
     @property
     def asked(self) -> int:
         """Queries that may be put to the teachers."""
-        return aggregator_class(self.priced.entry).most_queries(self.priced.entry)
+        return aggregator_class(self.entry).most_queries(self.entry)
 
     @property
     def answered(self) -> int | None:
         """How many of them may be answered; None where all of them are."""
-        kind = aggregator_class(self.priced.entry)
-        return kind.most_answers(self.priced.entry) if kind.abstains else None
+        kind = aggregator_class(self.entry)
+        return kind.most_answers(self.entry) if kind.abstains else None
 
     @property
     def aggregator(self) -> Aggregator:
-        return aggregator_class(self.priced.entry).of(self.priced.entry.spec)
+        return aggregator_class(self.entry).of(self.entry.spec)
 
     @property
     def folder(self) -> str:
-        return folder_of(self.prompt.output, self.priced)
+        return self.folder_at(self.prompt.output)
 
     def fingerprint(self) -> str:
-        stated = {name: value for name, value in in_full(self.prompt).items() if name not in PUBLIC}
-        return fingerprint({"pipeline": tables_of(self.priced.pipeline), "prompt": stated})
+        return self.fingerprint_with("prompt", self.prompt, PUBLIC)
 
 
 def plan_of(path: str) -> PromptPlan:
@@ -61,4 +58,4 @@ def plan_of(path: str) -> PromptPlan:
     found = priced(path, data, AGGREGATORS, "prompt", prompt.mechanism)
     require_units(found.pipeline, prompt.units, path, "prompt")
     require_one_session(found.entry, path)
-    return PromptPlan(found, prompt)
+    return PromptPlan(path, found.pipeline, found.account, found.entry, prompt)

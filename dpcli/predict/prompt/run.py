@@ -10,18 +10,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import Denied, InputError
-from dpcli.predict.charged import charge, commit, counted, noted, session_in
 from dpcli.predict.prompt.labelled import labelled, queries
 from dpcli.predict.prompt.labeller import Labeller, labeller_of
 from dpcli.predict.prompt.plan import PromptPlan
 from dpcli.predict.prompt.prompts import Demonstration, Shape, fitted, shape_of, teachers
 from dpcli.predict.prompt.student import Student, student
+from dpcli.predict.queries.counted import counted
 from dpcli.predict.voting.session import VoteTranscript, VotingSession
 from dpcli.predict.voting.votes import VoteCounts
 from dpcli.predict.voting.votes import counted as counted_votes
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
+from dpcli.sessions.charged import charge, commit, noted, session_in
+from dpcli.sessions.folder import exclusive, replaced
 from dpcli.train.noise.randomness import SystemStream
-from dpcli.train.run.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -70,14 +71,14 @@ def vote_and_teach(
         InputError: what the file asks for cannot be done. Denied: the file's budget or the ledger says no. LedgerError: ledger or count
             cannot be relied on.
     """
-    plan.priced.require_budget()
-    labeller, texts = labeller_of(plan.prompt, plan.priced.path), queries(plan.prompt, plan.priced.path)
-    _require_fitting(labeller, shape_of(plan.prompt), texts, plan.priced.path)
+    plan.require_budget()
+    labeller, texts = labeller_of(plan.prompt, plan.path), queries(plan.prompt, plan.path)
+    _require_fitting(labeller, shape_of(plan.prompt), texts, plan.path)
     public = _public(plan)
     with exclusive(plan.folder):
         session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
         votes = PromptTeachers.of(plan, labeller)
-        charge(session, plan.priced.pipeline, ledger, f"dpcli prompt {os.path.basename(plan.priced.path)}")
+        charge(session, plan.pipeline, ledger, f"dpcli prompt {os.path.basename(plan.path)}")
         with ExitStack() as open_:
             budget = open_.enter_context(counted(session, plan.asked, plan.prompt.count, moved, things="queries"))
             answers = None
@@ -107,10 +108,8 @@ class PromptTeachers:
     @classmethod
     def of(cls, plan: PromptPlan, labeller: Labeller) -> PromptTeachers:
         prompt = plan.prompt
-        private = labelled(prompt.data, prompt, plan.priced.path, "data", prompt.units)
-        return cls(
-            shape_of(prompt), labeller, teachers(private, prompt, plan.priced.pipeline.privacy.adjacency), len(prompt.labels)
-        )
+        private = labelled(prompt.data, prompt, plan.path, "data", prompt.units)
+        return cls(shape_of(prompt), labeller, teachers(private, prompt, plan.pipeline.privacy.adjacency), len(prompt.labels))
 
     def votes(self, text: str) -> VoteCounts:
         prompts = [fitted(self.shape, shown, text, self.labeller.fits) for shown in self.demonstrations]
@@ -147,7 +146,7 @@ def _public(plan: PromptPlan) -> list[Demonstration] | None:
     prompt = plan.prompt
     if prompt.public is None:
         return None
-    found = labelled(prompt.public, prompt, plan.priced.path, "public")
+    found = labelled(prompt.public, prompt, plan.path, "public")
     return list(zip(found.texts, found.labels, strict=True))
 
 
@@ -182,7 +181,7 @@ def _leave(outcome: PromptOutcome, released: list[tuple[str, int | None]]) -> No
     content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     replaced(os.path.join(outcome.folder, LABELS), content.encode("utf-8", "surrogatepass"))
     replaced(os.path.join(outcome.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
-    replaced(os.path.join(outcome.folder, STATEMENT), load(PREDICTION_STATEMENT_OF)(outcome.plan.priced, said(outcome)).encode())
+    replaced(os.path.join(outcome.folder, STATEMENT), load(PREDICTION_STATEMENT_OF)(outcome.plan, said(outcome)).encode())
 
 
 def said(outcome: PromptOutcome) -> dict[str, str]:

@@ -1,17 +1,11 @@
-"""From what a user writes (a path, or postgresql://...#name) to a budget of queries, and what a ledger says of it."""
+"""From what a user writes (a path, or postgresql://...#name) to a budget of queries."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dpcli.errors import LedgerError
 from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.queries.budget import QueryBudget
 from dpcli.predict.queries.count import ANSWERS, checked_count, checked_identity
 from dpcli.registry import load
-
-if TYPE_CHECKING:
-    from dpcli.ledger.ledger import Ledger
 
 FILE = "queries.db"  # in a run's folder
 BUSY_SECONDS = 30.0
@@ -53,16 +47,3 @@ def open_queries(
     if new:
         create(path, identity, total, seconds)
     return SqliteQueries(path, identity, total, moved, seconds, things)
-
-
-def require_charged(ledger: Ledger, run: str) -> None:
-    """Raise LedgerError unless the ledger holds the run, charged for, as one whose noise is being drawn or was.
-
-    A copied folder is the same run: the ledger does not count answers, so that its copies are found by the count's own place alone.
-    """
-    found = ledger.state().run(run)
-    if found.status not in ("started", "committed"):
-        raise LedgerError(
-            f'dataset "{ledger.dataset}": expected the run {run[:12]} that this system was fitted under, charged and started, '
-            f"found it {found.status}: nothing is answered"
-        )

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from dpcli.audit.settings import read_settings
-from dpcli.errors import CannotCertify, InputError
+from dpcli.errors import InputError
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.sessions.plan import fingerprint
+from dpcli.sessions.priced import PricedFile, priced_file
 from dpcli.toml.limits import read_bytes
 from dpcli.train.plan.entries import performed
 from dpcli.train.plan.settings import Train, in_full, read_train
 from dpcli.train.plan.stages import Stage, counted, stages
 
-if TYPE_CHECKING:
-    from dpcli.analysis.account import Account
-
 Portion = tuple[int, int]  # from one step to another
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingPlan:
+class TrainingPlan(PricedFile):
     """One run, as it is accounted and as it is done.
 
-    pipeline: with every number in place of "calibrate". stages: what is done, one after the other.
+    stages: what is done, one after the other.
     canaries: records of [audit] that do not exist, each inserted by a fair coin.
     """
 
-    path: str
-    pipeline: Pipeline
     train: Train
     stages: tuple[Stage, ...]
-    account: Account
     canaries: int = 0
 
     @property
@@ -48,10 +41,14 @@ class TrainingPlan:
         assert self.pipeline.privacy.dataset_size is not None
         return self.pipeline.privacy.dataset_size
 
+    @property
+    def folder(self) -> str:
+        """Where the run leaves its files."""
+        return self.folder_at(self.train.output)
+
     def fingerprint(self) -> str:
         """SHA-256 of everything that a resumed run must not have changed."""
-        content = {"pipeline": tables_of(self.pipeline), "train": in_full(self.train), "canaries": self.canaries}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return fingerprint({"pipeline": tables_of(self.pipeline), "train": in_full(self.train), "canaries": self.canaries})
 
     def stage_at(self, step: int) -> Stage:
         """The stage that takes step number `step` + 1."""
@@ -93,7 +90,6 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
     Raises:
         InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: nobody can say what it costs.
     """
-    from dpcli.analysis.account import account
     from dpcli.analysis.calibrate_file import solved
 
     data = read_bytes(path) if data is None else data
@@ -104,11 +100,9 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
             f"{path}: privacy.dataset_size: expected the declared number of records, which the sum is divided by, found none"
         )
     _require_units(pipeline, train, path)
-    found = account(pipeline)
-    if found.winner is None:
-        raise CannotCertify(f"{path}: no finite epsilon can be certified for this run")
+    found = priced_file(path, pipeline).account
     canaries = read_settings(data, path).canaries or 0
-    return TrainingPlan(path, pipeline, train, tuple(_stages(pipeline, train, path)), found, canaries)
+    return TrainingPlan(path, pipeline, found, train, tuple(_stages(pipeline, train, path)), canaries)
 
 
 def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from dpcli.errors import InputError
-from dpcli.train.run.folder import replaced
+from dpcli.sessions.folder import replaced
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""What a run came to, and where it leaves what."""
+"""What a run came to, and what it leaves."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -45,9 +44,3 @@ class Outcome:
     @property
     def repeated_steps(self) -> int:
         return sum(stop - start for start, stop in self.repeated)
-
-
-def folder_of(plan: TrainingPlan) -> str:
-    """Where a run leaves its files."""
-    name = plan.train.output or os.path.join("runs", plan.pipeline.name or os.path.splitext(os.path.basename(plan.path))[0])
-    return name if os.path.isabs(name) else os.path.join(os.getcwd(), name)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli.registry import STATEMENT_OF, load
-from dpcli.train.run.folder import replaced
+from dpcli.sessions.folder import replaced
 from dpcli.train.run.outcome import ADAPTER, KEPT, METRICS, MODEL, STATE, STATEMENT, Outcome
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.extras import require
+from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan
-from dpcli.train.run.folder import exclusive
-from dpcli.train.run.outcome import STATE, Outcome, folder_of
+from dpcli.train.run.outcome import STATE, Outcome
 from dpcli.train.run.results import ended, log
 from dpcli.train.run.start import begun, charge
 
@@ -46,7 +46,7 @@ def train(
 
     if ledger is not None and insecure_seed is not None:
         raise InputError("--insecure-seed: expected no --ledger with it, found one: noise that can be repeated protects nobody")
-    ranks, folder = ranks_of(plan.train.device), folder_of(plan)
+    ranks, folder = ranks_of(plan.train.device), plan.folder
     with exclusive(folder) if ranks.first else nullcontext():
         outcome = _run(plan, ledger, resume, insecure_seed, report, ranks, folder)
     ranks.part_ways()

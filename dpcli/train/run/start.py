@@ -7,13 +7,13 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import Denied, InputError
-from dpcli.rounding import up
+from dpcli.errors import InputError
+from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
+from dpcli.sessions.priced import require_budget
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.outcome import METRICS, STATE
 
 if TYPE_CHECKING:
-    from dpcli.analysis.account import BudgetVerdict
     from dpcli.ledger.ledger import Ledger
     from dpcli.train.run.checkpoint import Checkpoint
 
@@ -28,7 +28,7 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
     from dpcli.train.run.checkpoint import Checkpoint, restored
 
     state = os.path.join(folder, STATE)
-    _require_budget(plan.account.budget, plan.path)
+    plan.require_budget()
     if not resume and os.path.lexists(state):
         raise InputError(
             f"{folder}: expected a new folder, found the state of a run that did not end: --resume goes on with it; removing {STATE} "
@@ -39,44 +39,16 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
     before = restored(state, plan.fingerprint())
     if not 0 <= before.step < plan.steps:
         raise InputError(f"--resume: {state}: expected a step below {plan.steps}, found {before.step}")
-    _refuse_other_books(before, ledger)
+    require_same_books("--resume", before.charged, ledger, "run")  # elsewhere only what it repeats would be charged, or nothing
+    if ledger is not None:
+        require_going_on("--resume", before.run, ledger, "run")
     stage = plan.stage_at(before.step)
     if not before.clean or (stage.whole and before.step > stage.start):
         before.resumed.append(before.step)
     if before.resumed:
         again = [(step, plan.milestone(step)) for step in before.resumed]
-        _require_budget(account(plan.costs([(0, plan.steps), *again])).budget, f"--resume: {plan.path}")
+        require_budget(account(plan.costs([(0, plan.steps), *again])).budget, f"--resume: {plan.path}")
     return replace(before, private=before.private and private)
-
-
-def _require_budget(budget: BudgetVerdict | None, place: str) -> None:
-    """The file's own cap: what cannot be certified is over it, and so are steps that may have been done twice."""
-    if budget is not None and budget.verdict in ("fail", "unknown"):
-        raise Denied(
-            f"{place}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)}"
-        )
-
-
-def _refuse_other_books(before: Checkpoint, ledger: Ledger | None) -> None:
-    """A resumed run goes on in the ledger that was charged for it: elsewhere only what it repeats would be charged, or nothing."""
-    if before.charged != (ledger is not None):
-        stated = (
-            ("the --ledger that was charged for this run", "none") if before.charged else ("no --ledger, as at its start", "one")
-        )
-        raise InputError(f"--resume: expected {stated[0]}, found {stated[1]}")
-    if ledger is None:
-        return
-    reserved = ledger.state().run(before.run)
-    if reserved.status == "committed":
-        raise InputError("--resume: expected a run that did not end, found one that the ledger says has ended: a copy of its state")
-    if reserved.status == "void":
-        raise InputError("--resume: expected a run that is charged, found one whose reservation was voided: start it anew")
-    owner = reserved.content.get("who")
-    if owner != ledger.who:
-        raise InputError(
-            f"--resume: expected the login that reserved this run in the ledger, {owner}, found {ledger.who}, who could not commit it at "
-            f"its end: log in as {owner}, or start the run anew"
-        )
 
 
 def charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint, folder: str) -> None:
@@ -87,8 +59,7 @@ def charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint, folder
     """
     if not before.model:
         if ledger is not None:
-            ledger.reserve(plan.pipeline, before.run, why=f"dpcli train {os.path.basename(plan.path)}")
-            ledger.start(before.run)
+            charge_run(ledger, before.run, plan.pipeline, f"dpcli train {os.path.basename(plan.path)}")
         open(os.path.join(folder, METRICS), "w").close()
     elif ledger is not None and before.resumed and before.resumed[-1] == before.step:
         again = before.step

@@ -1,4 +1,4 @@
-"""A session's folder: under which run it is charged, and where its answers are counted; settled before the first noise."""
+"""A session's folder: under which run it is charged, settled before the first noise, and what the ledger says of that."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError, LedgerError
-from dpcli.predict.queries.open import FILE, open_queries, require_charged
-from dpcli.train.run.folder import replaced
+from dpcli.sessions.folder import replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.pipeline.model import Pipeline
-    from dpcli.predict.queries.budget import QueryBudget
 
 RUN = "run.json"
 
@@ -26,8 +23,8 @@ RUN = "run.json"
 class Session:
     """One charge, and what it is for.
 
-    fingerprint: of every table that its privacy depends on. charged: whether a ledger was. counted: whether the count of its answers was
-    made: from then on it must be there.
+    fingerprint: of every table that its privacy depends on. charged: whether a ledger was. counted: whether that was made
+    by which no answer is given twice: from then on it must be there, and the ledger must know the run.
     """
 
     folder: str
@@ -44,11 +41,6 @@ class Session:
     def write(self) -> None:
         content = {name: value for name, value in asdict(self).items() if name != "folder"}
         replaced(os.path.join(self.folder, RUN), json.dumps(content, indent=1).encode(), 0o600)
-
-
-def fingerprint(content: Mapping[str, Any]) -> str:
-    """SHA-256 of what a session that goes on must not have changed."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def session_in(folder: str, fingerprint: str, resume: bool, ledger: Ledger | None) -> Session:
@@ -68,12 +60,37 @@ def session_in(folder: str, fingerprint: str, resume: bool, ledger: Ledger | Non
     found = _read(path, folder)
     if found.fingerprint != fingerprint:
         raise InputError(f"--resume: {path}: expected the file as it was when the session began, found it changed: begin a new one")
-    if found.charged != (ledger is not None):
-        stated = (
-            ("the --ledger that was charged for this session", "none") if found.charged else ("no --ledger, as at its start", "one")
-        )
-        raise InputError(f"--resume: expected {stated[0]}, found {stated[1]}")
+    require_same_books("--resume", found.charged, ledger, "session")
     return found
+
+
+def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
+    """What goes on does so in the ledger that was charged for it, or in none as at its start. Raises InputError.
+
+    place: where a message begins. what: what goes on, in a word.
+    """
+    if charged != (ledger is not None):
+        stated = (f"the --ledger that was charged for this {what}", "none") if charged else ("no --ledger, as at its start", "one")
+        raise InputError(f"{place}: expected {stated[0]}, found {stated[1]}")
+
+
+def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
+    """What draws more noise has not ended in the ledger that was charged, else it is a copy, and is whose it was. Raises InputError.
+
+    place: where a message begins. what: what goes on, in a word.
+    """
+    reserved = ledger.state().run(run)
+    if reserved.status in ("committed", "void"):
+        said = "has ended, so that this is a copy of it" if reserved.status == "committed" else "was voided"
+        raise InputError(
+            f"{place}: expected a {what} that is charged and goes on, found one that {said}: begin a new one in another folder"
+        )
+    owner = reserved.content.get("who")
+    if owner != ledger.who:
+        raise InputError(
+            f"{place}: expected the login that reserved this {what}, {owner}, found {ledger.who}, who could not commit it at its end: "
+            f"log in as {owner}, or begin a new one in another folder"
+        )
 
 
 def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str) -> None:
@@ -86,27 +103,26 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
         raise LedgerError(
             f'dataset "{ledger.dataset}": expected the run {session.run[:12]} that this session was charged under, found none'
         )
+    charge_run(ledger, session.run, pipeline, why)
+
+
+def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
+    """Reserve and start a run, whichever of it the ledger has not seen yet. Call it before the first noise, again after a crash.
+
+    Raises Denied where the ledger says no, LedgerError where the run was voided: nothing may be drawn under it.
+    """
+    known = ledger.state().runs.get(run)
     if known is None:
-        known = ledger.reserve(pipeline, session.run, why=why).run
+        known = ledger.reserve(pipeline, run, why=why).run
     if known is not None and known.status == "reserved":
-        ledger.start(session.run)
-    require_charged(ledger, session.run)
+        ledger.start(run)
+    require_charged(ledger, run)
 
 
 def commit(session: Session, ledger: Ledger | None) -> None:
     """All that was to be answered for now is; the run stays charged in full."""
     if ledger is not None and ledger.state().run(session.run).status == "started":
         ledger.commit(session.run)
-
-
-def counted(session: Session, total: int, place: str | None, moved: bool, name: str = "", things: str = "answers") -> QueryBudget:
-    """The count of a session's answers, made where it begins. name: of a second count beside the first.
-
-    Raises LedgerError where it cannot be relied on.
-    """
-    stated = place or os.path.join(session.folder, FILE)
-    beside = f"{stated}-{name}" if name and place is not None else os.path.join(session.folder, f"{name}.db") if name else stated
-    return open_queries(beside, session.identity, total, new=not session.counted, moved=moved, things=things)
 
 
 def noted(session: Session) -> Session:
@@ -129,3 +145,16 @@ def _read(path: str, folder: str) -> Session:
             f"{path}: expected what dpcli wrote of a session, found something else: nothing more is answered in this folder"
         )
     return found
+
+
+def require_charged(ledger: Ledger, run: str) -> None:
+    """Raise LedgerError unless the ledger holds the run, charged for, as one whose noise is being drawn or was.
+
+    A copied folder is the same run: the ledger does not count answers, so that its copies are found by the count's own place alone.
+    """
+    found = ledger.state().run(run)
+    if found.status not in ("started", "committed"):
+        raise LedgerError(
+            f'dataset "{ledger.dataset}": expected the run {run[:12]} that this system was fitted under, charged and started, '
+            f"found it {found.status}: nothing is answered"
+        )

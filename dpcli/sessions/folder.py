@@ -1,4 +1,4 @@
-"""Files of a run's folder: there whole or not at all, in a folder that one process works in at a time."""
+"""Files of a folder: there whole or not at all, in a folder that one process works in at a time."""
 
 from __future__ import annotations
 

@@ -1,0 +1,82 @@
+"""The price of a session: the whole file, and the one entry in it that is performed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.errors import CannotCertify, Denied, InputError
+from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.rounding import up
+from dpcli.sessions.plan import FilePlan
+
+if TYPE_CHECKING:
+    from dpcli.analysis.account import Account, BudgetVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class PricedFile(FilePlan):
+    """account: of the whole pipeline, with an epsilon that is certified."""
+
+    account: Account
+
+    def require_budget(self) -> None:
+        """Raise Denied where the file's own budget does not pay for all of it."""
+        require_budget(self.account.budget, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class PricedSession(PricedFile):
+    """entry: what is performed, and may be charged with the rest of the file."""
+
+    entry: Entry
+
+
+def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
+    """The account of a pipeline, before anything of it is done. Raises CannotCertify where nobody can say what it costs."""
+    from dpcli.analysis.account import account
+
+    found = account(pipeline)
+    if found.winner is None:
+        raise CannotCertify(f"{path}: no finite epsilon can be certified for this file")
+    return PricedFile(path, pipeline, found)
+
+
+def priced(path: str, data: bytes, types: Collection[str], table: str, named: str | None) -> PricedSession:
+    """The account of a file, its noise solved for where it says "calibrate", and its entry of one of these types.
+
+    Raises as `one_entry` and `priced_file` do, and InputError where the file cannot be read.
+    """
+    from dpcli.analysis.calibrate_file import solved
+
+    pipeline = solved(data, path)
+    entry = one_entry(path, pipeline, types, table, named)
+    return PricedSession(path, pipeline, priced_file(path, pipeline).account, entry)
+
+
+def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str, named: str | None) -> Entry:
+    """The entry of one of these types that is performed, on all of the data.
+
+    Args:
+        table: the table whose key `mechanism` is `named`, for messages.
+
+    Raises InputError where it is not clear which one is meant, or it is of one partition.
+    """
+    known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
+    fitting = [entry for entry in pipeline.mechanisms if entry.type in types and named in (None, entry.name)]
+    if len(fitting) != 1:
+        found = f"{named or 'none'} of {', '.join(known)}" if known else "none of that type"
+        kinds = " or ".join(sorted(types))
+        raise InputError(f"{path}: {table}.mechanism: expected the name of the entry of type {kinds} that is run, found {found}")
+    if fitting[0].partition is not None:
+        raise InputError(f'{path}: mechanism["{fitting[0].name}"]: expected no partition, found one: it runs on all of the data')
+    return fitting[0]
+
+
+def require_budget(budget: BudgetVerdict | None, place: str) -> None:
+    """Hold a file to its own cap: what cannot be certified is over it. Raises Denied."""
+    if budget is not None and budget.verdict in ("fail", "unknown"):
+        raise Denied(
+            f"{place}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)}"
+        )

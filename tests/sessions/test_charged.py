@@ -1,0 +1,172 @@
+"""A run that is charged once, whatever interrupts it, and known to its folder before the ledger knows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.stores.places import init
+from dpcli.sessions.charged import RUN, Session, charge, commit, noted, require_charged, require_going_on, session_in
+from tests.ledger.setting import DATASET, run, terms
+
+
+def books(folder: Path, epsilon: float = 1.0) -> Ledger:
+    return init(str(folder / "ledger.db"), DATASET, terms(epsilon))
+
+
+def begun(folder: Path, ledger: Ledger | None, resume: bool = False) -> Session:
+    return session_in(str(folder), "of this file", resume, ledger)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", ["write", "reserve", "start", "commit"])
+def test_an_interruption_anywhere_charges_once_and_in_full(
+    step: str, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was interrupted goes on under the run that it began with, where anything of it is left."""
+    ledger = books(tmp_path)
+    owner: Any = Session if step == "write" else Ledger
+    done = getattr(owner, step)
+
+    def broken(self: Any, *arguments: Any, **keys: Any) -> Any:
+        if after:
+            done(self, *arguments, **keys)
+        raise KeyboardInterrupt
+
+    def whole(resume: bool) -> None:
+        session = begun(tmp_path, ledger, resume)
+        charge(session, run(), ledger, "a test")
+        require_charged(ledger, session.run)
+        commit(noted(session), ledger)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, step, broken)
+        with pytest.raises(KeyboardInterrupt):
+            whole(resume=False)
+    written = (tmp_path / RUN).exists()
+    assert {*ledger.state().runs} <= ({json.loads((tmp_path / RUN).read_text())["run"]} if written else set())
+    for _ in range(2):
+        whole(resume=written)
+        written = True
+    (only,) = ledger.state().runs.values()
+    assert only.status == "committed"
+    assert json.loads((tmp_path / RUN).read_text())["run"] == only.key
+    ledger.close()
+
+
+def test_what_is_denied_is_not_started_and_may_be_asked_again(tmp_path: Path) -> None:
+    ledger = books(tmp_path, 0.005)
+    for resume in (False, True):
+        with pytest.raises(Denied):
+            charge(begun(tmp_path, ledger, resume), run(), ledger, "a test")
+    assert ledger.state().runs == {}
+    ledger.close()
+
+
+def test_a_run_that_was_voided_draws_nothing(tmp_path: Path) -> None:
+    ledger, session = books(tmp_path), begun(tmp_path, None)
+    ledger.reserve(run(), session.run)
+    ledger.void(session.run, why="because")
+    with pytest.raises(LedgerError, match="found it void: nothing is answered"):
+        charge(session, run(), ledger, "a test")
+    assert ledger.state().run(session.run).status == "void"
+    ledger.close()
+
+
+def test_a_ledger_that_lost_the_run_is_not_charged_again(tmp_path: Path) -> None:
+    """It is an earlier copy, or another one: what was drawn would be paid for here and nowhere else."""
+    ledger = books(tmp_path)
+    charge(begun(tmp_path, ledger), run(), ledger, "a test")
+    session = noted(begun(tmp_path, ledger, resume=True))
+    ledger.close()
+    (tmp_path / "other").mkdir()
+    other = books(tmp_path / "other")
+    with pytest.raises(LedgerError, match="that this session was charged under, found none"):
+        charge(session, run(), other, "a test")
+    assert other.state().runs == {}
+    other.close()
+
+
+def test_a_session_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--resume: expected a session in .*, found none"):
+        begun(tmp_path, None, resume=True)
+    session = begun(tmp_path, None)
+    session.write()
+    with pytest.raises(InputError, match="expected a new folder, found a session"):
+        begun(tmp_path, None)
+    with pytest.raises(InputError, match="expected the file as it was when the session began"):
+        session_in(str(tmp_path), "of another file", True, None)
+    ledger = books(tmp_path)
+    with pytest.raises(InputError, match="--resume: expected no --ledger, as at its start, found one"):
+        begun(tmp_path, ledger, resume=True)
+    Session(str(tmp_path), session.run, session.fingerprint, charged=True).write()
+    with pytest.raises(InputError, match="--resume: expected the --ledger that was charged for this session, found none"):
+        begun(tmp_path, None, resume=True)
+    assert begun(tmp_path, ledger, resume=True).run == session.run
+    ledger.close()
+
+
+@pytest.mark.parametrize("key", ["run", "fingerprint", "charged", "counted"])
+@pytest.mark.parametrize("value", [None, 1, "missing"])
+def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Path) -> None:
+    """A session of which anything is unknown is nobody's: taken as a new one it would answer for nothing."""
+    begun(tmp_path, None).write()
+    content = json.loads((tmp_path / RUN).read_text())
+    if value == "missing":
+        del content[key]
+    else:
+        content[key] = value
+    (tmp_path / RUN).write_text(json.dumps(content))
+    if (key, value) == ("counted", "missing"):  # of a version that did not count
+        assert not begun(tmp_path, None, resume=True).counted
+        return
+    with pytest.raises(InputError, match="nothing more is answered in this folder"):
+        begun(tmp_path, None, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("moves", "who", "said"),
+    [
+        (("start",), None, None),
+        ((), None, None),
+        (("start", "commit"), None, "found one that has ended, so that this is a copy of it"),
+        (("void",), None, "found one that was voided"),
+        (("start",), "somebody", "--resume: expected the login that reserved this run, .*, found somebody"),
+    ],
+)
+def test_more_noise_is_for_a_run_that_goes_on_and_its_owner(
+    moves: tuple[str, ...], who: str | None, said: str | None, tmp_path: Path
+) -> None:
+    ledger = books(tmp_path)
+    ledger.reserve(run(), "run")
+    for move in moves:
+        getattr(ledger, move)("run", why="because")
+    if who is not None:
+        ledger.who = who
+    if said is None:
+        require_going_on("--resume", "run", ledger, "run")
+    else:
+        with pytest.raises(InputError, match=said):
+            require_going_on("--resume", "run", ledger, "run")
+    ledger.close()
+
+
+@pytest.mark.parametrize(("moves", "granted"), [((), False), (("start",), True), (("start", "commit"), True), (("void",), False)])
+def test_the_ledger_must_hold_the_run_as_started(moves: tuple[str, ...], granted: bool, tmp_path: Path) -> None:
+    ledger = books(tmp_path)
+    ledger.reserve(run(), "run")
+    for move in moves:
+        getattr(ledger, move)("run", why="because")
+    if granted:
+        require_charged(ledger, "run")
+    else:
+        with pytest.raises(LedgerError, match="nothing is answered"):
+            require_charged(ledger, "run")
+    with pytest.raises(LedgerError, match="no entry has"):
+        require_charged(ledger, "another")
+    ledger.close()
