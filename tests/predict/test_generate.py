@@ -82,6 +82,9 @@ def behind(context):
     row[10] += 0.05
     return np.log(row / row.sum())
 
+def one_by_one():
+    return iter(1 / len(text) for text in ("SECRET", "")), [1, 2]
+
 class Model:
     vocabulary, context = 256, 40
     seen = []
@@ -225,6 +228,14 @@ def test_copies_of_a_folder_share_a_count_in_a_database(folder: Path, database: 
         database.cluster.run("DROP SCHEMA IF EXISTS dpcli_queries CASCADE", database=database.name)
 
 
+def test_texts_of_an_earlier_session_are_not_added_to(folder: Path) -> None:
+    write_texts(plan_of("notes.toml"), texts=1)
+    for name in ("run.json", "queries.db"):
+        (folder / "out" / name).unlink()
+    with pytest.raises(InputError, match="released before this session"):
+        write_texts(plan_of("notes.toml"))
+
+
 def test_a_copy_of_a_folder_writes_nothing(folder: Path) -> None:
     plan = plan_of("notes.toml")
     write_texts(plan, texts=1)
@@ -351,6 +362,7 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
         ),
         (("clip = 4.0", "clip = 1e-12"), "than rounding does"),
         (('"notes:private"', '"notes:alone"'), "two lists"),
+        (('"notes:private"', '"notes:one_by_one"'), "two lists"),
     ],
 )
 def test_what_is_refused(change: tuple[str, str], said: str, folder: Path) -> None:
@@ -383,7 +395,7 @@ ODD = {
     "words": "return [['SECRET'] * 256]",
     "no numbers": "return found * np.nan",
     "endless": "return found + np.inf",
-    "gradient": "import torch; return torch.tensor(found, requires_grad=True)",
+    "no array": "return type('Lazy', (), {'__array__': lambda self, *how, **more: 1 / 0})()",
 }
 
 

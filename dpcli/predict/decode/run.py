@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dpcli.predict.decode.contexts import batches, frame_of, require_same_answers
 from dpcli.predict.decode.plan import GenerationPlan
 from dpcli.predict.decode.write import Writer
-from dpcli.predict.lines import add_line, whole_lines
+from dpcli.predict.lines import add_line, refuse_others, whole_lines
 from dpcli.predict.models.asked import spoken
 from dpcli.predict.models.load import language_model
 from dpcli.predict.queries.counted import counted
@@ -67,12 +67,13 @@ def write_texts(
     require_same_answers(model, frame, place)
     with exclusive(plan.folder):
         session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
+        kept = os.path.join(plan.folder, TEXTS)
+        refuse_others(kept, session.counted)
         private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary)
         differences = generate.method == "difference"
         writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
         charge(session, plan.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")
         written: list[str] = []
-        kept = os.path.join(plan.folder, TEXTS)
         whole_lines(kept)  # the next one begins a line
         with counted(session, plan.texts, generate.count, moved, things="texts") as budget:
             session = noted(session)
