@@ -509,6 +509,14 @@ def test_an_import_that_leaves() -> None:
     assert (found.code, found.err) == (2, "dpcli: bad_import:load: cannot be imported: SystemExit\n")
 
 
+def test_an_import_that_fails_on_a_record_does_not_quote_it() -> None:
+    """Whoever reads the data where the module is imported: one reader of functions serves every command."""
+    Path("bad_record.py").write_text("int('Alice Smith')\n")
+    with pytest.raises(InputError, match=r"ValueError at bad_record.py, line 1 \(its message may quote") as problem:
+        user("bad_record:load", "bad.toml")
+    assert "Alice" not in str(problem.value)
+
+
 PROGRAM = """
 import sys
 import numpy as np

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpcli.audit.user_code import FAILURES, called
+from dpcli.audit.user_code import FAILURES, called, raised_at
 from dpcli.errors import DpcliError, InputError
 from dpcli.predict.models.asked import next_token, tokens
 from dpcli.predict.models.port import LanguageModel, Vocabulary
 from dpcli.predict.prompt.settings import Prompt
-from dpcli.train.tasks.user_code import raised_at, user
+from dpcli.train.tasks.user_code import user
 
 
 class Labeller(Protocol):
