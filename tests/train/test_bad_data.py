@@ -20,6 +20,7 @@ from dpcli.registry import TASKS, load  # noqa: E402
 from dpcli.train.plan.clipping import FlatClipping  # noqa: E402
 from dpcli.train.plan.settings import Train  # noqa: E402
 from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt  # noqa: E402
+from dpcli.train.tasks.files import csv_table  # noqa: E402
 from dpcli.train.tasks.learning import evaluating  # noqa: E402
 from dpcli.train.tasks.owners import whose  # noqa: E402
 from dpcli.train.tasks.user_code import user  # noqa: E402
@@ -500,6 +501,15 @@ def quoting(model, batch):
 """
     code, said = run_custom(loss="quoting", more=quoting)
     assert (code, HIDDEN in said, "Alice" in said) == (2, True, False)
+
+
+@pytest.mark.parametrize("line", ['7,"open', '7,"a"b'])
+def test_a_quote_in_a_csv_file_takes_in_no_records_below_it(line: str) -> None:
+    """Of which one person would then own several: the lines are refused, and not quoted."""
+    Path("quotes.csv").write_text("user,text\n" + "1,a\n" * 100_000 + line + "\n8,Alice Smith\n9,b\n")
+    with pytest.raises(InputError, match="comma-separated values") as problem:
+        csv_table("quotes.csv")
+    assert "Alice" not in str(problem.value)
 
 
 def test_an_import_that_leaves() -> None:
