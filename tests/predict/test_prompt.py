@@ -338,6 +338,12 @@ def labeller(prompt):
     assert len((folder / "out" / "labels.jsonl").read_text().splitlines()) > 10
 
 
+def test_a_labeller_that_says_no_does_not_end_a_session_as_one_that_is_spent(folder: Path) -> None:
+    (folder / "stub.py").write_text(STUB + "\nfrom dpcli.errors import Denied\ndef labeller(prompt):\n    raise Denied('spent')\n")
+    with pytest.raises(InputError, match="raised Denied at stub.py"):
+        vote_and_teach(plan_of("stub.toml"))
+
+
 def test_records_without_an_owner_are_refused(folder: Path) -> None:
     """Whose they are is not known: their owners would have more than one vote."""
     (folder / "stub.py").write_text(STUB + "\ndef data():\n    return ['ash'] * 4, ['yes'] * 4, ['', '', 'x', 'y']\n")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpcli.audit.user_code import FAILURES, called, raised_at
-from dpcli.errors import DpcliError, InputError
+from dpcli.errors import InputError
 from dpcli.predict.models.asked import next_token, tokens
 from dpcli.predict.models.port import LanguageModel, Vocabulary
 from dpcli.predict.prompt.settings import Prompt
@@ -71,7 +71,7 @@ class OwnLabeller:
     def _asked(self, prompt: str) -> int | None:
         try:  # also of what it returns, which may be an object of the user's own
             return self._read(self.function(prompt))
-        except DpcliError:
+        except InputError:
             raise
         except FAILURES as error:
             raise InputError(f"{self.target}: raised {raised_at(error)}") from error
