@@ -340,7 +340,7 @@ def labeller(prompt):
 
 def test_a_labeller_that_says_no_does_not_end_a_session_as_one_that_is_spent(folder: Path) -> None:
     (folder / "stub.py").write_text(STUB + "\nfrom dpcli.errors import Denied\ndef labeller(prompt):\n    raise Denied('spent')\n")
-    with pytest.raises(InputError, match="raised Denied at stub.py"):
+    with pytest.raises(InputError, match="raised Denied at stub"):
         vote_and_teach(plan_of("stub.toml"))
 
 
