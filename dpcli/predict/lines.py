@@ -8,6 +8,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from dpcli.errors import InputError
+
 
 def add_line(path: str, content: Mapping[str, Any]) -> None:
     """One more, durable when it returns. Raises OSError where the disk is full: nothing of it is left."""
@@ -21,6 +23,15 @@ def add_line(path: str, content: Mapping[str, Any]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def refuse_others(path: str, counted: bool) -> None:
+    """Raise InputError where there are lines of another session: together they cost more than either is charged for.
+
+    counted: whether this session has begun to count, before which it released nothing.
+    """
+    if not counted and os.path.lexists(path):
+        raise InputError(f"{path}: expected nothing that was released before this session, found some: begin in a new folder")
 
 
 def whole_lines(path: str) -> list[bytes]:
