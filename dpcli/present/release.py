@@ -127,7 +127,11 @@ def explained(plan: ReleasePlan) -> Document:
     """How the sensitivity and the noise of each query come about."""
     tables = tuple(_why_table(one) for one in plan.asked)
     data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(one) for one in plan.asked], "exit_code": 0}
-    return Document(headline(plan.account), data, "pass", tables=tables, notes=_unit_note(plan), total=repr(plan.account.upper))
+    details = tuple(f"{one.name_of(release)}: {line}" for one in plan.asked for release in one.releases for line in release.why)
+    notes = _unit_note(plan)
+    return Document(
+        headline(plan.account), data, "pass", tables=tables, notes=notes, details=(*details, *notes), total=repr(plan.account.upper)
+    )
 
 
 def _why_table(one: AskedQuery) -> Table:
