@@ -66,8 +66,14 @@ class DuckDBSql:
     def layer(self, columns: str, source: str) -> str:
         return f"SELECT {columns} FROM {source}"
 
+    def total(self, sql: str) -> str:
+        return f"sum({sql})"
+
     def digest(self, sql: str) -> str:
         return f"left(sha256({sql}), 12)"
+
+    def trimmed(self, sql: str) -> str:
+        return f"trim({sql}, ' ')"
 
     def matches(self, sql: str, pattern: str) -> str:
         return f"regexp_full_match({sql}, {self.text(pattern)})"
@@ -118,13 +124,12 @@ class DuckDB:
         return found
 
     def _csv(self) -> FoundTable:
-        wanted = frozenset(name for name, column in self.table.columns.items() if column.expression is None)
-        header = header_of(self.files, wanted)
+        header = header_of(self.files, self.table.stored)
         fields = {name: FoundColumn(f"f{place}", "text", "text") for place, name in enumerate(header.names)}
         return FoundTable(_read_csv(self.files, header), fields, self.files.place)
 
     def _parquet(self) -> FoundTable:
-        item = f"read_parquet({_list(self.files.paths)})"
+        item = f"read_parquet({_list(self.files.paths)}, hive_partitioning = false)"
         first = DuckDBSql().text(_literal(self.files.paths[0]))
         names = _top(self._rows(f"SELECT name, num_children FROM parquet_schema({first})"))
         kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}")]
@@ -231,7 +236,8 @@ def _read_csv(files: Files, header: Header) -> str:
     columns = ", ".join(f"'f{place}': 'VARCHAR'" for place in range(len(header.names)))
     return (
         f"read_csv({_list(files.paths)}, auto_detect = false, header = true, delim = {sql.text(header.delimiter)}, quote = '\"', "
-        f"escape = '\"', nullstr = '', allow_quoted_nulls = false, null_padding = false, strict_mode = true, columns = {{{columns}}})"
+        "escape = '\"', nullstr = '', allow_quoted_nulls = false, null_padding = false, hive_partitioning = false, strict_mode = true, "
+        f"columns = {{{columns}}})"
     )
 
 
