@@ -225,7 +225,9 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
 
 def _harden(connection: Any, files: Files) -> None:
     """No other file, no network, nothing that a view of the file could change."""
-    connection.execute(f"SET allowed_paths = {_list(files.paths)}")
+    paths = ", ".join(map(DuckDBSql().text, files.paths))
+    connection.execute(f"SET allowed_paths = [{paths}]")
+    connection.execute(f"SET allowed_directories = {_folders(files.paths)}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
@@ -248,6 +250,12 @@ def _list(paths: Sequence[str]) -> str:
 def _literal(path: str) -> str:
     """A path as a pattern that stands for itself alone."""
     return "".join(f"[{character}]" if character in PATTERN else character for character in path)
+
+
+def _folders(paths: Sequence[str]) -> str:
+    """Of paths that are written as patterns: what is above their first special character, which is looked through for them."""
+    above = {os.path.dirname(re.split(r"[*?[]", path)[0]) for path in paths if path != _literal(path)}
+    return f"[{', '.join(DuckDBSql().text(folder) for folder in sorted(above))}]"
 
 
 def _quoted(name: str) -> str:
