@@ -33,15 +33,17 @@ from dpcli.release.columns import Column
 from dpcli.release.engines.open import opened
 from dpcli.release.settings import Source
 columns = {{"user_id": Column(type="integer"), "state": Column(type="text"), "salary": Column(type="decimal")}}
-question = Aggregation("user_id", None, (GroupKey("state", ("CA", "NY", "TX", "WA")),), (Steps("salary", 0, 20_000_000, 0.01),), {groups}, 10)
+keys, values = (GroupKey("state", ("CA", "NY", "TX", "WA")),), (Steps("salary", 0, 20_000_000, 0.01),)
+question = Aggregation("user_id", None, keys, values, {groups}, 10)
 with opened(Source(columns=columns, path={path!r}, unit="user_id"), {folder!r} + "/file.toml") as engine:
     engine.totals(question, b"k" * 32)
 """
-SMALL = BOUNDED.replace('(GroupKey("state", ("CA", "NY", "TX", "WA")),), (Steps("salary", 0, 20_000_000, 0.01),)', "(), ()")
+SMALL = BOUNDED.replace("None, keys, values,", "None, (), (),")
 UNBOUNDED = """
 import duckdb
 with duckdb.connect(config={{"memory_limit": "256MB", "threads": 4, "preserve_insertion_order": False}}) as connection:
-    connection.execute("SELECT state, count(*), sum(floor(least(greatest(salary, 0), 200000) / 0.01 + 0.5)::BIGINT) FROM '{folder}/{path}' GROUP BY 1").fetchall()
+    steps = "floor(least(greatest(salary, 0), 200000) / 0.01 + 0.5)::BIGINT"
+    connection.execute(f"SELECT state, count(*), sum({{steps}}) FROM '{folder}/{path}' GROUP BY 1").fetchall()
 """
 OPENDP = """
 import opendp.prelude as dp, polars as pl

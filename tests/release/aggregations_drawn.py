@@ -51,7 +51,9 @@ def aggregation(draw: random.Random, unit: bool | None = None) -> Asked:
         GroupKey(quoted(STATE), draw.choice([None, KEYS, KEYS[:2]])),
         GroupKey(quoted(VIP), draw.choice([None, (False, True)])),
         GroupKey(quoted(AGE), draw.choice([None, (0, 7, 40), tuple(range(50))])),
-        GroupKey(quoted(PAID), bins=draw.choice([(0.0, 12.34), (-8.0, -7.0, 0.0, 12.34, 99.995)])),
+        GroupKey(
+            quoted(PAID), bins=draw.choice([tuple(map(float, range(-9, 61))), (0.0, 12.34), (-8.0, -7.0, 0.0, 12.34, 99.995)])
+        ),
         GroupKey("", steps=Steps(quoted(PAID), -3, 4, 2.5, draw.choice([None, 1.0]))),
     ]
     added = [

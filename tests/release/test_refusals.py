@@ -175,7 +175,8 @@ def test_a_server_is_read_and_nothing_else(release_cluster: Cluster, tmp_path: P
         'CREATE TABLE "Rows; --" (who text, age int)',
         f"INSERT INTO \"Rows; --\" VALUES ('{HIDDEN}', 1)",
         "CREATE TABLE written (who text)",
-        "CREATE FUNCTION note() RETURNS text LANGUAGE sql VOLATILE SET search_path = public AS $$ INSERT INTO written VALUES ('x') RETURNING who $$",
+        "CREATE FUNCTION note() RETURNS text LANGUAGE sql VOLATILE SET search_path = public AS "
+        "$$ INSERT INTO written VALUES ('x') RETURNING who $$",
         "CREATE VIEW writing AS SELECT note() AS who, 1 AS age",
         "CREATE VIEW failing AS SELECT who, (who || 'x')::int AS age FROM \"Rows; --\"",
         'CREATE VIEW timed AS SELECT who, now() AS age FROM "Rows; --"',

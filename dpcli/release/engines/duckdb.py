@@ -63,6 +63,12 @@ class DuckDBSql:
     def date_part(self, part: DatePartName, sql: str) -> str:
         return f"date_part('{part}', {sql})"
 
+    def list_of(self, numbers: Sequence[str]) -> str:
+        return f"[{', '.join(numbers)}]"
+
+    def element(self, numbers: str, place: str) -> str:
+        return f"list_extract({numbers}, {place} + 1)"
+
     def layer(self, columns: str, source: str) -> str:
         return f"SELECT {columns} FROM {source}"
 

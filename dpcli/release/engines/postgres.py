@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +76,12 @@ class PostgresSql:
 
     def date_part(self, part: DatePartName, sql: str) -> str:
         return self.cast(f"date_part('{part}', {sql})", "integer")
+
+    def list_of(self, numbers: Sequence[str]) -> str:
+        return f"ARRAY[{', '.join(numbers)}]"
+
+    def element(self, numbers: str, place: str) -> str:
+        return f"({numbers})[CAST({place} + 1 AS integer)]"
 
     def layer(self, columns: str, source: str) -> str:
         return f"SELECT {columns} FROM {source} OFFSET 0"  # without it the planner writes inner expressions into outer ones

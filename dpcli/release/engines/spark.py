@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,12 @@ class SparkSql:
         own = OWN_PARTS.get(part, part.upper())
         number = f"date_part('{own}', {sql})"
         return self.cast(f"({number} - 1)" if own == SUNDAY_IS_1 else number, "integer")
+
+    def list_of(self, numbers: Sequence[str]) -> str:
+        return f"array({', '.join(numbers)})"
+
+    def element(self, numbers: str, place: str) -> str:
+        return f"get({numbers}, CAST({place} AS INT))"
 
     def layer(self, columns: str, source: str) -> str:
         return f"SELECT {columns} FROM {source}"
