@@ -49,12 +49,11 @@ OPENDP = """
 import opendp.prelude as dp, polars as pl
 dp.enable_features("contrib")
 context = dp.Context.compositor(
-    data=pl.scan_parquet({folder!r} + "/rows.parquet"), privacy_unit=dp.unit_of(contributions=40, identifier="user_id"),
-    privacy_loss=dp.loss_of(rho=1.0), split_evenly_over=1,
-    margins=[dp.polars.Margin(by=["state"], invariant="keys", max_length={rows})])
-query = context.query().truncate_per_group(10, by=["state"])
-query = query.group_by("state").agg(dp.len(), pl.col("salary").fill_null(0.0).fill_nan(0.0).dp.sum((0.0, 200000.0)))
-query.release().collect(engine="streaming")
+    data=pl.scan_parquet({folder!r} + "/rows.parquet"), privacy_unit=dp.unit_of(contributions=1, identifier=pl.col("user_id")),
+    privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-7), split_evenly_over=1,
+    margins=[dp.polars.Margin(by=["state"], invariant="keys", max_length={rows}, max_groups=4)])
+query = context.query().truncate_per_group(10).group_by("state")
+query.agg(dp.len(), pl.col("salary").fill_nan(0.0).fill_null(0.0).dp.sum((0.0, 200000.0))).release().collect()
 """
 
 
@@ -92,7 +91,7 @@ def main(rows: int = ROWS, out: object = sys.stdout) -> None:
             for groups in (4, 1):
                 code = BOUNDED.format(folder=folder, path=path, groups=groups)
                 show(f"{path}: at most {groups} keys of a unit, 10 rows in each", code, out)
-        show("rows.parquet: OpenDP's table layer, 10 rows in each key", OPENDP.format(folder=folder, rows=rows), out)
+        show("rows.parquet: OpenDP's table layer, 10 rows of a unit", OPENDP.format(folder=folder, rows=rows), out)
         started = [measured("import click, numpy, duckdb")[0] for _ in range(3)]
         small = [measured(SMALL.format(folder=folder, path="small.csv", groups=1))[0] for _ in range(3)]
         ratio = min(small) / min(started)

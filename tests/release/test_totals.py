@@ -11,9 +11,11 @@ import pytest
 
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Total
 from dpcli.release.engines.open import opened
+from dpcli.release.engines.spark import VIEW, Spark
+from dpcli.release.settings import Source
 from tests.release import brute
 from tests.release.aggregations_drawn import AGE, MEANINGS, STATE, TYPES, UNITS, WHO, aggregation, quoted, table
-from tests.release.places import PLACES, Table, source_of
+from tests.release.places import PLACES, Table, as_csv, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
@@ -74,6 +76,23 @@ def test_rows_of_nobody_are_out(tmp_path: Path) -> None:
 
 def test_exact_totals_are_not_shown() -> None:
     assert repr(Total(123, 456, (789,))) == "Total(...)"
+
+
+@pytest.mark.long
+def test_spark_over_four_partitions_gives_what_duckdb_gives(tmp_path: Path, spark_session: Any) -> None:
+    draw = random.Random(5)
+    rows = table(draw, 400)
+    for part in range(4):
+        as_csv(Table(TYPES, rows[part::4]), tmp_path / f"part-{part}.csv")
+    asked = [aggregation(draw) for _ in range(3)]
+    found = []
+    for engine_name in ("duckdb", "spark"):
+        source = Source(columns=Table(TYPES, rows).columns, path="part-*.csv", engine=engine_name, unit=WHO)  # type: ignore[arg-type]
+        with opened(source, str(tmp_path / "file.toml")) as engine:
+            found.append([dict(engine.totals(each.aggregation, SECRET)) for each in asked])
+            if isinstance(engine, Spark):
+                assert engine.session.table(VIEW).rdd.getNumPartitions() >= 4
+    assert found[0] == found[1] == [brute.totals(each, rows, SECRET) for each in asked]
 
 
 def made(folder: Path) -> Path:
