@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, Phase, settings
 
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before anything imports numpy
     os.environ.setdefault(threads, "1")  # there are as many tests at once as cores
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each worker, and each of the hundreds of processes, compiles everything anew
+sys.dont_write_bytecode = False
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.differing_executors]
 settings.register_profile("dev", deadline=None, max_examples=5, suppress_health_check=_QUIET)
-settings.register_profile("ci", deadline=None, max_examples=15, suppress_health_check=_QUIET, derandomize=True)
+settings.register_profile("ci", deadline=None, max_examples=10, suppress_health_check=_QUIET, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=400, suppress_health_check=_QUIET)
 settings.register_profile(  # for planted bugs: any failure will do, the smallest example is of no interest
     "planted",

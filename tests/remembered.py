@@ -12,11 +12,18 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 from dpcli.analysis import account as accounting
+from dpcli.analysis import meaning as meanings
+from dpcli.analysis.curve import ProfileCurve
 from dpcli.numerics import work
+from dpcli.pipeline.model import Pipeline
+from dpcli.plots import trade_off as pictures
 
 _answers: dict[Any, tuple[accounting.AccountRow, float]] = {}
-_row = accounting._row
+_curves: dict[Any, tuple[ProfileCurve, float]] = {}
+_row, _profile = accounting._row, meanings.profile
 
 
 def row(accountant: accounting.Accountant, profile: Any, quantity: accounting.Quantity, at: float, share: float = 1.0) -> Any:
@@ -37,8 +44,33 @@ def row(accountant: accounting.Accountant, profile: Any, quantity: accounting.Qu
     return found[0]
 
 
+def profile(pipeline: Pipeline, epsilons: Any, group_size: int = 1, delta: float = 1e-6) -> ProfileCurve:
+    """`dpcli.analysis.curve.profile`, remembered."""
+    left = work._left.get()
+    before = None if left is None else left[0]
+    asked = tuple(
+        (accountant.name, type(one), one) for accountant, one in accounting.sound_profiles(pipeline, group_size=group_size)
+    )
+    key = (asked, accounting.attained(pipeline, group_size), np.asarray(epsilons, dtype=float).tobytes(), delta, before)
+    try:
+        found = _curves.get(key)
+    except TypeError:  # it cannot be hashed
+        return _profile(pipeline, epsilons, group_size, delta)
+    if found is None:
+        answer = _profile(pipeline, epsilons, group_size, delta)
+        _curves[key] = answer, 0.0 if left is None or before is None else before - left[0]
+        return answer
+    if left is not None:
+        left[0] -= found[1]
+    return found[0]
+
+
 @contextmanager
 def remembering() -> Iterator[None]:
     """Inside, no accountant is asked the same question again."""
-    with mock.patch.object(accounting, "_row", row):
+    with (
+        mock.patch.object(accounting, "_row", row),
+        mock.patch.object(meanings, "profile", profile),
+        mock.patch.object(pictures, "profile", profile),
+    ):
         yield

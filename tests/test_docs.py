@@ -32,7 +32,7 @@ from dpcli.keys.described import keys_of
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes
 from dpcli.pipeline.key_places import tables
 from dpcli.pipeline.table_places import TablePlace
-from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FILTERS, FORMATS, MECHANISMS, PLOTS, SAMPLING, STYLES, TASKS
+from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FILTERS, FORMATS, MEASURES, MECHANISMS, PLOTS, SAMPLING, STYLES, TASKS
 from tests.command import ROOT, dpcli
 
 README = ROOT / "README.md"
@@ -275,7 +275,7 @@ def test_every_key_is_in_the_manual_under_its_table(page: str, place: TablePlace
 
 
 def test_no_task_style_type_or_scheme_is_missing_in_the_manual() -> None:
-    assert [place.word for _, place in PLACES if place.word] == [*SAMPLING, *MECHANISMS, *STYLES, *TASKS]
+    assert [place.word for _, place in PLACES if place.word] == [*SAMPLING, *MECHANISMS, *MEASURES, *STYLES, *TASKS]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

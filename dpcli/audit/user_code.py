@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 from dpcli.errors import InputError
 from dpcli.extras import unavailable
 
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+INSTALLED = tuple(folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib"))))
+OF_CODE = (ImportError, SyntaxError, NameError)  # whose messages quote names and code, and no data
 FAILURES = (Exception, SystemExit)  # sys.exit() in a user's code must not end us, with exit code 0 at that
 
 
@@ -21,7 +27,8 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
             in for Python's own wherever torch imports that.
 
     Raises:
-        InputError: no such module or function, or the module itself fails while it is imported. Unavailable: it needs an extra.
+        InputError: no such module or function, or the module itself fails while it is imported, when it may read private data: then
+            without the words of that. Unavailable: it needs an extra.
     """
     module, colon, name = target.partition(":")
     if not colon or not module or not name:
@@ -31,7 +38,7 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
         imported = importlib.import_module(module)
         found = getattr(imported, name, None)
     except FAILURES as error:
-        raise unavailable(error) or InputError(f"{target}: cannot be imported: {error_text(error)}") from None
+        raise unavailable(error) or InputError(f"{target}: cannot be imported: {_of_import(error)}") from None
     if not callable(found):
         place = getattr(imported, "__file__", None) or "a module of Python's own"
         raise InputError(f"{target}: expected a function, found {'nothing' if found is None else type(found).__name__} in {place}")
@@ -52,3 +59,14 @@ def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
 def error_text(error: BaseException) -> str:
     """Its type, and its message where it has one."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def raised_at(error: BaseException) -> str:
+    """Of which type it is, and where in the user's code: the last line that is neither installed nor ours."""
+    own = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(("<", *INSTALLED))]
+    place = f" at {os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}{place} (its message may quote a private record, and is not shown)"
+
+
+def _of_import(error: BaseException) -> str:
+    return error_text(error) if isinstance(error, OF_CODE) or not str(error) else raised_at(error)

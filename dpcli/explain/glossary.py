@@ -334,7 +334,6 @@ SYMBOLS: dict[str, str] = {
     "k": "steps",
     "cap": "budget",
     "baseline": "base",
-    "propose-test-release": "ptr",
     "propose test release": "ptr",
     "privacy loss random variable": "plrv",
     "privacy-loss-random-variable": "plrv",

@@ -8,10 +8,10 @@ from dpcli.errors import InputError
 from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.topics import TOPICS
 from dpcli.explain.wrapped import filled
-from dpcli.registry import ACCOUNTANTS, MECHANISMS, SAMPLING, STYLES, TASKS, load
+from dpcli.registry import ACCOUNTANTS, MEASURES, MECHANISMS, SAMPLING, STYLES, TASKS, load
 
 COMPUTED = dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_sigma:gaussian_sigma")  # numbers
-SELECTING = (*MECHANISMS, *SAMPLING, *TASKS, *STYLES)  # words that select the keys of a table
+SELECTING = (*MECHANISMS, *MEASURES, *SAMPLING, *TASKS, *STYLES)  # words that select the keys of a table
 
 
 def explain(name: str) -> str:

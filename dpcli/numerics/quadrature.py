@@ -63,8 +63,12 @@ def log_bernoulli(z: Array, log_ratio: Array) -> Array:
         y = p * log_ratio
         if not y.max(initial=0.0) > 500.0:
             return log_value
-        # Beyond e^500, with r^p taken out: 1 - (p r - z)/r^p.
-        far = y + np.log1p(z * np.exp(-y) - p * np.exp(log_ratio - y))
+        # Beyond e^500, with r^p taken out: 1 - (p r - z)/r^p; at z near 0, where that cancels, with r: (r^z - 1) - z (r - 1)/r.
+        far = np.where(
+            z * log_ratio > 1.0,
+            y + np.log1p(z * np.exp(-y) - p * np.exp(log_ratio - y)),
+            log_ratio + np.log(np.expm1(z * log_ratio) + z * np.expm1(-log_ratio)),
+        )
         return np.asarray(np.where(y > 500.0, far, log_value))
 
 

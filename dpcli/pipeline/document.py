@@ -95,7 +95,7 @@ TOP: Members = {
     "name": members_of(Pipeline)["name"],
     "privacy": _table("privacy", kind_of(Privacy), "what is protected, and against which change of the data", required=True),
     "budget": _table("budget", kind_of(Budget), "the most that the pipeline may spend"),
-    "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism", required=True),
+    "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism"),
     "source": _table("source", SectionTable("source"), "the table of data that dpcli release asks"),
     "query": _table(
         "query", Listed(SectionTable("query")), "what dpcli release asks of it, one table per query; each becomes mechanisms"
@@ -114,7 +114,7 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
         # Of another version nothing else can be said.
         tables = {"format": stated}
         return read_members({"format": TOP["format"]}, tables, KeyPlace((), findings))
-    known = {**TOP, "mechanism": replace(TOP["mechanism"], required=False)} if "query" in tables else TOP
+    known = TOP if "query" in tables else {**TOP, "mechanism": replace(TOP["mechanism"], required=True)}
     return read_members(known, tables, KeyPlace((), findings))
 
 

@@ -41,6 +41,14 @@ def named(spec: Spec) -> list[str]:
     return names
 
 
+def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
+    """Whether an entry is charged as a part of something else: of a partition, or of another entry, which may be of one itself.
+
+    What it costs alone is then more than what is added up for it.
+    """
+    return entry.partition is not None or any(entry.name in named(one.spec) for one in pipeline.mechanisms)
+
+
 def schemes(pipeline: Pipeline) -> str:
     """The sampling schemes of the entries that touch data; one that runs others has theirs."""
     entries = [entry for entry in pipeline.mechanisms if not entry.spec.free and not _runs_others(entry)]

@@ -22,7 +22,6 @@ def json_schema() -> dict[str, object]:
     """
     schema = table_schema(TOP)
     schema["properties"]["mechanism"] = _calibratable(schema["properties"]["mechanism"])
-    schema["required"] = [name for name in schema["required"] if name != "mechanism"]
     either = {"anyOf": [{"required": ["mechanism"]}, {"required": ["source", "query"]}]}
     return {"$schema": DIALECT, "title": "dpcli pipeline, format 1", **schema, **either}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpcli.keys.compound import Either, Listed, Named
 from dpcli.keys.kinds import Kind
-from dpcli.keys.member import Members
+from dpcli.keys.member import Member, Members
 from dpcli.keys.tables import KeyTable, SelectedTable
 from dpcli.pipeline.section import SectionTable
 from dpcli.registry import load
@@ -57,7 +57,9 @@ def _selected(kind: SelectedTable, path: str, title: str) -> Iterator[TablePlace
     shared, where = kind.shared(), title if title.startswith("[") else path.rpartition(".")[2]
     yield TablePlace(title, kind.doc, shared, path)
     yield from inside(shared, path, title)
+    told: dict[str, Member] = {}  # tables that several words have, as one has them
     for word, target in kind.registry.items():
         own, choice = kind.apart(word), f'{kind.selector} = "{word}"'
         yield TablePlace(f"{where} {choice}", load(target).__doc__ or "", own, path, word, choice)
-        yield from inside(own, path, title)
+        yield from inside({name: member for name, member in own.items() if told.get(name) != member}, path, title)
+        told.update(own)

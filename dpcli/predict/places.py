@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +22,10 @@ def own_function(target: str, path: str) -> Callable[..., Any]:
 
 
 def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What it returns. Raises InputError for what it raises, without its words, which may quote a record."""
+    """What it returns. Raises InputError for what it raises, without its words: they may quote a record, as a warning may."""
     try:
-        return function(*arguments)
+        with warnings.catch_warnings(action="ignore"):
+            return function(*arguments)
     except DpcliError:
         raise
     except FAILURES as error:

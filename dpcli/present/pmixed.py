@@ -128,9 +128,9 @@ def _priced(found: Costs) -> Document:
 def _solved(found: Costs) -> Document:
     best = found.best
     assert best.solved is not None
-    cells = ["-" if row.solved is None else f"{row.solved.value:.10g}" for row in found.rows]
+    cells = ["-" if row.solved is None else _value(row.solved.value) for row in found.rows]
     said = (
-        f"{found.solve} = {best.solved.value:.10g}: epsilon <= {up(best.epsilon)} at delta = {found.delta!r} (target {found.target!r}; "
+        f"{found.solve} = {_value(best.solved.value)}: epsilon <= {up(best.epsilon)} at delta = {found.delta!r} (target {found.target!r}; "
         f"{best.change}; {NAMES[best.accountant]})"
     )
     refused = (f"-: this accountant certifies no {found.solve} that meets the target",) if "-" in cells else ()
@@ -139,6 +139,11 @@ def _solved(found: Costs) -> Document:
     return Document(
         said, data, "pass", (table,), (*_notes(), LEDGER.format(found.solve)), total=repr(best.solved.value), sheet=_sheet(found)
     )
+
+
+def _value(solved: float) -> str:
+    """A whole number with all of its digits: rounded to ten it may be one that no longer meets the target."""
+    return f"{int(solved)}" if solved == int(solved) else f"{solved:.10g}"
 
 
 def _table(found: Costs, cells: list[str], title: str, footnotes: tuple[str, ...] = ()) -> Table:

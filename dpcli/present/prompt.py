@@ -21,7 +21,7 @@ def planned(plan: PromptPlan) -> Document:
     details = (
         f"{prompt.teachers:,} teachers with up to {prompt.demonstrations:,} demonstrations each, from {prompt.data}",
         f"at most {plan.asked:,} queries by {entry.name} ({entry.type}){bounded}, from {prompt.queries}",
-        f"up to {plan.asked * prompt.teachers:,} calls of {prompt.model or prompt.labeller}, then up to "
+        f"up to {plan.asked * (prompt.teachers + 1):,} calls of {prompt.model or prompt.labeller}, then up to "
         f"{prompt.candidates * (plan.answered or plan.asked):,} to choose the student's prompt, which costs no privacy",
         f"leaves labels, prompt and statement in {shown(plan.folder)}",
     )

@@ -134,7 +134,9 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     }
     told = replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})
     lines = "".join(f"* {_spoken(one)}\n" for one in plan.asked)
-    done = f"# Release: {format_markdown.escape(plan.pipeline.name or plan.folder)}\n\nepsilon <= {up(found.upper)} at delta = {found.delta!r}, for all of these queries together:\n\n{lines}\n"
+    title = format_markdown.escape(plan.pipeline.name or plan.folder)
+    spent = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}"
+    done = f"# Release: {title}\n\n{spent}, for all of these queries together:\n\n{lines}\n"
     facts = gather(replace(plan.pipeline, path=plan.path, disclosure=told), None, ())
     return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
 
@@ -143,7 +145,11 @@ def explained(plan: ReleasePlan) -> Document:
     """How the sensitivity and the noise of each query come about."""
     tables = tuple(_why_table(one) for one in plan.asked)
     data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(one) for one in plan.asked], "exit_code": 0}
-    return Document(headline(plan.account), data, "pass", tables=tables, notes=_unit_note(plan), total=repr(plan.account.upper))
+    details = tuple(f"{one.name_of(release)}: {line}" for one in plan.asked for release in one.releases for line in release.why)
+    notes = _unit_note(plan)
+    return Document(
+        headline(plan.account), data, "pass", tables=tables, notes=notes, details=(*details, *notes), total=repr(plan.account.upper)
+    )
 
 
 def _why_table(one: AskedQuery) -> Table:

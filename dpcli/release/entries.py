@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,6 +85,9 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
         taken.add(query.name)
         for key, expected, found in query.needs(source):
             yield (*here, *key), expected, found
+    own = math.fsum(getattr(query, "delta", None) or 0.0 for query in values["query"])
+    if privacy.delta is not None and own > privacy.delta * (1 + 1e-12):
+        yield ("privacy", "delta"), f"at least the {own:g} that the deltas of the queries come to", f"{privacy.delta:g}"
     if privacy.unit == "example" and source.unit is not None:
         yield ("source", "unit"), 'no unit column with privacy.unit = "example": each row is one', f'"{source.unit}"'
     elif privacy.unit not in (None, "example") and source.unit is None:

@@ -34,7 +34,7 @@ def group_keys(query: NoisyQuery, setting: QuerySetting) -> tuple[GroupKey, ...]
 def column_key(setting: QuerySetting, name: str, declared: bool = True) -> GroupKey:
     """One column as a key."""
     domain = domain_of(setting.source.columns[name], name, setting.folder) if declared else None
-    return GroupKey(reference(setting.source, name), domain)
+    return GroupKey(reference(name), domain)
 
 
 def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple[str, ...]) -> QueryAnswer:
@@ -51,24 +51,23 @@ def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple
     return replace(answer, rows=tuple(rows))
 
 
-def binned_key(source: Source, name: str, edges: tuple[float, ...]) -> GroupKey:
+def binned_key(name: str, edges: tuple[float, ...]) -> GroupKey:
     """A column of numbers as the number of its bin, from 0."""
-    return GroupKey(reference(source, name), None, edges)
+    return GroupKey(reference(name), None, edges)
 
 
 def stepped_key(source: Source, name: str) -> GroupKey:
     """A column of numbers as its whole number of steps, clamped."""
-    return GroupKey(reference(source, name), steps=steps_of(source, name))
+    return GroupKey(reference(name), steps=steps_of(source, name))
 
 
 def steps_of(source: Source, name: str, squared: int | None = None) -> Steps:
     """A column as whole numbers of steps. squared: the centre, where squares of distances are added up."""
     values, missing = stepped(source, name), source.columns[name].missing
-    return Steps(reference(source, name), values.least, values.most, values.step, missing, squared)
+    return Steps(reference(name), values.least, values.most, values.step, missing, squared)
 
 
-def reference(source: Source, name: str) -> str:
-    """A column in SQL: its own name, or what it is computed from."""
-    expression = source.columns[name].expression
+def reference(name: str) -> str:
+    """A column in SQL by its name, of the data or computed: the engine knows which."""
     quoted = name.replace('"', '""')
-    return f'"{quoted}"' if expression is None else f"({expression})"
+    return f'"{quoted}"'

@@ -68,7 +68,8 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
     one = contribution.least == contribution.most
     ranged = f"a row adds {contribution.least:,}" if one else f"a row adds from {contribution.least:,} to {contribution.most:,}"
     if adjacency is not Adjacency.REPLACE_ONE:
-        moved = f"its rows come or go: {'it' if contribution.one_key else 'each of these keys'} moves by at most {size:,}"
+        which = "the number" if contribution.one_key else "each of these keys"
+        moved = f"its rows come or go: {which} moves by at most {size:,}"
         return Sensitivity(groups * size, groups * size * size, groups, (counted, ranged, moved))
     if contribution.one_key:
         both = "both versions count" if contribution.fixed else "a version may also add nothing"

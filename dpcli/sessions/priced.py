@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.parts import shares_its_price
 from dpcli.rounding import up
 from dpcli.sessions.plan import FilePlan
 
@@ -69,7 +70,8 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
     Args:
         table: the table whose key `mechanism` is `named`, for messages.
 
-    Raises InputError where it is not clear which one is meant, or it is of one partition.
+    Raises InputError where it is not clear which one is meant, or it is charged as a part of something else: of a partition, or of another
+    entry, which may cost less than the run that is made here.
     """
     known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
     fitting = [entry for entry in pipeline.mechanisms if entry.type in types and named in (None, entry.name)]
@@ -77,8 +79,11 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
         found = f"{named or 'none'} of {', '.join(known)}" if known else "none of that type"
         kinds = " or ".join(sorted(types))
         raise InputError(f"{path}: {table}.mechanism: expected the name of the entry of type {kinds} that is run, found {found}")
+    place = f'{path}: mechanism["{fitting[0].name}"]'
     if fitting[0].partition is not None:
-        raise InputError(f'{path}: mechanism["{fitting[0].name}"]: expected no partition, found one: it runs on all of the data')
+        raise InputError(f"{place}: expected no partition, found one: it runs on all of the data")
+    if shares_its_price(fitting[0], pipeline):
+        raise InputError(f"{place}: expected an entry that no other one names, found one that does: it runs once, alone")
     return fitting[0]
 
 

@@ -70,11 +70,11 @@ def test_the_same_question_is_answered_alike_whatever_was_asked_before() -> None
     """What accountants share is charged once in each command: an answer that is refused for its price must not come for free later."""
     seed = "0" if os.environ.get("CI") else str(int.from_bytes(os.urandom(4), "big"))
     asked = [parse(BINS.encode(), "bins.toml"), *DEAR.values()]
-    for k in range(60):
+    for k in range(40):
         with suppress(InputError, InvalidFile):
             asked.append(parse(case(f"{seed}/{k}").files["a.toml"].encode(), "a.toml"))
     answers: dict[int, list[tuple[str, str, str | None]]] = {}
-    for one in asked[:12] + asked[:12][::-1]:
+    for one in asked[:9] + asked[:9][::-1]:
         answer = [(row.accountant.name, str(row.upper), row.reason) for row in account(one, delta=1e-6).rows]
         assert answers.setdefault(id(one), answer) == answer, (seed, one)
 

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from dpcli.document.document import Document, Sheet
 from dpcli.formats import csv as format_csv
 from tests.cli.test_formats import COMMANDS, own_formats, words_of
-from tests.command import dpcli
+from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER
 
 HOSTILE = GATE.replace('name = "vocabulary"', 'name = "=HYPERLINK(1)"').replace('"ads-ranking"', '"@SUM(1)"')
+VISITS = (ROOT / "examples" / "release.toml").read_text()
 CALIBRATION = "--target-epsilon 3 --delta 1e-5 --sampling-rate 0.01 --steps 100"
 
 # A command, and one of its kind over another file: the columns do not depend on what is found.
@@ -33,6 +34,7 @@ PAIRS = {
     "explain pass.toml": "explain no-guarantee.toml",
     f"calibrate-sigma {CALIBRATION}": f"calibrate-sigma {CALIBRATION} --adjacency replace-one",
     "calibrate pass.toml --solve noise -m train": "calibrate hostile.toml --solve scale",
+    "release visits.toml --dry-run": "release means.toml --dry-run",
     "budget show spent.db": "budget show spent.db",
     "budget log spent.db": "budget log spent.db",
     "budget export spent.db": "budget export spent.db",
@@ -49,6 +51,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "rule": LARGE_DELTA,
         "no-guarantee": GATE.replace("delta = 1e-8", "delta = 0.0"),
         "hostile": HOSTILE,
+        "visits": VISITS,
+        "means": re.sub(r"postprocess.*", "", VISITS.replace('"visits-of-adults"', '"others"')),
         "broken": GATE.replace("scale =", "scal ="),
     }
     for name, text in texts.items():
@@ -145,4 +149,4 @@ def test_what_is_written_is_read_back(values: list[str | float | int | bool | No
             assert cell[:1] not in ("=", "+", "@", "\t", "\r")
             assert cell in ("-", "-inf") or cell[:1] != "-"
         else:
-            assert float(cell) == value
+            assert type(value)(cell) == value

@@ -106,6 +106,7 @@ def called(words: tuple[str, ...], folder: Path) -> Result:
         "prompt": "prompt-pate.toml",
         "generate": "private-text.toml",
         "fit": "pmixed.toml",
+        "release": "release.toml",
     }.get(words[-1])
     if words[0] == "pate":
         saved(folder)

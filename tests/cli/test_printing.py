@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,57 @@ COMMANDS = [
 ]
 
 
+ENCODINGS = ("latin-1", "ascii", "utf-16")
+
+# A process in which everything is imported and every answer was given once. Of each line, arguments, what becomes of standard output, and
+# where to put standard error, it makes a child that is as one that begins so; it leaves as the interpreter would, which writes what is left
+# and says 120 where that fails, but does not take down all modules first. Then the child's exit code is said.
+FORKING = """
+import contextlib, io, json, os, sys
+import dpcli.cli.main
+from tests.remembered import remembering
+once = remembering()
+once.__enter__()
+for line in sys.stdin:
+    arguments, way, said = json.loads(line)
+    if way == "closed":
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            dpcli.cli.main.main(arguments)
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        if way == "closed":
+            os.close(1)
+            sys.stdout = sys.__stdout__ = None
+        else:
+            reader, writer = os.pipe()
+            os.close(reader)
+            os.dup2(writer if way == "unread" else os.open(os.devnull, os.O_WRONLY), 1)
+            sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8" if way == "unread" else way)
+        try:
+            dpcli.cli.main.run(arguments)
+        except SystemExit as leaving:
+            code = leaving.code
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except Exception:
+            code = 120
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def forking() -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", FORKING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as server:
+        yield server
+        assert server.stdin is not None
+        server.stdin.close()
+
+
 def code(*arguments: str, out: int | None = None, **variables: str) -> int:
     """The exit code of a process whose standard output is this descriptor, or closed."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
@@ -46,17 +99,31 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(place)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_the_exit_code_is_the_same_whoever_reads(command: tuple[str, ...], file: str) -> None:
+def test_the_exit_code_is_the_same_whoever_reads(
+    command: tuple[str, ...], file: str, forking: subprocess.Popen[str], tmp_path: Path
+) -> None:
     arguments = [file if word == "FILE" else word for word in command]
+    expected = dpcli(*arguments).code
+    assert forking.stdin is not None and forking.stdout is not None
+    for way in ("closed", "unread", *ENCODINGS):
+        print(json.dumps((arguments, way, str(tmp_path / "said"))), file=forking.stdin, flush=True)
+        assert int(forking.stdout.readline()) == expected, way
+        assert "internal error" not in (tmp_path / "said").read_text(errors="replace")
+
+
+def test_the_exit_code_of_a_process_is_the_same_whoever_reads(tmp_path: Path) -> None:
+    """The same of processes that are started one by one."""
+    (tmp_path / "é.toml").write_text(OVER.replace("ads-ranking", "ads-ранг"))
+    arguments = ("account", str(tmp_path / "é.toml"))
     expected = dpcli(*arguments).code
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb"):
         assert code(*arguments, out=writer) == expected
     assert code(*arguments) == expected
-    for encoding in ("latin-1", "ascii", "utf-16"):
+    for encoding in ENCODINGS:
         assert code(*arguments, out=subprocess.DEVNULL, PYTHONIOENCODING=encoding) == expected
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -26,14 +27,17 @@ def promises_more(planted: Bracket, honest: Bracket) -> bool:
     return planted.upper < honest.upper - 1e-12
 
 
-def seen(kind: str) -> bool:
-    """Whether the exam finds a false bracket, or steps that are not counted; or nothing promises more than without the bug."""
-    harmless = True
+def until_false(kind: str) -> Iterator[Row]:
+    """What is claimed, up to the first false bracket."""
     for row in rows(kind):
+        yield row
         if row.faults():
-            return True
-        harmless = harmless and not any(map(promises_more, row.brackets, honest(kind)[row.label].brackets))
-    return harmless or any(map(uncounted, drawn(kind, "0")))
+            return
+
+
+def harmless(kind: str, planted: list[Row]) -> bool:
+    """Whether nothing promises more than without the bug."""
+    return not any(any(map(promises_more, row.brackets, honest(kind)[row.label].brackets)) for row in planted)
 
 
 def uncounted(subject: Subject) -> bool:
@@ -46,9 +50,16 @@ def uncounted(subject: Subject) -> bool:
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_a_bug_in_any_mechanism_is_seen(kind: str, plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert honest(kind)
-    monkeypatch.setattr(accounting, "resolve", PLANTS[plant](accounting.resolve))
-    assert seen(kind), f"{plant} in {kind} is not seen"
+    """By a false bracket, or by steps that are not counted, unless nothing promises more than without it."""
+    bug = PLANTS[plant](accounting.resolve)
+    with monkeypatch.context() as planting:
+        planting.setattr(accounting, "resolve", bug)
+        planted = list(until_false(kind))
+    assert planted
+    if planted[-1].faults() or harmless(kind, planted):
+        return
+    monkeypatch.setattr(accounting, "resolve", bug)
+    assert any(map(uncounted, drawn(kind, "0"))), f"{plant} in {kind} is not seen"
 
 
 def test_a_smaller_upper_bound_promises_more() -> None:

@@ -82,6 +82,9 @@ def behind(context):
     row[10] += 0.05
     return np.log(row / row.sum())
 
+def one_by_one():
+    return iter(1 / len(text) for text in ("SECRET", "")), [1, 2]
+
 class Model:
     vocabulary, context = 256, 40
     seen = []
@@ -95,13 +98,6 @@ def model():
 
 def other():
     return Model(), Wide()
-
-def second():
-    return Model(), Wider()
-
-class Wider(ByteVocabulary):
-    def ids(self, text):
-        return [300 if letter == "S" else ord(letter) for letter in text]
 
 class Wide(ByteVocabulary):
     def ids(self, text):
@@ -232,6 +228,14 @@ def test_copies_of_a_folder_share_a_count_in_a_database(folder: Path, database: 
         database.cluster.run("DROP SCHEMA IF EXISTS dpcli_queries CASCADE", database=database.name)
 
 
+def test_texts_of_an_earlier_session_are_not_added_to(folder: Path) -> None:
+    write_texts(plan_of("notes.toml"), texts=1)
+    for name in ("run.json", "queries.db"):
+        (folder / "out" / name).unlink()
+    with pytest.raises(InputError, match="released before this session"):
+        write_texts(plan_of("notes.toml"))
+
+
 def test_a_copy_of_a_folder_writes_nothing(folder: Path) -> None:
     plan = plan_of("notes.toml")
     write_texts(plan, texts=1)
@@ -346,7 +350,6 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
         (('prompt = ">"', f'prompt = "{">" * 40}"'), "at most 33 tokens before 8 new ones"),
         (("longest = 10", "longest = 33"), "at most 33 tokens before 8 new ones"),
         (('"notes:model"', '"notes:other"'), "another model's"),
-        (('"notes:model"', '"notes:second"'), "another model's"),
         (('"{text}>"', '"text>"'), "text with {text}"),
         (('units = "user"', ""), "generate.units"),
         (("[generate]", "[prompt]"), "prompt."),
@@ -359,6 +362,7 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
         ),
         (("clip = 4.0", "clip = 1e-12"), "than rounding does"),
         (('"notes:private"', '"notes:alone"'), "two lists"),
+        (('"notes:private"', '"notes:one_by_one"'), "two lists"),
     ],
 )
 def test_what_is_refused(change: tuple[str, str], said: str, folder: Path) -> None:
@@ -367,3 +371,133 @@ def test_what_is_refused(change: tuple[str, str], said: str, folder: Path) -> No
     assert found.code == 2, found.err
     assert said in found.err and "SECRET" not in found.err
     assert not (folder / "out" / "texts.jsonl").exists()
+
+
+MISBEHAVING = """
+class Odd(Model):
+    def next_token(self, contexts):
+        found = super().next_token(contexts)
+        return odd(found, contexts) if not bytes(contexts[0]).startswith(b">") else found
+
+def model():
+    return Odd(), ByteVocabulary()
+"""
+ODD = {
+    "raises": "raise ValueError(bytes(contexts[0]))",
+    "leaves": "raise SystemExit('SECRET')",
+    "half": "return found.astype(np.float16)",
+    "narrow": "return found[:, :1]",
+    "wide": "return np.concatenate([found, found], 1)",
+    "many rows": "return np.concatenate([found] * 1000)",
+    "deep": "return found[:, None]",
+    "complex": "return found + 1j",
+    "nothing": "return None",
+    "words": "return [['SECRET'] * 256]",
+    "no numbers": "return found * np.nan",
+    "endless": "return found + np.inf",
+    "no array": "return type('Lazy', (), {'__array__': lambda self, *how, **more: 1 / 0})()",
+}
+
+
+@pytest.mark.parametrize("body", ODD.values(), ids=ODD.keys())
+def test_a_model_that_misbehaves_on_private_contexts_tells_nothing_and_moves_nothing_further(body: str, folder: Path) -> None:
+    """Whatever it answers, no token is further from the public ones than the contexts of the batch may move it, and no error says so."""
+    (folder / "notes.py").write_text(f"{NOTES}{MISBEHAVING}\ndef odd(found, contexts):\n    {body}\n")
+    plan = plan_of("notes.toml")
+    model, vocabulary = language_model("notes:model", None, "notes.toml", "generate")
+    private = batches(plan.generate, "notes.toml", owning(2), frame_of(plan.generate, model, vocabulary), vocabulary, 256)
+    writer = Writer(model, plan.clipping, b">", True, 8, 10)
+    for batch in private:
+        moved = writer.scores(batch, b"") - writer.scores([], b"")
+        assert np.ptp(moved) <= 2 * len(batch) * 4.0 / 60 + 1e-9
+    found = write_texts(plan, texts=1)
+    assert len(found.written) == 1
+
+
+def test_a_model_that_writes_over_its_last_answer_does_not_give_a_private_one_for_the_public_one(folder: Path) -> None:
+    over = """
+class Odd(Model):
+    row = np.zeros((1, 256))
+    def next_token(self, contexts):
+        self.row[:] = super().next_token(contexts)
+        return self.row
+
+def model():
+    return Odd(), ByteVocabulary()
+"""
+    plan = plan_of("notes.toml")
+    contexts = [b"aSECRETS>"]
+    usual, _ = language_model("notes:model", None, "notes.toml", "generate")
+    __import__("sys").modules.pop("notes")
+    (folder / "notes.py").write_text(NOTES + over)
+    os.utime("notes.py", (1, 1))
+    odd, _ = language_model("notes:model", None, "notes.toml", "generate")
+    assert type(odd).__name__ == "Odd"
+    for written in (b"", b"S", b"a"):
+        scores = [Writer(model, plan.clipping, b">", True, 8, 10).scores(contexts, written) for model in (usual, odd)]
+        assert np.array_equal(*scores)
+
+
+@pytest.mark.parametrize(
+    ("state", "kept"),
+    [("all that was asked", "seen"), ("private contexts alone", "[one for one in seen if not one.startswith(b'>')]")],
+)
+def test_a_model_that_remembers_what_it_was_asked_writes_no_token(state: str, kept: str, folder: Path) -> None:
+    remembering = f"""
+seen = []
+class Odd(Model):
+    def next_token(self, contexts):
+        seen.extend(map(bytes, contexts))
+        found = super().next_token(contexts)
+        found[:, 97] -= 0.1 * len({kept})
+        return found
+
+def model():
+    return Odd(), ByteVocabulary()
+"""
+    (folder / "notes.py").write_text(NOTES + remembering)
+    with pytest.raises(InputError, match="what a model was asked before must not matter"):
+        write_texts(plan_of("notes.toml"))
+    assert not (folder / "out" / "texts.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["raise ValueError(text)", "raise SystemExit(text)", "return [0.5]", "return [10**9]", "return [-1]", "return None"],
+)
+def test_a_private_text_that_the_tokenizer_fails_on_is_left_out_and_not_told(body: str, folder: Path) -> None:
+    odd = f"""
+class Odd(ByteVocabulary):
+    def ids(self, text):
+        if "SECRET" in text:
+            {body}
+        return list(text.encode())
+
+def model():
+    return Model(), Odd()
+"""
+    (folder / "notes.py").write_text(NOTES + odd)
+    found = dpcli("generate", "notes.toml", folder=folder)
+    assert found.code == 0, found.err
+    assert "SECRET" not in found.out + found.err
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("Model.context = None", "whole numbers as its vocabulary and context"),
+        ("Model.vocabulary = '256'", "whole numbers as its vocabulary and context"),
+        ("Model.next_token = lambda self, contexts: np.zeros((1, 9))", "log-probabilities of 256 tokens"),
+        ("Model.next_token = lambda self, contexts: np.full((1, 256), np.nan)", "no numbers"),
+        ("Model.next_token = lambda self, contexts: 1 / 0", "raised ZeroDivisionError"),
+        ("Own.ids = lambda self, text: None", "generate.tokenizer: raised TypeError"),
+        ("Own.text = lambda self, ids: 1 / 0", "generate.tokenizer: raised ZeroDivisionError"),
+        ("Own.text = lambda self, ids: None", "expected text of tokens, found NoneType"),
+    ],
+)
+def test_a_model_that_fails_on_public_contexts_is_refused_in_words(body: str, said: str, folder: Path) -> None:
+    own = "class Own(ByteVocabulary):\n    pass\n\ndef model():\n    return Model(), Own()\n"
+    (folder / "notes.py").write_text(f"{NOTES}\n{own}\n{body}\n")
+    found = dpcli("generate", "notes.toml", folder=folder)
+    assert found.code == 2, found.err
+    assert said in found.err and not (folder / "out" / "texts.jsonl").exists()

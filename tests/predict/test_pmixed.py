@@ -6,7 +6,9 @@ import dataclasses
 import json
 import math
 import re
+import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from dpcli.predict.pmixed.plan import PmixedPlan, plan_of
 from dpcli.predict.pmixed.settings import Pmixed
 from dpcli.predict.pmixed.shared import private_texts, sharded
 from dpcli.predict.queries.budget import Granted
+from dpcli.present import pmixed as presented
 from dpcli.present.pmixed import accounted
 from dpcli.train.noise.randomness import SeededStream
 from tests.command import Result
@@ -536,3 +539,96 @@ def test_the_design_radius_is_what_calibrate_finds(place: Path) -> None:
 
 def test_the_head_is_a_file_of_its_own(place: Path) -> None:
     assert written(place).read_text() == HEAD
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledger: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copied at any model, before the first ends and after: what is charged once is counted once."""
+    path, first = written(place), place / "runs" / "small"
+    kept = fitting.replaced
+
+    def copying(name: str, *arguments: Any) -> None:
+        if name.endswith(".model"):
+            shutil.copytree(first, place / f"copy{name[-7]}")
+        kept(name, *arguments)
+
+    monkeypatch.setattr(fitting, "replaced", copying)
+    with books(place) if ledger else nullcontext() as found:
+        fit(plan_of(str(path)), found)
+        monkeypatch.setattr(fitting, "replaced", kept)
+        for shard in (0, 5):
+            path = written(place, output=f'"copy{shard}"')
+            with pytest.raises((InputError, LedgerError), match="a copy of"):
+                fit(plan_of(str(path)), found, resume=True)
+
+
+FAILS = """
+import warnings
+from dpcli.predict.models.vocabularies import WordVocabulary
+from tests.predict.pmixed_files import WORDS
+import numpy as np
+
+SECRET = "a private letter"
+
+def letters():
+    return [SECRET] * 12
+
+class Words(WordVocabulary):
+    def ids(self, text):
+        raise ValueError(text)
+
+def words():
+    return Words(WORDS)
+
+class Model:
+    vocabulary, context = 14, 999
+    fails = ""
+
+    def next_token(self, contexts):
+        if self.fails == "asked":
+            warnings.warn(SECRET)
+            raise SystemExit(SECRET)
+        return np.log(np.full((len(contexts), 14), 1 / 14))
+
+    def tune(self, records):
+        if WHEN == "tune":
+            raise KeyError(SECRET)
+        return SECRET if WHEN == "kind" else b""
+
+    def tuned(self, content):
+        if WHEN == "tuned":
+            raise RuntimeError(SECRET)
+        found = Model()
+        found.fails = WHEN
+        return found
+
+def model():
+    return Model()
+"""
+
+
+@pytest.mark.parametrize("when", ["ids", "tune", "kind", "tuned", "asked"])
+def test_whatever_fails_on_private_texts_says_nothing_of_them(place: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "failing_models", raising=False)
+    (place / "failing_models.py").write_text(f"WHEN = {when!r}\n" + FAILS)
+    tokenizer = '"failing_models:words"' if when == "ids" else '"small_texts:vocabulary"'
+    path = written(place, data='"failing_models:letters"', model='"failing_models:model"', tokenizer=tokenizer)
+    path.write_text(re.sub(r"^public = .*\n", "", path.read_text(), flags=re.M))
+    results = [
+        asked(place, command, str(path), *more) for command, *more in (("fit",), ("predict", "--prompt", "w1"), ("evaluate",))
+    ]
+    assert all("private letter" not in result.out + result.err for result in results)
+    assert all(result.code != 70 for result in results)
+    assert (results[1].code == 0) == (when == "asked"), results[1].err
+
+
+def test_no_epsilon_at_delta_zero_is_no_success(place: Path) -> None:
+    found = asked(place, "account", str(written(place)), "--delta", "0")
+    assert (found.code, found.out) == (3, "") and "neither accountant certifies a finite epsilon" in found.err
+
+
+@pytest.mark.parametrize(
+    ("solved", "shown"), [(173_024_182_123.0, "173024182123"), (1e18, "1000000000000000000"), (0.12345678, "0.12345678")]
+)
+def test_a_solution_is_shown_as_it_was_found(solved: float, shown: str) -> None:
+    assert presented._value(solved) == shown

@@ -17,6 +17,7 @@ from scipy.optimize import brentq
 
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
 from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.combined.group import Group
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixture, EnsembleMixtureSpec
 from dpcli.predict.pmixed.paper_radius import Published
@@ -286,3 +287,38 @@ def test_the_sound_radius_allows_no_such_token() -> None:
     one, other = clip(around, two(1e-3)), clip(around, two(1e-9))
     mechanism = EnsembleMixture(models, 1.0, radius, False)
     assert worst(mechanism, answer(two(rare), [one, other], 1.0), answer(two(rare), [other], 1.0)) <= 1.0
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("radius", [0.1, 1.5])
+def test_several_shards_that_go_cost_at_least_what_each_does_from_those_left(rate: float, radius: float) -> None:
+    """The group theorem takes one bound for every step, and each has a shard fewer: the price is of one that holds for all of them."""
+    orders, shards = np.array([1.5, 3.0, 20.0]), 6
+    for size in (2, 3, 6, 9):
+        spec = EnsembleMixtureSpec(shards=shards, radius=radius, model_rate=rate, change="remove-shard")
+        found = spec.resolve(Neighbours(Adjacency.ADD_REMOVE, group=size))
+        assert isinstance(found, Group)
+        for left in range(max(shards - size, 0), shards):
+            step = EnsembleMixture(left + 1, rate, radius, replaces=False)
+            assert np.all(found.inner.rdp(orders) >= step.rdp(orders) * (1.0 - 1e-12))
+            for delta in (0.0, 1e-6, 1e-2):
+                assert found.inner.approx_dp(delta) >= step.approx_dp(delta) * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize(("shards", "rate"), [(2, 0.5), (3, 1.0), (2, 1.0 - 1e-9), (16, 1.0)])
+@pytest.mark.parametrize("radius", [40.0, 299.0, 301.0, 500.0])
+def test_masses_near_nothing_lose_none_of_what_they_carry(shards: int, rate: float, radius: float) -> None:
+    """At orders near 1, where the moments of a wide radius come from masses with logarithms in the hundreds; with 200 digits."""
+    with mpmath.workdps(700):
+        q, order, best = mpmath.mpf(rate), mpmath.mpf(1.0001), mpmath.mpf(0)
+        for turned in (False, True):
+            total = mpmath.mpf(0)
+            for m in range(shards):
+                weight = mpmath.binomial(shards - 1, m) * q**m * (1 - q) ** (shards - 1 - m)
+                t, h = q / (m + 1), (2 if m else 1) * mpmath.mpf(radius)
+                w = 1 / (mpmath.e**h + 1)
+                pairs = ((w, w * (1 - t + t * mpmath.e**h)), (1 - w, (1 - w) * (1 - t + t * mpmath.e**-h)))
+                total += weight * sum((b if turned else a) ** (1 - order) * (a if turned else b) ** order for a, b in pairs)
+            best = max(best, mpmath.log(total) / (order - 1))
+        found = EnsembleMixture(shards, rate, radius, replaces=False).rdp(np.array([1.0001]))[0]
+        assert best <= mpmath.mpf(float(found)) <= best * (1 + mpmath.mpf("1e-9"))

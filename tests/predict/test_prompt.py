@@ -12,6 +12,7 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.predict.prompt.plan import PromptPlan, plan_of
 from dpcli.predict.prompt.prompts import Shape, fitted, in_turn
 from dpcli.predict.prompt.run import vote_and_teach
+from dpcli.predict.voting.session import VoteTranscript
 from dpcli.train.noise.randomness import insecure_seed
 from tests.command import dpcli
 
@@ -218,7 +219,10 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
         ),
         (('output = "out"', 'output = "out"\nmechanism = "other"'), "prompt.mechanism"),
         (('"stub:queries"', '"stub:labeller"'), "stub:labeller"),
-        (('"stub:data"', '"stub:queries"'), "expected 3 lists"),
+        (('"stub:data"', '"os:getcwd"'), "expected 3 lists"),
+        (('"stub:queries"', '"stub:data"'), "prompt.queries: expected texts declared public"),
+        (('"stub:public"', '"stub:data"'), "prompt.public: expected texts declared public"),
+        (('labels = ["no", "yes"]', 'labels = ["no", "no "]'), "at least two labels"),
         (('"stub:data"', '"no.txt"'), "a .csv, .jsonl, .parquet file"),
         (('"stub:data"', '"no.csv"'), "expected a file"),
         (('labels = ["no", "yes"]', 'labels = ["off", "on"]'), "every label of the data"),
@@ -265,6 +269,9 @@ def narrow():
 
 def long():
     return ["ash " * 12]
+
+def wordy():
+    return long(), ["no"]
 """
 
 
@@ -278,6 +285,7 @@ def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) ->
     assert found.accuracy is not None and found.accuracy[0] > 0.9  # though only one short demonstration fits
     for change, said in (
         (('"stub:queries"', '"stub:long"'), "fit into the model's context"),
+        (('"stub:public"', '"stub:wordy"'), "prompt.public: expected texts that fit"),
         (('["n", "y"]', '["no", "nope"]'), "different tokens"),
         (('"stub:model"', '"stub:narrow"'), "has tokens for"),
     ):
@@ -285,6 +293,90 @@ def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) ->
         (folder / "changed.toml").write_text(text)
         with pytest.raises(InputError, match=re.escape(said)):
             vote_and_teach(plan_of("changed.toml"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "raise ValueError(prompt)",
+        "raise SystemExit(prompt)",
+        "raise InputError(prompt)",
+        "raise Denied(prompt)",
+        "return None",
+        "return 'perhaps ' + prompt",
+        "return [float('nan')] * 2",
+        "return [1.0, 2.0, 3.0]",
+        "return np.array([1j, 2j])",
+        "return Lazy(prompt)",
+        "return [Lazy(prompt)] * 2",
+    ],
+)
+def test_a_labeller_that_fails_on_some_private_texts_tells_nothing_of_them(body: str, folder: Path) -> None:
+    """Not that there are any, either: their teachers vote as prompts without a demonstration do."""
+    odd = f"""
+import numpy as np
+from dpcli.errors import Denied, InputError
+
+class Lazy:
+    def __init__(self, prompt):
+        self.prompt = prompt
+    def __float__(self):
+        raise ValueError(self.prompt)
+    def __array__(self, *how, **more):
+        raise ValueError(self.prompt)
+
+usual = labeller
+def labeller(prompt):
+    if "secret" in prompt and hash(prompt) % 2:
+        {body}
+    return usual(prompt)
+"""
+    (folder / "stub.py").write_text(STUB + odd)
+    found = dpcli("prompt", "stub.toml", folder=folder)
+    assert found.code == 0, found.err
+    assert "secret" not in found.out + found.err
+    assert len((folder / "out" / "labels.jsonl").read_text().splitlines()) > 10
+
+
+def test_a_labeller_that_says_no_does_not_end_a_session_as_one_that_is_spent(folder: Path) -> None:
+    (folder / "stub.py").write_text(STUB + "\nfrom dpcli.errors import Denied\ndef labeller(prompt):\n    raise Denied('spent')\n")
+    with pytest.raises(InputError, match="raised Denied at stub"):
+        vote_and_teach(plan_of("stub.toml"))
+
+
+def test_records_without_an_owner_are_refused(folder: Path) -> None:
+    """Whose they are is not known: their owners would have more than one vote."""
+    (folder / "stub.py").write_text(STUB + "\ndef data():\n    return ['ash'] * 4, ['yes'] * 4, ['', '', 'x', 'y']\n")
+    with pytest.raises(InputError, match="some that are missing"):
+        vote_and_teach(plan_of("stub.toml"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"label": 1', '"label": 2'),
+        ('"label": 1', '"label": -1'),
+        ('"label": 1', '"label": true'),
+        ('"label": 1', '"label": "1"'),
+        ('"number": ', '"number": 0.'),
+        ('"query": "', '"query": 5, "other": "'),
+    ],
+)
+def test_a_transcript_of_something_else_is_refused(old: str, new: str, tmp_path: Path) -> None:
+    line = '{"query": "a", "number": 1, "label": 1}\n'
+    (tmp_path / "transcript.jsonl").write_text(line)
+    assert VoteTranscript(str(tmp_path / "transcript.jsonl"), 2)
+    (tmp_path / "transcript.jsonl").write_text(line.replace(old, new))
+    with pytest.raises(InputError, match="expected the transcript"):
+        VoteTranscript(str(tmp_path / "transcript.jsonl"), 2)
+
+
+def test_answers_of_an_earlier_session_are_not_taken_into_another_charge(folder: Path) -> None:
+    vote_and_teach(plan_of("stub.toml"))
+    for name in ("run.json", "queries.db", "answers.db"):
+        (folder / "out" / name).unlink()
+    with pytest.raises(InputError, match="released before this session"):
+        vote_and_teach(plan_of("stub.toml"))
 
 
 def test_a_function_that_fails_on_a_private_text_does_not_tell_it(folder: Path) -> None:

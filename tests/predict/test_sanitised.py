@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,36 @@ def test_without_sanitise_it_is_refused_everywhere_with_the_reason(tmp_path: Pat
 WRONG = {
     "nobody pays": (CONFIDENT, SANITISE, 2, 'expected the name of an entry of type "rdp" that pays'),
     "too little is paid": (CONFIDENT + PAYS.replace("[1.0]", "[0.01]"), SANITISE, 2, "that pays for the release, orders = [20]"),
-    "paid at a lower order": (CONFIDENT + PAYS.replace("[20.0]", "[8.0]"), SANITISE, 2, "that pays for the release"),
+    "too little is paid at another order": (
+        CONFIDENT + PAYS.replace("[20.0]", "[3.0, 20.0]").replace("[1.0]", "[1e-9, 1.0]"),
+        SANITISE,
+        2,
+        "found 1e-09 at order 3, where it costs 0.13",
+    ),
+    "an order at which nobody can pay": (
+        CONFIDENT + PAYS.replace("[20.0]", "[500.0]"),
+        SANITISE,
+        2,
+        "found the order 500, at which the release has no finite cost",
+    ),
+    "it pays for a part of the data": (
+        CONFIDENT + PAYS + '\npartition = { of = "region", part = "a" }',
+        SANITISE,
+        2,
+        "found one that is sampled, partitioned",
+    ),
+    "it pays for a sample": (
+        CONFIDENT + PAYS + '\nsampling = { scheme = "poisson", rate = 0.001 }',
+        SANITISE,
+        2,
+        "found one that is sampled, partitioned",
+    ),
+    "it is paid by another entry": (
+        CONFIDENT + PAYS + '\n\n[[mechanism]]\nname = "whole"\ntype = "composed"\nmechanisms = ["told"]',
+        SANITISE,
+        2,
+        "found one that is sampled, partitioned",
+    ),
     "the conditions fail": (
         CONFIDENT.replace("sigma = 40.0", "sigma = 5.0", 1).replace("threshold_sigma = 5.0", "threshold_sigma = 150.0")
         + PAYS.replace("[20.0]", "[8.0]"),
@@ -124,3 +154,25 @@ def test_what_does_not_hold_is_refused(name: str, tmp_path: Path) -> None:
     result = account(path) if labelled.code == 0 else labelled
     assert (result.code, message in result.err) == (code, True), result.err
     assert not (tmp_path / "run" / "sanitised.json").exists()
+
+
+def test_a_copy_of_a_session_releases_no_second_number(tmp_path: Path) -> None:
+    path = file(tmp_path, CONFIDENT + PAYS, SANITISE)
+    assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    text = path.read_text()
+    path.write_text(text.replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
+    refused = account(path)
+    assert refused.code == 2 and "found a copy of it" in refused.err
+    path.write_text(text)
+    first = told(path)["sanitised"]
+    shutil.copy(tmp_path / "run" / "sanitised.json", tmp_path / "copy")
+    path.write_text(text.replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
+    assert told(path)["sanitised"] == first  # what was released may be read anywhere
+
+
+def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:
+    for value in (0.123456789, -0.123456789, 1e-9 / 3, 7.0, 123456.789, 0.0, 1e-300 / 7):
+        found = sanitised_module.rounded(value)
+        assert value <= found <= value + abs(value) * 1e-5
+        assert found == float(f"{found:.5e}")

@@ -114,6 +114,21 @@ def test_the_smooth_bound_of_a_threshold_is_one(threshold: float, sigma: float) 
         assert max(bound[i], bound[i + 1]) <= math.exp(beta) * min(bound[i], bound[i + 1]) * (1.0 + 1e-9)
 
 
+def test_the_smooth_bound_of_a_sum_is_one() -> None:
+    """Of two queries: d teachers that change their minds may move one of them and leave the other, or move both by less."""
+    teachers, beta, order, sigma = 20, 0.05, 6.0, 3.0
+    largest = np.arange(teachers + 1.0)
+    rows = np.stack((largest, teachers - largest), axis=1).astype(int)
+    of_threshold = threshold_by_distance(largest, 12.0, sigma, order, teachers)
+    of_answer = AnswerSensitivity(4.0, 2, 3.0).by_distance(rows, teachers)
+    apart = np.abs(largest[:, None] - largest)
+    for found in (of_threshold, of_answer, of_threshold + of_answer):
+        local = found[:, 0]
+        for a, b in itertools.combinations(range(teachers + 1), 2):
+            shrunk = np.exp(-beta * np.maximum(apart[a][:, None], apart[b]))
+            assert smooth(found[a] + found[b], beta) >= (shrunk * (local[:, None] + local)).max() * (1.0 - 1e-12)
+
+
 def test_a_release_is_below_the_cost_as_rarely_as_it_says() -> None:
     """The share of Z for which it is, found where the two meet."""
     for failure in (0.3, 0.05, 1e-4):

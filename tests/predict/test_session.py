@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -490,3 +491,24 @@ def test_the_distribution_of_what_is_answered() -> None:
     assert abs(np.mean(np.array(confident.winners(two, stream)) == 1) - ndtr(-20.0 / (40.0 * 2**0.5))) < 5.0 * 0.5 / many**0.5
     gap = 20.0 / 15.0
     assert abs(np.mean(np.array(LnMax(15.0).winners(two, stream)) == 1) - (2.0 + gap) / 4.0 * np.exp(-gap)) < 5.0 * 0.5 / many**0.5
+
+
+def test_a_copy_of_a_session_answers_nothing_wherever_it_was_made(tmp_path: Path) -> None:
+    """A second set of answers to what was charged once; the first goes on, under another name of its folder too."""
+    plan = planned(tmp_path)
+    full = plan_of(str(tmp_path / "votes.toml"))
+    with pytest.raises(RuntimeError):
+        hold(plan, None, None, stopping, lambda: pytest.fail("no student is asked"))
+    whole = Path(path_of(plan)).read_bytes().splitlines(keepends=True)
+    for kept in range(1, len(whole) + 1):
+        folder = tmp_path / f"copy{kept}"
+        folder.mkdir()
+        (folder / "held.json").write_bytes((tmp_path / "run" / "held.json").read_bytes())
+        (folder / "transcript.jsonl").write_bytes(b"".join(whole[:kept]))
+        other = dataclasses.replace(full, pate=dataclasses.replace(full.pate, output=str(folder)))
+        with pytest.raises(InputError, match="expected the session's own file, found a copy of it"):
+            held(other)
+        assert (folder / "transcript.jsonl").read_bytes() == b"".join(whole[:kept])
+    (tmp_path / "run").rename(tmp_path / "moved")
+    moved = dataclasses.replace(full, pate=dataclasses.replace(full.pate, output=str(tmp_path / "moved")))
+    assert held(moved).closed

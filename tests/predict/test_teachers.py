@@ -412,3 +412,57 @@ def test_accounting_needs_neither_torch_nor_scikit_learn(tmp_path: Path) -> None
         [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True
     )
     assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize("odd", [2**70, -(2**70)])
+def test_the_shard_of_a_unit_depends_on_no_other_ones_name(odd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whole number that needs more than 64 bits is no reason for all others to move."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_names", raising=False)
+    (tmp_path / "own_names.py").write_text(
+        "import numpy as np\nNAMES = list(range(40))\ndef data(): return np.arange(40.0)[:, None], np.zeros(40, int), NAMES\n"
+    )
+    asked, path = pate(data="own_names:data", units="whose"), str(tmp_path / "a.toml")
+    before = members(shards(asked, ADD, path))
+    sys.modules["own_names"].NAMES[0] = odd  # type: ignore[attr-defined]
+    after = members(shards(asked, ADD, path))
+    assert sum(one != other for one, other in zip(before, after, strict=True)) <= 2  # of the unit that has another name
+    assert all(
+        {*one} - {np.zeros(1).tobytes()} == {*other} - {np.zeros(1).tobytes()} for one, other in zip(before, after, strict=True)
+    )
+
+
+ODD = """
+import warnings
+SECRET = "4711 in words"
+class Odd:
+    @property
+    def classes_(self):
+        if "{when}" == "classes": raise ValueError(SECRET)
+        raise AttributeError
+    @property
+    def predict(self):
+        if "{when}" == "predict": raise KeyError(SECRET)
+        return self.said
+    def said(self, inputs):
+        if "{when}" == "tensor": return Odd()
+        warnings.warn(SECRET)
+        raise SystemExit(SECRET)
+    def detach(self): raise ValueError(SECRET)
+def learn(inputs, labels):
+    warnings.warn(SECRET)
+    return Odd()
+"""
+
+
+@pytest.mark.parametrize("when", ["classes", "predict", "tensor", "called"])
+def test_whatever_a_learner_fails_at_says_nothing_of_a_record(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "odd_learner", raising=False)
+    (tmp_path / "odd_learner.py").write_text(ODD.replace("{when}", when))
+    records = Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
+    with pytest.raises(InputError) as raised:
+        learnt("odd_learner:learn", records, 2, 8, str(tmp_path / "a.toml")).probabilities(np.zeros((3, 2)))
+    assert "4711" not in str(raised.value) and not recwarn.list

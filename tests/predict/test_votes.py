@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from dpcli.errors import InputError
+from dpcli.predict.pate import vote_file
 from dpcli.predict.pate.settings import Pate
-from dpcli.predict.pate.vote_file import votes_of
+from dpcli.predict.pate.vote_file import table_of, votes_of
 from dpcli.predict.voting.votes import counted, vote_counts
 from tests.command import dpcli
 from tests.predict.samples import CLASSES, TEACHERS, counts, saved, written
@@ -194,3 +195,55 @@ def test_a_square_of_labels_is_refused_too() -> None:
     rows = np.random.default_rng(0).integers(0, 10, (50, 10))
     with pytest.raises(InputError, match="found labels"):
         vote_counts(rows, 10, 10, "votes.npy")
+
+
+@pytest.mark.needs("pyarrow")
+@pytest.mark.parametrize("kind", ["bool_", "string", "binary", "decimal128", "list_", "null", "date32", "duration"])
+def test_columns_that_only_can_be_turned_into_numbers_are_none(kind: str, tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    made = {
+        "bool_": pa.array([True, False]),
+        "string": pa.array(["250", "0"]),
+        "binary": pa.array([b"250", b"0"]),
+        "decimal128": pa.array([250, 0]).cast(pa.decimal128(20, 0)),
+        "list_": pa.array([[250], [0]]),
+        "null": pa.array([None, None]),
+        "date32": pa.array([250, 0], pa.int32()).cast(pa.date32()),
+        "duration": pa.array([250, 0]).cast(pa.duration("s")),
+    }[kind]
+    path = tmp_path / "votes.parquet"
+    pa.parquet.write_table(pa.table({"a": made, "b": pa.array([0, 250])}), path)
+    with pytest.raises(InputError, match="expected columns of numbers, found something else"):
+        table_of(str(path))
+
+
+@pytest.mark.needs("pyarrow")
+def test_a_small_file_of_many_rows_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "votes.parquet"
+    stored(np.zeros((1000, 3), dtype=int), path)
+    import pyarrow.parquet
+
+    monkeypatch.setattr(vote_file, "MOST", 2999)
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read", lambda file: pytest.fail("it is read"))
+    with pytest.raises(InputError, match="expected at most 2,999 numbers, found 3,000"):
+        table_of(str(path))
+
+
+@pytest.mark.parametrize("first", ["1,,2", "1,x,2", ",,", "", "a,1,b", " "])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_line_that_is_no_row_moves_no_other_to_another_query(first: str, place: int, tmp_path: Path) -> None:
+    rows = ["4,0,0", "1,2,1"]
+    rows.insert(place, first)
+    path = tmp_path / "votes.csv"
+    path.write_text("\n".join(rows) + "\n")
+    with pytest.raises(InputError, match="expected rows of numbers with commas between them"):
+        table_of(str(path))
+
+
+@pytest.mark.parametrize("names", ["", "a,b,c\n"])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_names_of_columns_are_no_row(names: str, end: str, tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_text(f"{names}4,0,0\n1,2,1{end}")
+    assert table_of(str(path)).tolist() == [[4, 0, 0], [1, 2, 1]]

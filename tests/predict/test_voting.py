@@ -88,7 +88,7 @@ def session(folder: Path, aggregator: Aggregator, total: int, answers: int | Non
         aggregator,
         opened("q.db", total),
         None if answers is None else opened("a.db", answers),
-        VoteTranscript(str(folder / "t.jsonl")),
+        VoteTranscript(str(folder / "t.jsonl"), 3),
         insecure_seed(1).noise,
     )
 
@@ -142,7 +142,7 @@ def test_a_charge_without_a_transcript_is_lost(tmp_path: Path) -> None:
 def test_a_transcript_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text("[1]\n")
     with pytest.raises(InputError, match="transcript"):
-        VoteTranscript(str(tmp_path / "t.jsonl"))
+        VoteTranscript(str(tmp_path / "t.jsonl"), 3)
 
 
 @pytest.mark.parametrize("adjacency", Adjacency, ids=lambda one: one.value)

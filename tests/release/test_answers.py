@@ -114,7 +114,7 @@ def test_the_most_common_value(query: Mapping[str, Any], tmp_path: Path) -> None
 
 
 def test_the_most_common_values_in_order(tmp_path: Path) -> None:
-    _, found = answers(tmp_path, measure="top-k", column="city", k=3, **ONE)
+    _, found = answers(tmp_path, measure="top-k", column="city", top=3, **ONE)
     assert [row["value"] for row in found] == ["A", "B", "C"]
 
 

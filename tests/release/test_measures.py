@@ -99,7 +99,7 @@ def test_keys_that_nobody_declared_are_refused_with_three_ways_out(tmp_path: Pat
     [
         ({"measure": "count", "by": ["name"]}, 'keys = "threshold"'),
         ({"measure": "mode", "column": "name"}, 'method = "propose-test-release"'),
-        ({"measure": "top-k", "column": "name", "k": 2}, "domain = [...]"),
+        ({"measure": "top-k", "column": "name", "top": 2}, "domain = [...]"),
         ({"measure": "sum", "column": "age", "by": ["name"]}, "domain = [...]"),
         ({"measure": "threshold", "column": "name", "above": 5}, "domain = [...]"),
     ],

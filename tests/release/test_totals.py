@@ -1,57 +1,100 @@
-"""Integers by key, from tables in files, against plain Python."""
+"""Integers by key: every engine gives what plain Python gives, whatever the table holds."""
 
 from __future__ import annotations
 
-import csv
+import os
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpcli.release.aggregate import Aggregation, GroupKey, Steps
-from dpcli.release.columns import Column
+from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Total
 from dpcli.release.engines.open import opened
+from dpcli.release.engines.spark import VIEW, Spark
 from dpcli.release.settings import Source
 from tests.release import brute
+from tests.release.aggregations_drawn import AGE, MEANINGS, STATE, TYPES, UNITS, WHO, aggregation, quoted, table
+from tests.release.places import PLACES, Table, as_csv, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 
 SECRET = bytes(range(32))
-COLUMNS = {
-    "who": Column(type="text"),
-    "state": Column(type="text", domain=("CA", "NY")),
-    "age": Column(type="integer", min=0, max=115),
-}
+EVERYWHERE = [pytest.param(place, marks=[pytest.mark.long] if place.startswith("spark") else []) for place in PLACES]
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(COLUMNS))
-        writer.writeheader()
-        writer.writerows(rows)
+def cluster_of(place: str, request: pytest.FixtureRequest) -> Any:
+    if place.startswith("spark"):
+        request.getfixturevalue("spark_session")
+    return request.getfixturevalue("release_cluster") if place == "postgres" else None
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_csv_is_added_up_as_by_hand(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("place", EVERYWHERE)
+def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    seed = 0 if os.environ.get("CI") else random.randrange(2**32)
     draw = random.Random(seed)
-    rows = [
-        {"who": draw.choice("abcd"), "state": draw.choice(["CA", "NY", "ca", None]), "age": draw.choice([None, 0, 7, 40, 200])}
-        for _ in range(draw.choice([0, 1, 30]))
-    ]
-    write(tmp_path / "t.csv", rows)
+    few = place.startswith("spark")
+    for count, questions in ((0, 2), (1, 2), (60, 4 if few else 12)):
+        rows = table(draw, count)
+        source = source_of(place, Table(TYPES, rows), made(tmp_path / str(count)), cluster_of(place, request), WHO)
+        with opened(source, str(tmp_path / str(count) / "file.toml")) as engine:
+            for _ in range(questions):
+                asked = aggregation(draw)
+                assert dict(engine.totals(asked.aggregation, SECRET)) == brute.totals(asked, rows, SECRET), (seed, place, asked)
+
+
+@pytest.mark.parametrize("place", EVERYWHERE)
+def test_a_unit_with_all_rows_counts_as_one(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    rows = table(random.Random(1), 300, ["ann"])
     question = Aggregation(
-        "who",
-        "age < 150",
-        (GroupKey("state", ("CA", "NY")),),
-        (Steps("age", 0, 115, 1.0),),
-        draw.choice([1, 2]),
-        draw.choice([1, 3]),
+        WHO, None, (GroupKey(quoted(STATE), ("CA", "ca", "none")),), (Steps(quoted(AGE), 0, 115, 1.0, 0.0),), 1, 3
     )
-    meanings = {
-        "age < 150": lambda row: None if row["age"] is None else row["age"] < 150,
-        "state": lambda row: row["state"],
-        "age": lambda row: row["age"],
-    }
-    with opened(Source(columns=COLUMNS, path="t.csv", unit="who"), str(tmp_path / "file.toml")) as engine:
-        assert engine.totals(question, SECRET) == brute.totals(brute.Asked(question, meanings), rows, SECRET)
+    source = source_of(place, Table(TYPES, rows), tmp_path, cluster_of(place, request), WHO)
+    with opened(source, str(tmp_path / "file.toml")) as engine:
+        found = dict(engine.totals(question, SECRET))
+    assert found == brute.totals(brute.Asked(question, MEANINGS), rows, SECRET)
+    assert sum(total.units for total in found.values()) == 1 and sum(total.rows for total in found.values()) == 3
+    assert found[("none",)] == Total(0, 0, (0,))
+
+
+def test_which_contributions_are_chosen_depends_on_the_secret(tmp_path: Path) -> None:
+    rows = table(random.Random(2), 200, ["ann"])
+    question = Aggregation(WHO, None, (GroupKey(quoted(STATE), None),), (), 1, 1)
+    source = source_of("csv", Table(TYPES, rows), tmp_path, None, WHO)
+    with opened(source, str(tmp_path / "file.toml")) as engine:
+        chosen = {tuple(engine.totals(question, bytes([number]) * 32)) for number in range(30)}
+    assert len(chosen) > 3
+
+
+def test_rows_of_nobody_are_out(tmp_path: Path) -> None:
+    rows = table(random.Random(3), 50, [None, ""])
+    source = source_of("csv", Table(TYPES, rows), tmp_path, None, WHO)
+    with opened(source, str(tmp_path / "file.toml")) as engine:
+        assert engine.totals(Aggregation(WHO, None, (), (), 1, 100), SECRET) == {(): Total(0, 0, ())}
+    assert {None, ""} <= set(UNITS)
+
+
+def test_exact_totals_are_not_shown() -> None:
+    assert repr(Total(123, 456, (789,))) == "Total(...)"
+
+
+@pytest.mark.long
+def test_spark_over_four_partitions_gives_what_duckdb_gives(tmp_path: Path, spark_session: Any) -> None:
+    draw = random.Random(5)
+    rows = table(draw, 400)
+    for part in range(4):
+        as_csv(Table(TYPES, rows[part::4]), tmp_path / f"part-{part}.csv")
+    asked = [aggregation(draw) for _ in range(3)]
+    found = []
+    for engine_name in ("duckdb", "spark"):
+        source = Source(columns=Table(TYPES, rows).columns, path="part-*.csv", engine=engine_name, unit=WHO)  # type: ignore[arg-type]
+        with opened(source, str(tmp_path / "file.toml")) as engine:
+            found.append([dict(engine.totals(each.aggregation, SECRET)) for each in asked])
+            if isinstance(engine, Spark):
+                assert engine.session.table(VIEW).rdd.getNumPartitions() >= 4
+    assert found[0] == found[1] == [brute.totals(each, rows, SECRET) for each in asked]
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.train.followed import following_once
+
 if TYPE_CHECKING:
     from dpcli.train.isolation.program import Program
 
@@ -26,20 +28,33 @@ def _digits_read_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _tasks_followed_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Programs of dpcli's own tasks are followed once, but where the engine or the isolation is what is tested."""
+    if request.path.parent.name == "engine" or "isolation" in request.path.name:
+        yield
+        return
+    with following_once():
+        yield
+
+
 @pytest.fixture
 def followed_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what comes after the isolation: the one program of a test is followed once, however many engines are made of it, and
     that of a `configuration` once in all tests that ask for this."""
-    from dpcli.train.engine import per_example
+    from dpcli.train.engine import opacus, per_example
     from dpcli.train.isolation.gate import isolated
 
-    configuration: Any = getattr(getattr(request.node, "callspec", None), "params", {}).get("configuration")
-    found: dict[Key, Program] = {} if configuration is None else _of_configurations
+    params = getattr(getattr(request.node, "callspec", None), "params", {})
+    configuration: Any = params.get("configuration")
+    of = (request.path.name, params["name"]) if "name" in params else getattr(configuration, "name", None)
+    found: dict[Key, Program] = {} if of is None else _of_configurations
 
     def once(model: Any, loss: Any, draw: Any) -> Program:
-        key = (getattr(configuration, "name", None), next(model.parameters()).dtype, model.training)
+        key = (of, next(model.parameters()).dtype, model.training)
         if key not in found:
             found[key] = isolated(model, loss, draw)
         return found[key]
 
     monkeypatch.setattr(per_example, "isolated", once)
+    monkeypatch.setattr(opacus, "isolated", once)

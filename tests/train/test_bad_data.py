@@ -20,6 +20,7 @@ from dpcli.registry import TASKS, load  # noqa: E402
 from dpcli.train.plan.clipping import FlatClipping  # noqa: E402
 from dpcli.train.plan.settings import Train  # noqa: E402
 from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt  # noqa: E402
+from dpcli.train.tasks.files import csv_table  # noqa: E402
 from dpcli.train.tasks.learning import evaluating  # noqa: E402
 from dpcli.train.tasks.owners import whose  # noqa: E402
 from dpcli.train.tasks.user_code import user  # noqa: E402
@@ -502,11 +503,28 @@ def quoting(model, batch):
     assert (code, HIDDEN in said, "Alice" in said) == (2, True, False)
 
 
+@pytest.mark.parametrize("line", ['7,"open', '7,"a"b'])
+def test_a_quote_in_a_csv_file_takes_in_no_records_below_it(line: str) -> None:
+    """Of which one person would then own several: the lines are refused, and not quoted."""
+    Path("quotes.csv").write_text("user,text\n" + "1,a\n" * 100_000 + line + "\n8,Alice Smith\n9,b\n")
+    with pytest.raises(InputError, match="comma-separated values") as problem:
+        csv_table("quotes.csv")
+    assert "Alice" not in str(problem.value)
+
+
 def test_an_import_that_leaves() -> None:
     Path("bad_import.py").write_text("raise SystemExit\n")
     Path("bad.toml").write_text(HEAD + TABLE.replace("DATA", "bad_import:load"))
     found = dpcli("train", "bad.toml", folder=Path.cwd())
     assert (found.code, found.err) == (2, "dpcli: bad_import:load: cannot be imported: SystemExit\n")
+
+
+def test_an_import_that_fails_on_a_record_does_not_quote_it() -> None:
+    """Whoever reads the data where the module is imported: one reader of functions serves every command."""
+    Path("bad_record.py").write_text("int('Alice Smith')\n")
+    with pytest.raises(InputError, match=r"ValueError at bad_record.py, line 1 \(its message may quote") as problem:
+        user("bad_record:load", "bad.toml")
+    assert "Alice" not in str(problem.value)
 
 
 PROGRAM = """

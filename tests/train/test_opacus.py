@@ -73,6 +73,7 @@ def padded_with_zeros() -> nn.Module:
 CONFIGURATIONS["cnn with zeros"] = Configuration("cnn with zeros", padded_with_zeros, images)
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
 @pytest.mark.parametrize("name", ["mlp", "cnn with zeros", "tied", "scaled", "gpt2 lora"])

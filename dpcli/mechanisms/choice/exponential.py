@@ -38,15 +38,40 @@ class BoundedRange(Mechanism):
         return min(self.epsilon * self.epsilon / 8.0, Pure(self.epsilon).zcdp())
 
     def rdp(self, orders: Array) -> Array:
-        """The moment p_t e^{z t} + (1-p_t) e^{z (t-eps)} is largest at e^t = z (e^eps - e^{-z eps}) / ((z+1) (1 - e^{-z eps}))."""
+        """The moment p_t e^{z t} + (1-p_t) e^{z (t-eps)} at its largest; eps where that is not a number."""
         z, e0 = orders - 1.0, self.epsilon
-        t = np.log(z / (z + 1.0)) + e0 + np.log(-np.expm1(-(z + 1.0) * e0)) - np.log(-np.expm1(-z * e0))
-        t = np.clip(t, 0.0, e0)
-        with np.errstate(divide="ignore"):
-            log_high = np.log(-np.expm1(t - e0)) - math.log(-math.expm1(-e0)) - t  # log of p_t e^-t, under Q
+        with np.errstate(all="ignore"):
+            t, left = _largest_moment(z, e0)
+            log_high = np.log(-np.expm1(-left)) - math.log(-math.expm1(-e0)) - t  # log of p_t e^-t, under Q
             log_low = np.log(-np.expm1(-t)) - math.log(-math.expm1(-e0))
-        reference, ratio = np.stack((log_high, log_low), axis=1), np.stack((t, t - e0), axis=1)
-        return np.minimum(atomic_cgf(z, reference, ratio) / z, e0)
+            found = atomic_cgf(z, np.stack((log_high, log_low), axis=1), np.stack((t, -left), axis=1)) / z
+            found = found * (1.0 + 1e-15 * e0)  # logarithms as large as eps were added
+        # Where a probability or a loss is too small for a double, one of the two is lost: eps itself bounds every order.
+        return np.where((t > 0.0) & (left > 0.0) & (found > 0.0), np.minimum(found, e0), e0)
+
+
+def _largest_moment(z: Array, epsilon: float) -> tuple[Array, Array]:
+    """t and epsilon - t, both to their last digits, where the moment is largest: e^t = z (e^eps - e^{-z eps}) / ((z+1) (1 - e^{-z eps})).
+
+    Each is log1p of a quotient of terms >= 0: as a difference of logarithms, t rounds to eps at large z eps, and the bound to 0.
+    """
+    y = z * epsilon
+    near = np.exp(-y) * (_beyond(y) + z * _beyond(-epsilon))
+    far = -np.expm1(-y) + z * np.exp(-y) * np.expm1(-epsilon)
+    left = np.log1p(np.where(y < 1.0, near, far) / (z * -np.expm1(-y - epsilon)))
+    if epsilon > 1.0:
+        return epsilon - left, left
+    return np.log1p((z * _beyond(epsilon) + _beyond(-y)) / ((z + 1.0) * -np.expm1(-y))), left
+
+
+def _beyond(x: Array | float) -> Array:
+    """e^x - 1 - x, without cancelling near 0; >= 0."""
+    small = np.abs(x) < 0.1
+    s = np.where(small, x, 0.0)
+    series = (
+        s * s * (0.5 + s * (1 / 6 + s * (1 / 24 + s * (1 / 120 + s * (1 / 720 + s * (1 / 5040 + s * (1 / 40320 + s / 362880)))))))
+    )
+    return np.asarray(np.where(small, series, np.expm1(x) - x))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,8 @@ SHARDS = Constraint(
 )
 CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # (log x, log y) over h
 ROUNDED = 1e-13  # relative: of ratios and masses that come from a few operations each
+LOST = 2e-15  # relative, of the logarithm of a mass
+FEW = 64.0  # of such a logarithm, up to which ROUNDED covers what it loses
 WIDEST = 100.0  # radius up to which corners are solved for as numbers
 ABSOLUTE = 1e-13  # of a logarithm of moments near 1
 BEYOND = 1e3  # radius whose e^2r has a logarithm that is exact enough for the masses, and which protects nothing
@@ -46,6 +48,8 @@ class EnsembleMixture(Mechanism):
     """One token of the average.
 
     replaces: whether the changed shard's model becomes another one; else it comes or goes.
+    apart: a model that is alone counts as if it were not, which is dearer: a bound for every larger number of shards too, as more of them
+    only draw it nearer to the average.
 
     With u = 1 + t (e^h - 1), d = 1 + t (e^-h - 1) and w = 1 / (e^h + 1), the mass under A of x = e^h: a model that comes or goes has
     likelihood ratios u and d, with masses w and 1 - w under A.
@@ -64,6 +68,7 @@ class EnsembleMixture(Mechanism):
     rate: float
     radius: float
     replaces: bool
+    apart: bool = False
 
     def approx_dp(self, delta: float) -> float:
         """log max (P(S) - delta) / Q(S) over the sets S of the largest ratios, which is exact for the pair."""
@@ -74,7 +79,7 @@ class EnsembleMixture(Mechanism):
         return _rho(self)
 
     def losses(self) -> tuple[AtomicLoss, ...]:
-        return _losses(self.shards, self.rate, self.radius, self.replaces)
+        return _losses(self.shards, self.rate, self.radius, self.replaces, self.apart)
 
     def rdp(self, orders: Array) -> Array:
         bound = np.minimum(Mechanism.rdp(self, orders), self.approx_dp(0.0))
@@ -115,12 +120,12 @@ def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
                 yield corners, tuple(np.log(np.maximum(weights, 0.0)).tolist())
 
 
-def _sampled(shards: int, rate: float, radius: float) -> tuple[Array, Array, Array]:
+def _sampled(shards: int, rate: float, radius: float, apart: bool = False) -> tuple[Array, Array, Array]:
     """For each number m of other models: log P(m), t and h."""
     m = np.arange(float(shards))
     if not radius <= BEYOND:
         raise NotRepresentable(BEYOND_WORDS)
-    return _log_weights(shards - 1, rate), rate / (m + 1.0), np.where(m == 0.0, 1.0, 2.0) * radius * (1.0 + ROUNDED)
+    return _log_weights(shards - 1, rate), rate / (m + 1.0), np.where((m == 0.0) & (not apart), 1.0, 2.0) * radius * (1.0 + ROUNDED)
 
 
 def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
@@ -141,8 +146,8 @@ def _rho(mixture: EnsembleMixture) -> float:
 
 
 @shared(64)
-def _losses(shards: int, rate: float, radius: float, replaces: bool) -> tuple[AtomicLoss, ...]:
-    log_weight, t, h = _sampled(shards, rate, radius)
+def _losses(shards: int, rate: float, radius: float, replaces: bool, apart: bool = False) -> tuple[AtomicLoss, ...]:
+    log_weight, t, h = _sampled(shards, rate, radius, apart)
     up, down = _ratios(t, h)
     log_w = -np.logaddexp(0.0, h)
     if replaces:
@@ -156,6 +161,8 @@ def _losses(shards: int, rate: float, radius: float, replaces: bool) -> tuple[At
 def _loss(log_high: Array, high: Array, log_low: Array, low: Array) -> AtomicLoss:
     """Outcomes of the masses and ratios given, all in logarithms; only those of no mass at all are left out."""
     mass, ratio = np.concatenate((log_high, log_low)), np.concatenate((high, low))
+    with np.errstate(invalid="ignore"):
+        mass = np.where((mass < -FEW) & (mass > -np.inf), mass * (1.0 - LOST), mass)  # by the same under P and Q
     if np.isnan(mass).any() or not np.isfinite(ratio[mass > -np.inf]).all():
         raise NotRepresentable(BEYOND_WORDS)
     there = mass > -np.inf
@@ -198,7 +205,7 @@ class EnsembleMixtureSpec(Spec):
     Neighbours: change says what one change does: it retrains the model of one shard (replace-shard, which a record or unit does that
     comes, goes or changes; all three adjacencies alike), or a whole shard with its model comes or goes (remove-shard: the unit of privacy
     is a shard; under add-remove alone: a shard that is replaced or blanked leaves a model in its place, and costs what replace-shard
-    does). k units that change together may lie in as many shards.
+    does; shards then counts the one that comes or goes). k units that change together may lie in as many shards.
 
     Bounds: upper, by a dominating pair of finitely many outcomes. Finite at delta = 0.
 
@@ -209,7 +216,7 @@ class EnsembleMixtureSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"shards": 4, "model_rate": 0.5, "radius": 0.1}
     evidence: ClassVar[int] = 2
 
-    shards: Annotated[int, Key("disjoint shards of the private data, and models fine-tuned on them", SHARDS)]
+    shards: Annotated[int, Key("disjoint shards of the private data, and models fine-tuned on them", SHARDS, claim=True)]
     radius: Annotated[
         float,
         Key("most by which a model's log-probability of any token may differ from the public model's, after projection", POSITIVE),
@@ -227,4 +234,9 @@ class EnsembleMixtureSpec(Spec):
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         # A shard that takes another's place, or is blanked, still has a model.
         replaces = self.change == "replace-shard" or neighbours.adjacency is not Adjacency.ADD_REMOVE
-        return grouped(EnsembleMixture(self.shards, self.model_rate, self.radius, replaces), neighbours.group)
+        group = neighbours.group
+        if replaces or group == 1:
+            return grouped(EnsembleMixture(self.shards, self.model_rate, self.radius, replaces), group)
+        # Several shards go one after the other, the last of them from so many.
+        fewest = max(self.shards - group + 1, 1)
+        return grouped(EnsembleMixture(fewest, self.model_rate, self.radius, False, apart=True), group)

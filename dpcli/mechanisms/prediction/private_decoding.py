@@ -40,7 +40,10 @@ class PrivateDecodingSpec(Spec):
 
     clip: Annotated[float, Key("most that one private context adds to or takes from a logit", POSITIVE)]
     references: Annotated[
-        int, Key("private contexts of a batch, whose mean is taken: a public number, whether or not there are as many", COUNT)
+        int,
+        Key(
+            "private contexts of a batch, whose mean is taken: a public number, whether or not there are as many", COUNT, claim=True
+        ),
     ]
     temperature: Annotated[float, Key("of the softmax that a token is drawn from", POSITIVE)] = 1.0
 

@@ -82,11 +82,11 @@ class ConfidentGnMaxSpec(VoteSpec):
     example: ClassVar[Mapping[str, Any]] = {"queries": 5, "threshold": 200.0, "threshold_sigma": 150.0, "sigma": 40.0}
     needs_delta: ClassVar[bool] = True
 
-    queries: Annotated[int, Key("most queries that are put to the teachers, answered or not", COUNT)]
+    queries: Annotated[int, Key("most queries that are put to the teachers, answered or not", COUNT, claim=True)]
     threshold: Annotated[float, Key("votes that the largest noisy count needs for an answer", NON_NEGATIVE)]
     threshold_sigma: Annotated[float, Key("noise standard deviation on the largest count, in votes", POSITIVE)]
     sigma: Annotated[float, Key("noise standard deviation on each count of a query that is answered, in votes", POSITIVE)]
-    answers: Annotated[int | None, Key("most queries that are answered; all of them where absent", COUNT)] = None
+    answers: Annotated[int | None, Key("most queries that are answered; all of them where absent", COUNT, claim=True)] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if self.answers is not None and self.answers > self.queries:

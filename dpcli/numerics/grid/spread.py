@@ -132,15 +132,16 @@ def folded(doubled: Callable[[int], Spread], count: int) -> Spread:
 
 def total_of(a: Spread, b: Spread) -> Spread:
     """The sum of two independent variables, on the coarser of their lattices."""
-    spacing = max(a.spacing, b.spacing)
+    spacing, copies = max(a.spacing, b.spacing), a is b
     a, b = a.coarsened(spacing), b.coarsened(spacing)
     lowest, highest = (_log_sum(x, y, spacing) for x, y in ((a.first, b.first), (a.first + len(a.mass), b.first + len(b.mass))))
     first = min(a.first, b.first)
     if lowest - first > 4 * POINTS:  # what one copy shows where the other is 0 would need too many points: it is spread below
         first = lowest
     out = np.zeros(highest + 2 - first)
-    _add_pairs(out, first, spacing, a, b, 0)
-    _add_pairs(out, first, spacing, b, a, 1)
+    _add_pairs(out, first, spacing, a, b, 0, copies)
+    if not copies:
+        _add_pairs(out, first, spacing, b, a, 1)
     zero = a.zero * b.zero + _add_alone(out, first, spacing, a, b.zero) + _add_alone(out, first, spacing, b, a.zero)
     out /= float(out.sum()) + zero  # or the rounding of the whole mass would double each time
     return Spread(spacing, first, out, zero, a.excess + b.excess, a.mean + b.mean)
@@ -162,8 +163,9 @@ def _add_alone(out: Array, first: int, spacing: float, one: Spread, weight: floa
     return max(float(below.sum()) - raised, 0.0)
 
 
-def _add_pairs(out: Array, first: int, spacing: float, small: Spread, large: Spread, nearest: int) -> None:
-    """Add every pair whose point of `large` lies `nearest` or more above that of `small`."""
+def _add_pairs(out: Array, first: int, spacing: float, small: Spread, large: Spread, nearest: int, copies: bool = False) -> None:
+    """Add every pair whose point of `large` lies `nearest` or more above that of `small`; of `copies` of one variable also the mirrored
+    pairs, which weigh the same."""
     closest, furthest = large.first - small.first - len(small.mass) + 1, large.first + len(large.mass) - 1 - small.first
     distances = np.arange(max(nearest, closest), max(furthest, nearest - 1) + 1)
     spend(len(distances) * (45.0 + 0.022 * len(small.mass)))
@@ -176,6 +178,8 @@ def _add_pairs(out: Array, first: int, spacing: float, small: Spread, large: Spr
         if begin >= end:
             continue
         pairs = small.mass[begin - small.first : end - small.first] * large.mass[begin + distance - large.first :][: end - begin]
+        if copies and distance > 0:
+            pairs += pairs
         at = begin + distance + step - first
         out[at + 1 : at + 1 + len(pairs)] += share * pairs
         out[at : at + len(pairs)] += (1.0 - share) * pairs

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dpcli.errors import InputError
 from dpcli.pipeline.model import Privacy
 from dpcli.predict.decode.settings import Generate
+from dpcli.predict.models.asked import next_token, require_forgetful, tokens, unless_it_fails
 from dpcli.predict.models.load import require_fits
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
@@ -33,8 +34,9 @@ def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -
     Raises InputError where a context of the greatest length leaves no room for the tokens of a text: before any text is read, as whether
     one is too long would tell of it.
     """
-    before, after = (tuple(vocabulary.ids(part)) for part in generate.template.split("{text}"))
-    found = ContextFrame(before, after, tuple(vocabulary.ids(generate.prompt)), generate.longest)
+    texts = (*generate.template.split("{text}"), generate.prompt)
+    before, after, prompt = (tuple(tokens(vocabulary, text, model.vocabulary, "generate.tokenizer")) for text in texts)
+    found = ContextFrame(before, after, prompt, generate.longest)
     require_fits(model, found.prompt, generate.tokens)
     require_fits(model, found.context((0,) * generate.longest), generate.tokens)
     if not found.prompt:
@@ -49,24 +51,32 @@ def batches(
 
     Args:
         privacy: of its units, the first max_contributions texts are used.
-        words: how many tokens the model tells apart.
+        words: how many tokens the model tells apart. A text that has others, or that the tokenizer fails on, is left out.
 
-    Raises InputError where texts cannot be read, or hold tokens of another model.
+    Raises InputError where texts cannot be read.
     """
     found = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record))
     kept = (
         found if generate.units is None else _first(found, privacy.max_contributions or 1)
     )  # else each text is a unit, equal ones too
-    contexts = [frame.context(vocabulary.ids(text)) for text in kept.texts]
-    if not all(0 <= token < words for context in contexts for token in context):
-        raise InputError(
-            f"{path}: generate.tokenizer: expected tokens below the model's {words}, found others: it is another model's"
-        )
+    nothing: tuple[int, ...] = ()
+    contexts = [
+        unless_it_fails(lambda text=text: frame.context(tokens(vocabulary, text, words, "")), nothing)  # type: ignore[misc]
+        for text in kept.texts
+    ]
     names = spread_names(kept.units, generate.units is not None, privacy.adjacency)
     return [
         [contexts[place] for place in shard if contexts[place] and kept.texts[place].strip()]
         for shard in shards_of(names, generate.batches, "texts")
     ]
+
+
+def require_same_answers(model: LanguageModel, frame: ContextFrame, place: str) -> None:
+    """Raise InputError where the model says something else after the prompt once it was asked another; nothing private is asked."""
+    found = next_token(model, frame.prompt, place)
+    for other in (frame.context(frame.prompt), frame.prompt[-1:]):
+        next_token(model, other, place)
+    require_forgetful(model, found, frame.prompt, place)
 
 
 def _first(texts: OwnedTexts, contributions: int) -> OwnedTexts:

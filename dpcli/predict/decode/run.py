@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcli.predict.decode.contexts import batches, frame_of
+from dpcli.predict.decode.contexts import batches, frame_of, require_same_answers
 from dpcli.predict.decode.plan import GenerationPlan
 from dpcli.predict.decode.write import Writer
-from dpcli.predict.lines import add_line, whole_lines
+from dpcli.predict.lines import add_line, refuse_others, whole_lines
+from dpcli.predict.models.asked import spoken
 from dpcli.predict.models.load import language_model
 from dpcli.predict.queries.counted import counted
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
@@ -62,13 +63,17 @@ def write_texts(
     generate, path = plan.generate, plan.path
     model, vocabulary = language_model(generate.model, generate.tokenizer, path, "generate")
     frame = frame_of(generate, model, vocabulary)
+    place = f"{path}: generate.model"
+    require_same_answers(model, frame, place)
     with exclusive(plan.folder):
         session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
+        kept = os.path.join(plan.folder, TEXTS)
+        refuse_others(kept, session.counted)
         private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary)
-        writer = Writer(model, plan.clipping, frame.prompt, generate.method == "difference", generate.tokens, vocabulary.end)
+        differences = generate.method == "difference"
+        writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
         charge(session, plan.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")
         written: list[str] = []
-        kept = os.path.join(plan.folder, TEXTS)
         whole_lines(kept)  # the next one begins a line
         with counted(session, plan.texts, generate.count, moved, things="texts") as budget:
             session = noted(session)
@@ -76,7 +81,8 @@ def write_texts(
             while len(written) < asked:
                 number = budget.take().first
                 batch = plan.batch(number)
-                written.append(vocabulary.text(writer.text(private[batch], stream or SystemStream())))
+                found = writer.text(private[batch], stream or SystemStream())
+                written.append(spoken(vocabulary, found, f"{path}: generate.tokenizer"))
                 add_line(kept, {"number": number, "batch": batch, "text": written[-1]})
                 report(len(written), asked)
             outcome = Generated(plan, plan.folder, session.run, tuple(written), budget.taken())

@@ -10,6 +10,7 @@ import numpy as np
 from dpcli.numerics.arrays import Array
 from dpcli.predict.decode.clipped import LogitClipping
 from dpcli.predict.decode.draw import token
+from dpcli.predict.models.asked import next_token, private_rows, require_forgetful
 from dpcli.predict.models.port import LanguageModel, Tokens
 from dpcli.train.noise.randomness import Stream
 
@@ -18,7 +19,10 @@ AT_ONCE = 64  # contexts whose log-probabilities are in memory together
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """prompt: the public context. differences: what is clipped (see [generate] method). tokens: most of a text. end: what closes it."""
+    """prompt: the public context. differences: what is clipped (see [generate] method). tokens: most of a text. end: what closes it.
+
+    place: where messages begin.
+    """
 
     model: LanguageModel
     clipping: LogitClipping
@@ -26,6 +30,7 @@ class Writer:
     differences: bool
     tokens: int
     end: int | None
+    place: str = "model"
 
     def text(self, contexts: Sequence[Tokens], stream: Stream) -> list[int]:
         """The tokens of one text of a batch, without the one that closes it."""
@@ -38,10 +43,15 @@ class Writer:
         return written
 
     def scores(self, contexts: Sequence[Tokens], written: Tokens) -> Array:
-        """What the next token is drawn by."""
-        public = self.model.next_token([(*self.prompt, *written)])[0]
+        """What the next token is drawn by.
+
+        Raises InputError where the model fails after the public context, or answers it otherwise once it has seen private ones.
+        """
+        shown = (*self.prompt, *written)
+        public = next_token(self.model, shown, self.place)
         sums = np.zeros(len(public), np.int64)
         for start in range(0, len(contexts), AT_ONCE):
-            private = self.model.next_token([(*context, *written) for context in contexts[start : start + AT_ONCE]])
+            private = private_rows(self.model, [(*context, *written) for context in contexts[start : start + AT_ONCE]])
             sums += self.clipping.differences(private, public) if self.differences else self.clipping.logits(private)
+        require_forgetful(self.model, public, shown, self.place)
         return self.clipping.scores(public if self.differences else np.zeros(len(public)), sums)

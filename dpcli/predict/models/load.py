@@ -44,6 +44,8 @@ def language_model(
             f"{path}: {table}.tokenizer: expected bytes, a path, a name or module:function for a model of your own, found none"
         )
     if all(hasattr(model, part) for part in ("next_token", "vocabulary", "context")):
+        if not all(isinstance(size, int) and size >= 1 for size in (model.vocabulary, model.context)):
+            raise InputError(f"{path}: {table}.model: expected whole numbers as its vocabulary and context, found something else")
         return model, vocabulary
     require("torch")
     return _wrapped(model, path, table, tuning, device), vocabulary

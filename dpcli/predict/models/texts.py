@@ -94,7 +94,7 @@ def _called(asked: TextSource) -> tuple[list[Any], list[Any] | None]:
         if not isinstance(found, list | tuple):
             raise asked.refused("a list of texts", type(found).__name__)
         return list(found), None
-    if not isinstance(found, tuple) or len(found) != 2:
+    if not isinstance(found, tuple) or len(found) != 2 or not all(isinstance(part, list | tuple) for part in found):
         raise asked.refused("two lists, texts first, as units are named", "something else")
     return list(found[0]), list(found[1])
 

@@ -69,9 +69,12 @@ def _units(values: Any, count: int, path: str) -> list[Any]:
         raise InputError(str(problem).replace("train.units", "pate.units")) from None
     if len(found) != count:
         raise InputError(f"{path}: pate.units: expected whose each record is, found another number of them")
-    return [
-        unit if isinstance(unit, int) else str(unit + 0.0 if isinstance(unit, float) else unit) for unit in found
-    ]  # -0.0 is 0.0
+    return [_name(unit) for unit in found]
+
+
+def _name(unit: Any) -> str:
+    """By what stands in it alone, whatever the others are: one that needs more than 64 bits makes texts of all."""
+    return str(unit + 0.0 if isinstance(unit, float) else unit)  # -0.0 is 0.0
 
 
 def _own_shards(values: Any, units: list[Any], teachers: int, path: str) -> list[list[int]]:

@@ -45,9 +45,12 @@ class Fitted:
         self.model, self.classes, self.target = model, classes, target
 
     def probabilities(self, inputs: Array) -> Array:
+        return np.asarray(on_private(self.target, self._said, inputs))
+
+    def _said(self, inputs: Array) -> Array:
         known = getattr(self.model, "classes_", None)
         if known is not None and hasattr(self.model, "predict_proba"):
-            return np.asarray(on_private(self.target, self._chances, inputs, known))
+            return self._chances(inputs, known)
         return one_hot(self._labels(inputs), self.classes)
 
     def _chances(self, inputs: Array, known: Any) -> Array:
@@ -57,7 +60,7 @@ class Fitted:
 
     def _labels(self, inputs: Array) -> Any:
         """(n,) whole numbers from 0 to classes - 1. Raises InputError for anything else."""
-        found = on_private(self.target, self.model.predict, inputs)
+        found = self.model.predict(inputs)
         if hasattr(found, "detach"):  # a tensor
             found = found.detach().cpu().numpy()
         labels = np.asarray(found)
@@ -89,19 +92,16 @@ def learnt(name: str, records: Records, classes: int, hidden: int, path: str) ->
         return Constant(int(seen[0]) if len(seen) else 0, classes)
     if name in LEARNERS:
         model = SKLEARN[name](hidden, len(records))
-        with _quiet():
-            return Fitted(on_private(name, model.fit, records.inputs, records.labels), classes, name)
-    model = on_private(name, own_function(name, path), records.inputs, records.labels)
+        # One that has not converged, which is warned of, votes all the same.
+        return Fitted(on_private(name, model.fit, records.inputs, records.labels), classes, name)
+    return Fitted(on_private(name, _own, name, own_function(name, path), records), classes, name)
+
+
+def _own(name: str, function: Callable[..., Any], records: Records) -> Any:
+    model = function(records.inputs, records.labels)
     if not callable(getattr(model, "predict", None)):
         raise InputError(f"{name}: expected a model with predict(inputs), found {type(model).__name__}")
-    return Fitted(model, classes, name)
-
-
-def _quiet() -> Any:
-    """A teacher that has not converged votes all the same."""
-    import warnings
-
-    return warnings.catch_warnings(action="ignore")
+    return model
 
 
 def _logistic(hidden: int, count: int) -> Any:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import decimal
 import hashlib
 import json
 import math
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, InputError
+from dpcli.mechanisms.sampling.schemes import Unsampled
+from dpcli.mechanisms.stated.renyi import RdpSpec
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle
+from dpcli.pipeline.parts import shares_its_price
 from dpcli.predict.pate.held_costs import compared, realised_costs
 from dpcli.predict.pate.sanitise import Release, release_cost, released
+from dpcli.predict.pate.transcript import require_original
 from dpcli.predict.voting.noise import normal_noise
 from dpcli.predict.voting.sensitivity import smooth
 
 if TYPE_CHECKING:
+    from dpcli.pipeline.model import Entry, Pipeline
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript
     from dpcli.predict.voting.votes import VoteCounts
 
 KEPT = "sanitised.json"
+DIGITS = 6  # of the released number
 SLACK = 1e-9  # relative, by which the entry that pays may be below the cost of the release: the file states it rounded
 
 
@@ -61,6 +68,7 @@ def sanitised(plan: VotingPlan, votes: VoteCounts, held: Transcript) -> Sanitise
     of = hashlib.sha256((held.run + json.dumps(asdict(release), sort_keys=True)).encode()).hexdigest()
     kept = _kept(plan, of)
     if kept is None:
+        require_original(plan, held)
         _keep(plan, of, _made(plan, votes, held, release, cost))
         kept = _kept(plan, of)
     return kept
@@ -70,11 +78,30 @@ def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
     """The release is one of the file's mechanisms: whatever is published with it, the file's epsilon counts it."""
     name = plan.pate.sanitise.mechanism if plan.pate.sanitise is not None else ""
     entry = next((one for one in plan.pipeline.mechanisms if one.name == name), None)
-    values = dict(zip(getattr(entry.spec, "orders", ()), getattr(entry.spec, "values", ()), strict=False)) if entry else {}
-    if not any(order >= release.order and value >= cost * (1.0 - SLACK) for order, value in values.items()):
+    wrong = _unpaid(entry, plan.pipeline, release)
+    if wrong:
         stated = f"orders = [{release.order:g}], values = [{cost * (1.0 + SLACK):.12g}]"
-        wanted = f'expected the name of an entry of type "rdp" that pays for the release, {stated}, found none'
+        wanted = f'expected the name of an entry of type "rdp" that pays for the release, {stated}, found {wrong}'
         raise InputError(f"{plan.path}: pate.sanitise.mechanism: {wanted}")
+
+
+def _unpaid(entry: Entry | None, pipeline: Pipeline, release: Release) -> str:
+    """Why an entry does not pay for the release; empty where it does.
+
+    An account may use any of the orders that are stated, so that none may be stated at less than the release costs there.
+    """
+    if entry is None or not isinstance(entry.spec, RdpSpec):
+        return "none"
+    if not isinstance(entry.sampling, Unsampled | None) or shares_its_price(entry, pipeline):
+        return "one that is sampled, partitioned or part of another entry: votes are of all of the data"
+    for order, value in zip(entry.spec.orders, entry.spec.values, strict=True):
+        try:
+            least = release_cost(replace(release, order=order)) * (1.0 - SLACK)
+        except CannotCertify:
+            return f"the order {order:g}, at which the release has no finite cost"
+        if value < least:
+            return f"{value:g} at order {order:g}, where it costs {least:.12g}"
+    return ""
 
 
 def _kept(plan: VotingPlan, of: str) -> Sanitised | None:
@@ -122,4 +149,10 @@ def _made(plan: VotingPlan, votes: VoteCounts, held: Transcript, release: Releas
         raise CannotCertify(f"{plan.path}: pate.sanitise: {reason}") from None
     bound = smooth(by_distance, release.beta)
     noise = float(normal_noise(SystemStream(), 1)[0])
-    return Sanitised(released(total, bound, release, noise), cost, release.order, release.failure)
+    return Sanitised(rounded(released(total, bound, release, noise)), cost, release.order, release.failure)
+
+
+def rounded(value: float) -> float:
+    """Up to so many digits: the last ones of a noisy number in floating point tell of what it was made of (Mironov 2012)."""
+    context = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
+    return float(context.create_decimal(value))

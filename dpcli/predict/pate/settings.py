@@ -68,7 +68,9 @@ WIDE = Reader("an mlp", lambda pate: "mlp" in (pate.model, pate.student))
 class Sanitise:
     """How the epsilon that depends on the votes is released: with noise in proportion to its smooth sensitivity, all fixed beforehand."""
 
-    mechanism: Annotated[str, Key("the entry of type rdp that pays for the release: at this order at least what noise costs")]
+    mechanism: Annotated[
+        str, Key("the entry of type rdp that pays for the release: at each order it states at least what noise costs there")
+    ]
     order: Annotated[float, Key("of the Renyi divergence that is released", ORDER)]
     beta: Annotated[float, Key("smoothness of the sensitivity, below 1 / (2 order)", POSITIVE)]
     sigma: Annotated[float, Key("noise, over the smooth sensitivity", POSITIVE)]

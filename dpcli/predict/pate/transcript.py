@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
+from dpcli.ledger.stores.sqlite import sync_folder
+from dpcli.predict.queries.whereabouts import whereabouts
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
 
 TRANSCRIPT = "transcript.jsonl"
-SCHEMA = "dpcli/pate-transcript/v1"
+SCHEMA = "dpcli/pate-transcript/v2"
 OWN = 0o600
 
 
@@ -30,11 +32,13 @@ class Transcript:
     run: its name in a ledger. ledger: whether one was charged. private: whether nobody can know the noise. asked: queries that were
     charged, in their order. answered: those whose answer was charged. labels: of those that have one. ended: queries with an outcome.
     predictions: what the student said about a query before it was asked. reinforced: labels that are the student's own prediction.
+    home: the machine and the file that it began as; a copy has another.
     """
 
     run: str
     ledger: bool
     private: bool
+    home: tuple[object, object] = (None, None)
     asked: list[int] = field(default_factory=list)
     answered: set[int] = field(default_factory=set)
     labels: dict[int, int] = field(default_factory=dict)
@@ -116,16 +120,33 @@ def path_of(plan: VotingPlan) -> str:
 
 def begin(plan: VotingPlan, run: str, ledger: bool, private: bool) -> TranscriptFile:
     """A new transcript, whose first line says whose it is."""
-    from dpcli.sessions.folder import replaced
+    path = path_of(plan)
+    draft = f"{path}.new"
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWN), "wb") as file:
+        here = whereabouts(draft)  # it keeps its number when it gets its name
+        head = {"schema": SCHEMA, "fingerprint": plan.fingerprint(), "run": run, "ledger": ledger, "private": private}
+        file.write((json.dumps({**head, "machine": here.machine, "inode": here.inode}) + "\n").encode())
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    sync_folder(os.path.dirname(path))
+    return TranscriptFile(path, Transcript(run, ledger, private, (here.machine, here.inode)))
 
-    head = {"schema": SCHEMA, "fingerprint": plan.fingerprint(), "run": run, "ledger": ledger, "private": private}
-    replaced(path_of(plan), (json.dumps(head) + "\n").encode(), OWN)
-    return TranscriptFile(path_of(plan), Transcript(run, ledger, private))
+
+def require_original(plan: VotingPlan, content: Transcript) -> None:
+    """Raise InputError where the transcript is a copy: it and the first would answer the same queries twice for one charge."""
+    here = whereabouts(path_of(plan))
+    if content.home != (here.machine, here.inode):
+        raise InputError(
+            f"{path_of(plan)}: expected the session's own file, found a copy of it: go on with the first, which may be moved on its disk, "
+            "or name another pate.output for a new session; labels stay charged"
+        )
 
 
 def resume(plan: VotingPlan, content: Transcript) -> TranscriptFile:
-    """The transcript that is there, without a last line that a crash cut off."""
+    """The transcript that is there, without a last line that a crash cut off. Raises InputError where it is a copy."""
     path = path_of(plan)
+    require_original(plan, content)
     with open(path, "rb+") as file:
         whole = file.read()
         os.fchmod(file.fileno(), OWN)
@@ -154,7 +175,10 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
         said = json.loads(head)
         if said["schema"] != SCHEMA:
             raise ValueError(SCHEMA)
-        found, of = Transcript(str(said["run"]), said["ledger"] is True, said["private"] is True), said["fingerprint"]
+        found, of = (
+            Transcript(str(said["run"]), said["ledger"] is True, said["private"] is True, (said["machine"], said["inode"])),
+            said["fingerprint"],
+        )
         for line in lines:
             found.apply(json.loads(line))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from dpcli.errors import InputError
+from dpcli.errors import InputError, Unavailable
 from dpcli.numerics.arrays import np
 from dpcli.predict.pate.settings import Pate, ending
 from dpcli.predict.places import beside
@@ -62,13 +62,17 @@ def _npy(place: str) -> Any:
 
 
 def _csv(place: str) -> Any:
-    """With or without names in the first line."""
+    """With or without names in the first line; a line without a row would move all later ones to other queries."""
     try:
         with open(place, encoding="utf-8-sig") as file, warnings.catch_warnings():
             warnings.simplefilter("error")
-            names = not _numbers(file.readline())
+            names = not any(map(_number, file.readline().split(",")))
+            rows = sum(1 for _ in file) + (not names)
             file.seek(0)
-            return np.loadtxt(file, delimiter=",", skiprows=int(names), ndmin=2, comments=None)
+            found = np.loadtxt(file, delimiter=",", skiprows=int(names), ndmin=2, comments=None)
+        if len(found) != rows:
+            raise ValueError
+        return found
     except OSError as problem:
         raise InputError(f"{escaped_path(place)}: cannot be read: {problem.strerror}") from None
     except Exception:  # of numpy, whose message quotes a value; of another encoding; of a file without rows
@@ -77,21 +81,37 @@ def _csv(place: str) -> Any:
         ) from None
 
 
-def _numbers(line: str) -> bool:
+def _number(part: str) -> bool:
+    """Whether it is one, or would be one if it were there: no name of a column is empty."""
     try:
-        return bool([float(part) for part in line.split(",")])
+        return not part.strip() or float(part) is not None
     except ValueError:
         return False
 
 
 def _parquet(place: str) -> Any:
-    from dpcli.train.tasks.files import parquet_table
-
-    names, rows = parquet_table(place)
+    """Columns of integers or floating point: what only can be turned into numbers (text, truth values) was no count."""
     try:
-        return np.array(rows, dtype=float).reshape(len(rows), len(names))
-    except (ValueError, TypeError, OverflowError):
-        raise InputError(f"{escaped_path(place)}: expected columns of numbers, found something else") from None
+        import pyarrow.parquet
+        import pyarrow.types
+    except ImportError:
+        raise Unavailable(
+            f"{escaped_path(place)}: expected pyarrow, which reads .parquet files, found none: pip install pyarrow"
+        ) from None
+    try:
+        file = pyarrow.parquet.ParquetFile(place)
+        types, shape = list(file.schema_arrow.types), (file.metadata.num_rows, file.metadata.num_columns)
+    except Exception:  # whatever pyarrow raises for a file that is none
+        raise InputError(f"{escaped_path(place)}: expected a .parquet file, found one that cannot be read as such") from None
+    if not all(pyarrow.types.is_integer(one) or pyarrow.types.is_floating(one) for one in types):
+        raise InputError(f"{escaped_path(place)}: expected columns of numbers, found something else")
+    if shape[0] * shape[1] > MOST:  # by its own word, before memory is taken
+        raise InputError(f"{escaped_path(place)}: expected at most {MOST:,} numbers, found {shape[0] * shape[1]:,}")
+    try:
+        columns = [np.asarray(column.to_numpy(), dtype=float) for column in file.read().columns]
+    except Exception:  # as above
+        raise InputError(f"{escaped_path(place)}: expected a .parquet file, found one that cannot be read as such") from None
+    return np.stack(columns, axis=1) if columns else np.empty(shape)
 
 
 READERS: dict[str, Callable[[str], Any]] = {".npy": _npy, ".csv": _csv, ".parquet": _parquet}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
 from dpcli.errors import Denied, InputError
-from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.arrays import Array
+from dpcli.predict.models.asked import next_token, private_rows
 from dpcli.predict.models.load import require_fits, require_same_vocabulary
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
 from dpcli.predict.pmixed.fit import FITTED, Fit, fitted, learnt
@@ -52,20 +52,12 @@ class Ensemble:
         return drawn(total, count, stream)
 
     def _public(self, context: Tokens) -> Array:
-        found = np.asarray(self.public.next_token([context]))
-        if found.shape != (1, self.public.vocabulary) or found.dtype.kind not in "iuf":
-            raise InputError(
-                f"the public model: expected log-probabilities of its {self.public.vocabulary} tokens after a context, found something else"
-            )
-        return np.asarray(found[0], dtype=float)
+        return next_token(self.public, context, "the public model")
 
     def _private(self, place: int, context: Tokens) -> Array:
         """NaN, which counts as the public model, where it fails or answers something else: an error would tell of the private data."""
-        with suppress(Exception):
-            found = np.asarray(self.members[place].next_token([context]))
-            if found.shape == (1, self.public.vocabulary) and found.dtype.kind in "iuf":
-                return np.asarray(found[0], dtype=float)
-        return np.full(self.public.vocabulary, np.nan)
+        (found,) = private_rows(self.members[place], [context])
+        return found  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +76,7 @@ class Answered:
 def ensemble(plan: PmixedPlan) -> Ensemble:
     """The fitted models of a plan. Raises InputError where there are none, or they are another file's or another vocabulary's."""
     found, side = fitted(plan), public_side(plan)
-    members = tuple(side.model.tuned(learnt(plan, found, shard)) for shard in range(len(found.models)))
+    members = tuple(side.tuned(learnt(plan, found, shard)) for shard in range(len(found.models)))
     if len(members) != plan.spec.shards:
         raise InputError(f"{plan.folder}: expected {plan.spec.shards} fitted models, found {len(members)}")
     for shard, member in enumerate(members):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -69,7 +70,12 @@ def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = Non
     if solve is None:
         if target is not None:
             raise InputError("--target-epsilon: expected --solve radius or --solve steps with it, found none")
-        return Costs(plan, at, tuple(_priced(plan, at)))
+        priced = Costs(plan, at, tuple(_priced(plan, at)))
+        if priced.best.epsilon == math.inf:
+            raise CannotCertify(
+                f"{plan.path}: at delta = {at!r} neither accountant certifies a finite epsilon; dpcli account may, at 0"
+            )
+        return priced
     parameter: Solvable = "steps" if solve == "steps" else "radius"
     budget = plan.pipeline.budget
     if target is None and budget is None:

@@ -13,6 +13,7 @@ from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.predict.models.ngram import NGram
 from dpcli.predict.models.port import LanguageModel
 from dpcli.predict.models.texts import OwnedTexts, public_texts
+from dpcli.predict.places import on_private
 from dpcli.predict.pmixed.answer import Ensemble
 from dpcli.predict.pmixed.measure import Perplexity, Report, ensemble_losses, losses, perplexity
 from dpcli.predict.pmixed.modes import PROJECTIONS, Mode, Paper, Sound
@@ -124,14 +125,16 @@ def evaluate(
 
 def _tuned(plan: PmixedPlan, side: PublicSide) -> Iterator[LanguageModel]:
     for texts in sharded(plan, private_texts(plan)):
-        yield side.model.tuned(side.model.tune(side.records(texts)))
+        yield side.tuned(side.taught(side.private_records(texts)))
 
 
 def _test(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
     assert plan.settings.test is not None
     texts = public_texts(plan.settings.test, plan.path, "pmixed.test", plan.settings.record)
     found: list[tuple[int, ...]] = []
-    for record in side.records(texts):
+    whole = side.records(texts)
+    side.require_known(whole)
+    for record in whole:
         left = tokens - sum(len(one) - 1 for one in found)  # the first token of a record is not measured
         if len(record) > 1 and left > 0:
             found.append(tuple(record[: left + 1]))
@@ -164,7 +167,7 @@ def _ways(setup: EvaluationSetup, ensembles: Sequence[Way], epsilon: float, delt
     side, texts = setup.side, private_texts(setup.plan)
 
     def of(model: LanguageModel) -> tuple[Perplexity, Perplexity]:
-        return setup.measured(losses(model, setup.records, setup.plan.settings.temperature))
+        return setup.measured(on_private("a fitted model", losses, model, setup.records, setup.plan.settings.temperature))
 
     yield Way("public model", "public", 0.0, *setup.measured(setup.known))
     yield from ensembles
@@ -172,7 +175,7 @@ def _ways(setup: EvaluationSetup, ensembles: Sequence[Way], epsilon: float, delt
     if private is not None:
         name = "one model, noisy counts" if isinstance(side.model, NGram) else "one model, DP-SGD"
         yield Way(name, "dp", epsilon, *of(private))
-    everything = side.model.tuned(side.model.tune(side.records(texts.texts)))
+    everything = side.tuned(side.taught(side.private_records(texts.texts)))
     yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(everything))
 
 
@@ -182,7 +185,7 @@ def _alone(setup: EvaluationSetup, texts: OwnedTexts, epsilon: float, delta: flo
     each = len(texts.texts) / len(grouped)
     if isinstance(side.model, NGram) and side.model.order > 1:
         norm = typical_norm(setup.records, side.model.vocabulary, each)
-        units = [side.records(own) for own in grouped.values()]
+        units = [side.private_records(own) for own in grouped.values()]
         noise = noise_multiplier(epsilon, delta, plan.pipeline.privacy.adjacency)
         return side.model.with_counts((private_bigrams(units, side.model.vocabulary, norm, noise, setup.stream),))
     if plan.settings.lora is None or delta <= 0.0:
@@ -193,7 +196,7 @@ def _alone(setup: EvaluationSetup, texts: OwnedTexts, epsilon: float, delta: flo
     if not isinstance(side.model, Transformer):
         return None
     per_unit = math.ceil(each) if plan.settings.units is not None else 1
-    return side.model.tuned(privately_trained(plan, side.model, len(texts.texts), per_unit, epsilon, delta))
+    return side.tuned(privately_trained(plan, side.model, len(texts.texts), per_unit, epsilon, delta))
 
 
 def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:

@@ -11,7 +11,7 @@ import os
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.analysis.calibrate import calibrate
@@ -19,7 +19,7 @@ from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.queries.open import FILE, open_queries
-from dpcli.sessions.charged import charge_run, require_same_books
+from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Fit:
     """What a folder holds, or is about to.
 
     run: its name, in a ledger too. fingerprint: of the file. data: SHA-256 of the texts in their shards. charged: whether a ledger paid for
-    it. models: SHA-256 of each model's file; empty until the end.
+    it. models: SHA-256 of each model's file; empty until the end. counted: whether the count of its tokens was made, before any model: a
+    copy of the folder has no count of its own.
     """
 
     run: str
@@ -43,6 +44,7 @@ class Fit:
     data: str
     charged: bool
     models: tuple[str, ...] = ()
+    counted: bool = False
 
     @property
     def identity(self) -> str:
@@ -80,7 +82,7 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
         os.makedirs(plan.folder, mode=0o700, exist_ok=True)
     with exclusive(plan.folder):
         side, shards = public_side(plan), sharded(plan, private_texts(plan))
-        records = [side.records(texts) for texts in shards]
+        records = [side.private_records(texts) for texts in shards]
         for own in records:  # whatever may be wrong with them is found before anything is charged
             side.require_known(own)
         digest = hashlib.sha256(json.dumps(shards).encode("utf-8", "surrogatepass")).hexdigest()
@@ -90,11 +92,9 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
         for shard, own in enumerate(records):
             report(shard, len(shards))
             if not done[shard]:
-                replaced(files[shard], side.model.tune(own), 0o600)
+                replaced(files[shard], side.taught(own), 0o600)
         report(len(shards), len(shards))
         ended = Fit(**{**asdict(begun), "models": tuple(map(_digest, files))})
-        # Where models stand as fitted, somebody may have answered: a count that is gone by then is not begun anew.
-        queries_of(plan, ended, new=not os.path.exists(os.path.join(plan.folder, FITTED))).close()
         replaced(os.path.join(plan.folder, FITTED), json.dumps(asdict(ended)).encode(), 0o600)
         if ledger is not None:
             ledger.commit(begun.run)
@@ -186,7 +186,7 @@ def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -
         except Denied:
             os.unlink(state)
             raise
-        return made
+        return _counted(plan, made)
     if before is None:
         raise InputError(f"--resume: expected a fit that did not end in {folder}, found none")
     if (before.fingerprint, before.data) != (plan.fingerprint(), digest):
@@ -195,12 +195,28 @@ def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -
         )
     require_same_books("--resume", before.charged, ledger, "fit")
     _charge(plan, ledger, before)
+    if not before.counted:
+        return _counted(plan, before)
+    queries_of(plan, before).close()  # which says where it is gone, or where this is a copy
     return before
 
 
+def _counted(plan: PmixedPlan, fit: Fit) -> Fit:
+    """The fit, once the count of its tokens is there: from then on it is never made anew."""
+    queries_of(plan, fit, new=True).close()
+    found = replace(fit, counted=True)
+    replaced(os.path.join(plan.folder, BEGUN), json.dumps(asdict(found)).encode(), 0o600)
+    return found
+
+
 def _charge(plan: PmixedPlan, ledger: Ledger | None, fit: Fit) -> None:
-    """All tokens at once. A fit that goes on is not charged again: nothing was drawn from it yet."""
+    """All tokens at once. A fit that goes on is not charged again: nothing was drawn from it yet.
+
+    One that has ended in the ledger, and not in its folder, is a copy.
+    """
     if ledger is not None:
+        if fit.counted and not os.path.exists(os.path.join(plan.folder, FITTED)):
+            require_going_on("--resume", fit.run, ledger, "fit")
         charge_run(ledger, fit.run, plan.pipeline, f"dpcli pmixed fit {os.path.basename(plan.path)}")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.port import LanguageModel
+from dpcli.predict.places import on_private
 from dpcli.predict.pmixed.modes import Mode, probabilities
 from dpcli.predict.pmixed.whole import sampled
 from dpcli.train.noise.randomness import Stream
@@ -74,7 +75,9 @@ def ensemble_losses(
         sums = np.zeros((len(modes), len(places)))
         for one, wanted in _by_member(taking).items():
             at_places = sorted(wanted)
-            rows = probabilities(following(members[one], record, [at + 1 for at in at_places]), temperature)
+            rows = probabilities(
+                on_private("a fitted model", following, members[one], record, [at + 1 for at in at_places]), temperature
+            )
             for at, row in zip(at_places, rows, strict=True):
                 for which in wanted[at]:
                     sums[which, at] += modes[which][0].projected(base[at], row, len(taking[which][at]))[record[at + 1]]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dpcli.errors import InputError
 from dpcli.predict.models.load import language_model
 from dpcli.predict.models.ngram import public_ngram
-from dpcli.predict.models.port import Vocabulary
+from dpcli.predict.models.port import LanguageModel, Vocabulary
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts, public_texts
 from dpcli.predict.models.tunable import Tunable
 from dpcli.predict.models.vocabularies import size_of, vocabulary_of
+from dpcli.predict.places import on_private
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.settings import COUNTING
 from dpcli.predict.shards import shards_of, spread_names
@@ -36,6 +37,21 @@ class PublicSide:
         end = self.vocabulary.end
         whole = ([*self.vocabulary.ids(text), *([] if end is None else [end])] for text in texts)
         return [ids[start : start + self.length] for ids in whole for start in range(0, len(ids), self.length)]
+
+    def private_records(self, texts: Sequence[str]) -> Records:
+        """The same of private texts. Raises InputError where the tokenizer fails, without its words, which may quote one."""
+        return cast(Records, on_private("the tokenizer", self.records, texts))
+
+    def taught(self, records: Records) -> bytes:
+        """What a model learns from private records. Raises InputError where it fails, without its words."""
+        found = on_private("the public model: tune", self.model.tune, records)
+        if not isinstance(found, bytes):
+            raise InputError(f"the public model: tune: expected bytes, found {type(found).__name__}")
+        return found
+
+    def tuned(self, learnt: bytes) -> LanguageModel:
+        """The model that has learnt that. Raises InputError where there is none, without its words."""
+        return cast(LanguageModel, on_private("the public model: tuned", self.model.tuned, learnt))
 
     def require_known(self, records: Records) -> None:
         """Raise InputError where the tokenizer has tokens that the model does not know."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dpcli.audit.user_code import FAILURES
 from dpcli.errors import InputError
 from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.prompt.settings import Prompt
@@ -45,8 +46,11 @@ def labelled(source: str, prompt: Prompt, path: str, key: str, units: str | None
     if not all(isinstance(text, str) for text in texts):
         raise InputError(f"{path}: prompt.{key}: expected texts, found something else")
     owners = columns[2] if units else list(texts)
-    if {type(owner) for owner in owners} not in ({str}, {int}):
-        raise InputError(f"{path}: prompt.units: expected whose each text is, as text or as whole numbers, found something else")
+    if {type(owner) for owner in owners} not in ({str}, {int}) or (units and "" in owners):
+        raise InputError(
+            f"{path}: prompt.units: expected whose each text is, as text or as whole numbers, found some that are missing, "
+            "or of several types"
+        )
     return LabelledTexts(tuple(texts), tuple(numbers(given, prompt.labels, path)), tuple(owners))
 
 
@@ -61,7 +65,7 @@ def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int
     places = {name.strip(): number for number, name in enumerate(declared)}
     try:
         return [places[str(label).strip()] for label in labels]
-    except KeyError:
+    except FAILURES:  # KeyError, or what a label of the user's own raises
         raise InputError(f"{path}: prompt.labels: expected every label of the data among them, found another") from None
 
 

@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpcli.audit.user_code import FAILURES
-from dpcli.errors import DpcliError, InputError
+from dpcli.audit.user_code import FAILURES, called, raised_at
+from dpcli.errors import InputError
+from dpcli.predict.models.asked import next_token, tokens
 from dpcli.predict.models.port import LanguageModel, Vocabulary
 from dpcli.predict.prompt.settings import Prompt
-from dpcli.train.tasks.user_code import raised_at, user
+from dpcli.train.tasks.user_code import user
 
 
 class Labeller(Protocol):
@@ -29,18 +30,22 @@ class Labeller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelLabeller:
-    """words: the token that stands for each label."""
+    """words: the token that stands for each label. place: where messages begin."""
 
     model: LanguageModel
     vocabulary: Vocabulary
     words: tuple[int, ...]
+    place: str
 
     def label(self, prompt: str) -> int:
-        scores = self.model.next_token([self.vocabulary.ids(prompt)])[0]
+        scores = next_token(self.model, self._ids(prompt), self.place)
         return int(np.argmax(scores[list(self.words)]))
 
     def fits(self, prompt: str) -> bool:
-        return 1 <= len(self.vocabulary.ids(prompt)) <= self.model.context
+        return 1 <= len(self._ids(prompt)) <= self.model.context
+
+    def _ids(self, prompt: str) -> list[int]:
+        return tokens(self.vocabulary, prompt, self.model.vocabulary, f"{self.place}: tokenizer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +57,32 @@ class OwnLabeller:
     labels: tuple[str, ...]
 
     def label(self, prompt: str) -> int:
+        """Raises InputError for what the function raises, without its words, and where it returns something else than it should."""
         found = self._asked(prompt)
-        if isinstance(found, str) and found in self.labels:
-            return self.labels.index(found)
-        scores = None if isinstance(found, str) else _numbers(found)
-        if scores is None or scores.shape != (len(self.labels),) or np.isnan(scores).any():
+        if found is None:
             raise InputError(
                 f"{self.target}: expected one of the labels, or a score for each of {len(self.labels)}, found something else"
             )
-        return int(np.argmax(scores))
+        return found
 
     def fits(self, prompt: str) -> bool:
         return True
 
-    def _asked(self, prompt: str) -> Any:
-        """What the function returns. Raises InputError for what it raises, without its words, which may quote a private text."""
-        try:
-            return self.function(prompt)
-        except DpcliError:
+    def _asked(self, prompt: str) -> int | None:
+        try:  # also of what it returns, which may be an object of the user's own
+            return self._read(self.function(prompt))
+        except InputError:
             raise
         except FAILURES as error:
             raise InputError(f"{self.target}: raised {raised_at(error)}") from error
+
+    def _read(self, found: Any) -> int | None:
+        if isinstance(found, str):
+            return self.labels.index(found) if found in self.labels else None
+        scores = np.asarray(found)
+        if scores.shape != (len(self.labels),) or scores.dtype.kind not in "iuf" or np.isnan(scores).any():
+            return None
+        return int(np.argmax(scores))
 
 
 def labeller_of(prompt: Prompt, path: str) -> Labeller:
@@ -83,21 +93,14 @@ def labeller_of(prompt: Prompt, path: str) -> Labeller:
 
     assert prompt.model is not None
     model, vocabulary = language_model(prompt.model, prompt.tokenizer, path, "prompt")
-    return ModelLabeller(model, vocabulary, spoken(prompt.words, model, vocabulary, path))
+    return ModelLabeller(model, vocabulary, spoken(prompt.words, model, vocabulary, path), f"{path}: prompt.model")
 
 
 def spoken(words: Sequence[str], model: LanguageModel, vocabulary: Vocabulary, path: str) -> tuple[int, ...]:
     """The token that stands for each label. Raises InputError where two labels share one, or the model does not know it."""
-    found = [next(iter(vocabulary.ids(word)), -1) for word in words]
+    found = [next(iter(called(f"{path}: prompt.tokenizer", vocabulary.ids, word)), -1) for word in words]
     if len(set(found)) < len(found):
         raise InputError(f"{path}: prompt.verbalizers: expected words that begin with different tokens, found {', '.join(words)}")
     if not all(0 <= token < model.vocabulary for token in found):
         raise InputError(f"{path}: prompt.verbalizers: expected words that the model has tokens for, found {', '.join(words)}")
     return tuple(found)
-
-
-def _numbers(found: Any) -> Any:
-    try:
-        return np.asarray(found, float)
-    except (TypeError, ValueError):
-        return None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import Denied, InputError
+from dpcli.predict.lines import refuse_others
+from dpcli.predict.models.asked import unless_it_fails
 from dpcli.predict.prompt.labelled import labelled, queries
 from dpcli.predict.prompt.labeller import Labeller, labeller_of
 from dpcli.predict.prompt.plan import PromptPlan
@@ -73,10 +75,13 @@ def vote_and_teach(
     """
     plan.require_budget()
     labeller, texts = labeller_of(plan.prompt, plan.path), queries(plan.prompt, plan.path)
-    _require_fitting(labeller, shape_of(plan.prompt), texts, plan.path)
     public = _public(plan)
+    _require_fitting(labeller, shape_of(plan.prompt), texts, f"{plan.path}: prompt.queries")
+    _require_fitting(labeller, shape_of(plan.prompt), [text for text, _ in public or ()], f"{plan.path}: prompt.public")
     with exclusive(plan.folder):
         session = session_in(plan.folder, plan.fingerprint(), resume, ledger)
+        kept = os.path.join(plan.folder, TRANSCRIPT)
+        refuse_others(kept, session.counted)
         votes = PromptTeachers.of(plan, labeller)
         charge(session, plan.pipeline, ledger, f"dpcli prompt {os.path.basename(plan.path)}")
         with ExitStack() as open_:
@@ -85,7 +90,7 @@ def vote_and_teach(
             if plan.answered is not None:
                 answers = open_.enter_context(counted(session, plan.answered, plan.prompt.count, moved, "answers"))
             session = noted(session)
-            transcript = VoteTranscript(os.path.join(plan.folder, TRANSCRIPT))
+            transcript = VoteTranscript(kept, len(plan.prompt.labels))
             voting = VotingSession(plan.aggregator, budget, answers, transcript, stream or SystemStream())
             released = list(_released(voting, votes, texts, report))
             asked = budget.taken()
@@ -112,12 +117,21 @@ class PromptTeachers:
         return cls(shape_of(prompt), labeller, teachers(private, prompt, plan.pipeline.privacy.adjacency), len(prompt.labels))
 
     def votes(self, text: str) -> VoteCounts:
-        prompts = [fitted(self.shape, shown, text, self.labeller.fits) for shown in self.demonstrations]
-        known: dict[str, int] = {}
-        for prompt in prompts:  # teachers without a record have the same one
-            known[prompt] = known[prompt] if prompt in known else self.labeller.label(prompt)
+        """Raises InputError where the labeller fails on the text alone.
+
+        A teacher that it fails on votes as the text alone would: an error would tell that something in the demonstrations made it.
+        """
+        alone = self.shape.prompt((), text)
+        known = {alone: self.labeller.label(alone)}  # teachers without a record have the same one
+        prompts = [fitted(self.shape, shown, text, self._fits) for shown in self.demonstrations]
+        for prompt in prompts:
+            if prompt not in known:
+                known[prompt] = unless_it_fails(lambda prompt=prompt: self.labeller.label(prompt), known[alone])  # type: ignore[misc]
         votes = [[known[prompt] for prompt in prompts]]
         return counted_votes(votes, len(prompts), self.labels, "votes")
+
+    def _fits(self, prompt: str) -> bool:
+        return unless_it_fails(lambda: self.labeller.fits(prompt), False)
 
 
 def _released(
@@ -133,12 +147,13 @@ def _released(
         report(number + 1, len(texts))
 
 
-def _require_fitting(labeller: Labeller, shape: Shape, texts: tuple[str, ...], path: str) -> None:
-    for place, text in enumerate(texts):
+def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], place: str) -> None:
+    """Before anything is charged: nothing may fail once the votes are cast."""
+    for number, text in enumerate(texts, 1):
         if not labeller.fits(shape.prompt((), text)):
             raise InputError(
-                f"{path}: prompt.queries: expected texts that fit into the model's context without any demonstration, found text "
-                f"{place + 1}, which is empty or longer; a prompt is not cut"
+                f"{place}: expected texts that fit into the model's context without any demonstration, found text {number}, which is "
+                "empty or longer; a prompt is not cut"
             )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, Constraint, Key, Note, Reader
+from dpcli.predict.source import same_source
 from dpcli.predict.templates import ALONE, SHOWING
 from dpcli.toml.findings import Problem
 from dpcli.train.plan.sources import FUNCTION
@@ -96,9 +97,12 @@ class Prompt:
 
     def problems(self) -> Iterator[Problem]:
         """What the keys do not agree on."""
-        if len(set(self.labels)) < max(2, len(self.labels)):
+        if len({label.strip() for label in self.labels}) < max(2, len(self.labels)):
             yield ("labels",), "at least two labels, all different", ", ".join(self.labels) or "none"
         elif self.verbalizers is not None and len(self.verbalizers) != len(self.labels):
             yield ("verbalizers",), f"one word for each of {len(self.labels)} labels", f"{len(self.verbalizers)}"
+        for name in ("queries", "public"):
+            if same_source(self.data, getattr(self, name)):
+                yield (name,), "texts declared public, of which none is private", "the source of the private ones"
         if (self.model is None) == (self.labeller is None):
             yield ("model",), "model or labeller", "both" if self.model else "neither"

@@ -86,9 +86,10 @@ class AnswerSensitivity:
         return np.maximum(self.cost(self.more_likely(at)) - cost, cost - self.cost(self.less_likely(at)))
 
     def by_distance(self, counts: Counts, teachers: int) -> Array:
-        """The largest local sensitivity of each query's cost where d of its votes are others, shape (n, teachers); d = 0, 1, ...
+        """The largest local sensitivity of each query's cost where at most d votes are others, shape (n, teachers); d = 0, 1, ...
 
-        Votes are walked towards where the sensitivity is largest: to the winner from the second, or from it.
+        At most, and not exactly: where the sensitivities of queries are added up, d teachers may move one query and leave another. Votes
+        are walked towards where the sensitivity is largest: to the winner from the second, or from it.
         """
         votes = np.sort(counts, axis=1)[:, ::-1].copy()
         log_q = log_q_gaussian(votes, self.sigma)
@@ -106,7 +107,7 @@ class AnswerSensitivity:
             votes[walking, 1] -= step
             votes[walking, 1:] = np.sort(votes[walking, 1:], axis=1)[:, ::-1]
             log_q[walking] = log_q_gaussian(votes[walking], self.sigma)
-        return found
+        return np.maximum.accumulate(found, axis=1)
 
 
 def threshold_by_distance(largest: Array, threshold: float, sigma: float, order: float, teachers: int) -> Array:
@@ -122,7 +123,7 @@ def threshold_by_distance(largest: Array, threshold: float, sigma: float, order:
         found[:, d] = np.maximum(
             np.where(up <= teachers, local[np.minimum(up, teachers)], 0.0), np.where(down >= 0, local[np.maximum(down, 0)], 0.0)
         )
-    return found
+    return np.maximum.accumulate(found, axis=1)
 
 
 def smooth(by_distance: Array, beta: float) -> float:

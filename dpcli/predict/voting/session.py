@@ -30,11 +30,14 @@ class Released:
 
 
 class VoteTranscript:
-    """What a session has released, by query, in a file of one line each that only grows."""
+    """What a session has released, by query, in a file of one line each that only grows; labels: how many there are.
 
-    def __init__(self, path: str) -> None:
+    Raises InputError where the file is something else.
+    """
+
+    def __init__(self, path: str, labels: int) -> None:
         self._path = path
-        self._known = dict(_lines(path))
+        self._known = dict(_lines(path, labels))
 
     def known(self, query: str) -> Released | None:
         return self._known.get(digest(query))
@@ -86,12 +89,15 @@ def digest(query: str) -> str:
     return hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _lines(path: str) -> list[tuple[str, Released]]:
+def _lines(path: str, labels: int) -> list[tuple[str, Released]]:
     found = []
     for line in whole_lines(path):
         try:
             entry = json.loads(line)
-            found.append((str(entry["query"]), Released(entry["number"], entry["label"])))
-        except (ValueError, KeyError, TypeError):
-            raise InputError(f"{path}: expected the transcript of a session, found something else") from None
+            query, number, label = entry["query"], entry["number"], entry["label"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            query = None
+        if type(query) is not str or type(number) is not int or not (label is None or (type(label) is int and 0 <= label < labels)):
+            raise InputError(f"{path}: expected the transcript of a session, found something else")
+        found.append((query, Released(number, label)))
     return found

@@ -62,4 +62,9 @@ def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array,
     """
     with np.errstate(over="ignore"):
         above = (largest - threshold) / sigma
-    return log_ndtr_array(above), log_ndtr_array(-above)
+    return _raised(log_ndtr_array(above)), _raised(log_ndtr_array(-above))
+
+
+def _raised(log_p: Array) -> Array:
+    """By more than it has lost; at most 0."""
+    return np.asarray(np.minimum(log_p * (1.0 - ROUNDING) + ROUNDING, 0.0))

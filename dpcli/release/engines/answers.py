@@ -20,7 +20,10 @@ def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals
     if all(domain is not None for domain in declared):
         found = dict.fromkeys(itertools.product(*(domain or () for domain in declared)), nothing)
     for row in rows:
-        units, many, *sums = (int(each or 0) for each in row[count:])
+        units, many, *sums = row[count:]
+        if many and None in sums:
+            raise InternalError("an engine answered with no sum where there are rows")
+        units, many, *sums = (int(each or 0) for each in (units, many, *sums))  # of no row at all, a sum is null
         if many > MOST_ROWS:
             raise InputError("source: expected at most 2^40 rows, found more")
         key = tuple(row[:count])

@@ -25,6 +25,10 @@ LARGEST_WHOLE = 9.2e18  # a double below it is a 64-bit integer where it is whol
 class SqlText(Dialect, Protocol):
     """What the reading of a table needs to know of one engine's SQL."""
 
+    def trimmed(self, sql: str) -> str:
+        """A text without the spaces (U+0020) around it. The argument is written once."""
+        ...
+
     def matches(self, sql: str, pattern: str) -> str:
         """Whether a text is, from end to end, what a regular expression without wildcards says."""
         ...
@@ -72,19 +76,19 @@ def _text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
 
 
 def _whole_of_text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
-    text = _trimmed(raw, layers)
+    text = _trimmed(raw, layers, dialect)
     return Term(f"CASE WHEN {dialect.matches(text.sql, WHOLE)} THEN {dialect.whole_of_text(text.sql)} END", text.depth)
 
 
 def _number_of_text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
-    text = _trimmed(raw, layers)
+    text = _trimmed(raw, layers, dialect)
     fits = f"length({text.sql}) <= {MOST_DIGITS} AND {dialect.matches(text.sql, NUMBER)}"
     return _bounded(Term(f"CASE WHEN {fits} THEN {dialect.number_of_text(text.sql)} END", text.depth), layers)
 
 
 def _truth_of_text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
     text = layers.bind(
-        joined("translate({0}, {1}, {2})", _trimmed(raw, layers), *(Term(dialect.text(each)) for each in (UPPER, LOWER)))
+        joined("translate({0}, {1}, {2})", _trimmed(raw, layers, dialect), *(Term(dialect.text(each)) for each in (UPPER, LOWER)))
     )
     true, false = (", ".join(dialect.text(word) for word in words) for words in (TRUE, FALSE))
     yes, no = (dialect.cast(dialect.text(word), "boolean") for word in ("true", "false"))
@@ -92,7 +96,7 @@ def _truth_of_text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
 
 
 def _date_of_text(raw: Term, layers: Layers, dialect: SqlText) -> Term:
-    text = _trimmed(raw, layers)
+    text = _trimmed(raw, layers, dialect)
     day = layers.bind(joined("substring({0}, 1, 10)", text))
     ends = ", ".join(dialect.text(each) for each in ("", "T", " "))  # the rest is the time of a day
     fits = f"{dialect.matches(day.sql, DAY)} AND substring({text.sql}, 11, 1) IN ({ends})"
@@ -129,9 +133,9 @@ def _date_of_timestamp(raw: Term, layers: Layers, dialect: SqlText) -> Term:
     return _dated(Term(dialect.cast(raw.sql, "date"), raw.depth), layers)
 
 
-def _trimmed(raw: Term, layers: Layers) -> Term:
-    """A text without the spaces around it."""
-    return layers.bind(joined("trim({0})", raw))
+def _trimmed(raw: Term, layers: Layers, dialect: SqlText) -> Term:
+    """A name for a text without the spaces around it."""
+    return layers.bind(Term(dialect.trimmed(raw.sql), raw.depth))
 
 
 def _bounded(number: Term, layers: Layers) -> Term:

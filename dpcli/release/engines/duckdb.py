@@ -63,11 +63,23 @@ class DuckDBSql:
     def date_part(self, part: DatePartName, sql: str) -> str:
         return f"date_part('{part}', {sql})"
 
+    def list_of(self, numbers: Sequence[str]) -> str:
+        return f"[{', '.join(numbers)}]"
+
+    def element(self, numbers: str, place: str) -> str:
+        return f"list_extract({numbers}, {place} + 1)"
+
     def layer(self, columns: str, source: str) -> str:
         return f"SELECT {columns} FROM {source}"
 
+    def total(self, sql: str) -> str:
+        return f"sum({sql})"
+
     def digest(self, sql: str) -> str:
         return f"left(sha256({sql}), 12)"
+
+    def trimmed(self, sql: str) -> str:
+        return f"trim({sql}, ' ')"
 
     def matches(self, sql: str, pattern: str) -> str:
         return f"regexp_full_match({sql}, {self.text(pattern)})"
@@ -118,13 +130,12 @@ class DuckDB:
         return found
 
     def _csv(self) -> FoundTable:
-        wanted = frozenset(name for name, column in self.table.columns.items() if column.expression is None)
-        header = header_of(self.files, wanted)
+        header = header_of(self.files, self.table.stored)
         fields = {name: FoundColumn(f"f{place}", "text", "text") for place, name in enumerate(header.names)}
         return FoundTable(_read_csv(self.files, header), fields, self.files.place)
 
     def _parquet(self) -> FoundTable:
-        item = f"read_parquet({_list(self.files.paths)})"
+        item = f"read_parquet({_list(self.files.paths)}, hive_partitioning = false)"
         first = DuckDBSql().text(_literal(self.files.paths[0]))
         names = _top(self._rows(f"SELECT name, num_children FROM parquet_schema({first})"))
         kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}")]
@@ -220,7 +231,9 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
 
 def _harden(connection: Any, files: Files) -> None:
     """No other file, no network, nothing that a view of the file could change."""
-    connection.execute(f"SET allowed_paths = {_list(files.paths)}")
+    paths = ", ".join(map(DuckDBSql().text, files.paths))
+    connection.execute(f"SET allowed_paths = [{paths}]")
+    connection.execute(f"SET allowed_directories = {_folders(files.paths)}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
@@ -231,7 +244,8 @@ def _read_csv(files: Files, header: Header) -> str:
     columns = ", ".join(f"'f{place}': 'VARCHAR'" for place in range(len(header.names)))
     return (
         f"read_csv({_list(files.paths)}, auto_detect = false, header = true, delim = {sql.text(header.delimiter)}, quote = '\"', "
-        f"escape = '\"', nullstr = '', allow_quoted_nulls = false, null_padding = false, strict_mode = true, columns = {{{columns}}})"
+        "escape = '\"', nullstr = '', allow_quoted_nulls = false, null_padding = false, hive_partitioning = false, strict_mode = true, "
+        f"columns = {{{columns}}})"
     )
 
 
@@ -242,6 +256,12 @@ def _list(paths: Sequence[str]) -> str:
 def _literal(path: str) -> str:
     """A path as a pattern that stands for itself alone."""
     return "".join(f"[{character}]" if character in PATTERN else character for character in path)
+
+
+def _folders(paths: Sequence[str]) -> str:
+    """Of paths that are written as patterns: what is above their first special character, which is looked through for them."""
+    above = {os.path.dirname(re.split(r"[*?[]", path)[0]) for path in paths if path != _literal(path)}
+    return f"[{', '.join(DuckDBSql().text(folder) for folder in sorted(above))}]"
 
 
 def _quoted(name: str) -> str:

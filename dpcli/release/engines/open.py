@@ -9,6 +9,8 @@ from dpcli.release.aggregate import Engine
 from dpcli.release.engines.table import SourceTable
 from dpcli.release.settings import Source
 
+SPARK = "spark"
+
 
 @contextmanager
 def opened(source: Source, path: str) -> Iterator[Engine]:
@@ -37,6 +39,15 @@ def source_table(source: Source, path: str) -> SourceTable:
 
 
 def _engine(table: SourceTable) -> Engine:
+    """Imported where it is asked for."""
+    if table.url is not None:
+        from dpcli.release.engines.postgres import opened_postgres
+
+        return opened_postgres(table)
+    if table.engine == SPARK:
+        from dpcli.release.engines.spark import opened_spark
+
+        return opened_spark(table)
     from dpcli.release.engines.duckdb import opened_duckdb
 
     return opened_duckdb(table)

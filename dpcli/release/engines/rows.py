@@ -119,23 +119,21 @@ def _constant(value: KeyValue, to: ScalarType, layers: Layers) -> str:
 
 
 def _bin(scalar: Scalar, edges: tuple[float, ...], layers: Layers) -> Term:
-    """The number of a bin, null outside of all: a search tree, as one CASE for each bin would compare with every edge."""
+    """The number of a bin, null outside of all: by a binary search, as one CASE for each bin would take its time for each of them."""
     if scalar.type not in NUMBERS:
         raise InputError(f"bins: expected a column of numbers, found one of type {scalar.type}")
     rising = all(math.isfinite(edge) for edge in edges) and all(a < b for a, b in itertools.pairwise(edges))
     if not 2 <= len(edges) <= MOST_BINS + 1 or not rising:
         raise InputError(f"bins: expected 2 to {MOST_BINS + 1:,} finite edges, each above the one before")
     value = layers.bind(as_decimal(scalar, layers))
-    at = tuple(decimal(edge).write(layers).sql for edge in edges)
-
-    def search(first: int, last: int) -> str:
-        if first == last:
-            return integer(first).write(layers).sql
-        middle = (first + last + 1) // 2
-        return f"CASE WHEN {value.sql} < {at[middle]} THEN {search(first, middle - 1)} ELSE {search(middle, last)} END"
-
-    found = f"CASE WHEN {value.sql} BETWEEN {at[0]} AND {at[-1]} THEN {search(0, len(edges) - 2)} END"
-    return layers.bind(Term(found, value.depth))
+    at = [decimal(edge).write(layers).sql for edge in edges]
+    lower = layers.bind(Term(layers.dialect.list_of(at[:-1])))  # past its end is null, which no value reaches
+    found = integer(0).write(layers)
+    for step in (2**power for power in reversed(range((len(edges) - 2).bit_length()))):
+        further = layers.bind(joined("({0} + {1})", found, integer(step).write(layers)))
+        reached = joined(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
+        found = layers.bind(joined("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, found))
+    return layers.bind(joined("CASE WHEN {0} BETWEEN {1} AND {2} THEN {3} END", value, Term(at[0]), Term(at[-1]), found))
 
 
 def _value(steps: Steps, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:

@@ -26,6 +26,10 @@ class Sql(SqlText, Protocol):
     once: str
     again: str
 
+    def total(self, sql: str) -> str:
+        """The exact sum of integers, of 128 bits or 38 digits."""
+        ...
+
     def digest(self, sql: str) -> str:
         """The first 12 hexadecimal digits of the SHA-256 of a text in UTF-8: ties are broken by what was hashed."""
         ...
@@ -60,12 +64,12 @@ def statement(aggregation: Aggregation, table: SourceTable, found: FoundTable, d
     where = f" WHERE {' AND '.join(asked.conditions)}" if asked.conditions else ""
     kept = f"SELECT {listed(columns) or '1 AS c0'} FROM {layers.over(values.base())}{where}"
     if asked.unit is None:
-        counted = ", ".join((*names.keys, "count(*)", "count(*)", *_sums(names)))
+        counted = ", ".join((*names.keys, "count(*)", "count(*)", *_sums(names, dialect)))
         return f"SELECT {counted} FROM ({kept}) AS kept{grouped(names.keys)}"
     steps = "".join(
         f"{name} AS {hint} ({sql}), " for name, hint, sql in _bounded(aggregation, asked.keys, names, dialect, secret)
     ).removesuffix(", ")
-    counted = ", ".join((*names.keys, "count(*)", "sum(n)", *(f"sum(s{number})" for number in range(len(names.values)))))
+    counted = ", ".join((*names.keys, "count(*)", "sum(n)", *(dialect.total(f"s{number}") for number in range(len(names.values)))))
     return f"WITH kept AS {dialect.again} ({kept}), {steps} SELECT {counted} FROM bounded{grouped(names.keys)}"
 
 
@@ -74,7 +78,7 @@ def _bounded(
 ) -> Iterator[tuple[str, str, str]]:
     """The steps from the rows that count to what each unit adds to each of its keys: a name, a hint, and SQL."""
     own = listed(names.unit_and_keys)
-    sums = "".join(f", {sql} AS s{number}" for number, sql in enumerate(_sums(names)))
+    sums = "".join(f", {sql} AS s{number}" for number, sql in enumerate(_sums(names, dialect)))
     added = "".join(f", s{number}" for number in range(len(names.values)))
     yield "added", dialect.once, f"SELECT {own}, count(*) AS n{sums} FROM kept GROUP BY {own}"
     chosen = "added"
@@ -107,8 +111,8 @@ def _hashed(columns: Sequence[str], dialect: Sql, secret: bytes) -> str:
     return dialect.digest(f" || {dialect.text(SEPARATOR)} || ".join(texts))
 
 
-def _sums(names: RowNames) -> tuple[str, ...]:
-    return tuple(f"sum({name})" for name in names.values)
+def _sums(names: RowNames, dialect: Sql) -> tuple[str, ...]:
+    return tuple(dialect.total(name) for name in names.values)
 
 
 def listed(columns: Iterator[str] | Sequence[str]) -> str:

@@ -26,6 +26,11 @@ class SourceTable:
     engine: Literal["duckdb", "spark"] | None = None
     folder: str = ""
 
+    @property
+    def stored(self) -> frozenset[str]:
+        """The columns that the table has to have; the others are computed."""
+        return frozenset(name for name, column in self.columns.items() if column.expression is None)
+
 
 @dataclass(frozen=True, slots=True)
 class FoundColumn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -30,6 +31,14 @@ class Dialect(Protocol):
 
     def date_part(self, part: DatePartName, sql: str) -> str:
         """A 64-bit integer. The argument is written once."""
+        ...
+
+    def list_of(self, numbers: Sequence[str]) -> str:
+        """A list of doubles."""
+        ...
+
+    def element(self, numbers: str, place: str) -> str:
+        """Of a list, counted from 0; null past its end. Arguments are written once."""
         ...
 
     def layer(self, columns: str, source: str) -> str:

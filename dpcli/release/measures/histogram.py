@@ -54,7 +54,7 @@ class HistogramQuery(NoisyQuery):
         return (noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=one_key)),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        keys = (*group_keys(self, setting), binned_key(setting.source, self.column, self.bins))
+        keys = (*group_keys(self, setting), binned_key(self.column, self.bins))
         return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:

@@ -31,11 +31,11 @@ class TopQuery(Query):
     """
 
     keyed: ClassVar[bool] = True
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "city", "k": 3, "rho": 0.05, "max_groups": 2, "max_rows": 1},)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "city", "top": 3, "rho": 0.05, "max_groups": 2, "max_rows": 1},)
 
     measure: Annotated[str, MEASURE] = "top-k"
     column: Annotated[str, VALUES]
-    k: Annotated[int, Key("how many values", FEW)]
+    top: Annotated[int, Key("how many of the most common values", FEW)]
 
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         yield ("column",), self.column
@@ -46,13 +46,13 @@ class TopQuery(Query):
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
-        epsilon = setting.cost.share(1.0 / self.k).bounded_range_epsilon
+        epsilon = setting.cost.share(1.0 / self.top).bounded_range_epsilon
         reach = count_range(self.rows, setting.adjacency)
         why = (
             f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
-            f"each of {self.k:,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
+            f"each of {self.top:,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
         )
-        return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=self.k),)
+        return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=self.top),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_by(self, setting, (column_key(setting, self.column),), (), self.groups, self.rows)
@@ -63,14 +63,14 @@ class TopQuery(Query):
         (release,) = self.releases(setting)
         keys = sorted(totals, key=order)
         reach = count_range(self.rows, setting.adjacency)
-        chosen = top_k([totals[key].rows for key in keys], self.k, reach, release.keys["epsilon"])
+        chosen = top_k([totals[key].rows for key in keys], self.top, reach, release.keys["epsilon"])
         rows = tuple(AnswerRow((place + 1,), keys[index][0]) for place, index in enumerate(chosen))
         return QueryAnswer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:
         (release,) = self.releases(setting)
         reach = count_range(self.rows, setting.adjacency) / release.keys["epsilon"]
-        return choice_error(reach, self.k, self.confidence, setting, self.column)
+        return choice_error(reach, self.top, self.confidence, setting, self.column)
 
 
 def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]:

@@ -20,13 +20,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._pytree import tree_map
 
+from dpcli.audit.user_code import raised_at
 from dpcli.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 from dpcli.train.isolation.kinds import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.lengths import STAND_IN
 from dpcli.train.isolation.tracing import TORCH, Counting, Following, Seen, ours
-from dpcli.train.tasks.user_code import raised_at
 
 CALLS = 2
 DENSE = 600  # all batches that are smaller are tried where a question about the size is no linear one

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as nn_module
 
+from dpcli.audit.user_code import INSTALLED
 from dpcli.errors import InputError
 from dpcli.train.engine.method import Loss
-from dpcli.train.tasks.user_code import INSTALLED
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 MOST = 100_000  # values that are looked at

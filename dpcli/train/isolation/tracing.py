@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from dpcli.audit.user_code import INSTALLED, PACKAGE
 from dpcli.errors import InputError
 from dpcli.train.engine.draws import draws
 from dpcli.train.isolation.call import Call, leaves
@@ -22,7 +23,6 @@ from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Kinds, Merge
 from dpcli.train.isolation.lengths import STAND_IN, coefficient, records
 from dpcli.train.isolation.operators import DRAWN, MADE, RULES, SIZED
 from dpcli.train.isolation.sums import pointwise
-from dpcli.train.tasks.user_code import INSTALLED, PACKAGE
 
 UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__")  # read numbers, and call no operator
 TORCH = os.path.dirname(torch.__file__) + os.sep

@@ -41,7 +41,7 @@ def csv_table(place: str) -> tuple[list[str], list[list[str]]]:
 def _csv_lines(place: str) -> list[list[str]]:
     try:
         with open(place, newline="", encoding="utf-8-sig") as file:
-            return list(csv.reader(file))
+            return list(csv.reader(file, strict=True))  # else an open quote takes in the records below it
     except UnicodeDecodeError:
         raise InputError(f"{place}: expected text in UTF-8, found another encoding") from None
     except csv.Error:

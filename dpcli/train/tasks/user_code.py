@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import os
-import sysconfig
-import traceback
 from collections.abc import Callable
 from typing import Any
 
-from dpcli.audit.user_code import FAILURES, called, user_function
+from dpcli.audit.user_code import FAILURES, called, raised_at, user_function
 from dpcli.errors import DpcliError, InputError
-
-PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-INSTALLED = tuple(folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib"))))
 
 
 class Raised(DpcliError, RuntimeError):
@@ -55,13 +50,6 @@ def called_on_records(target: str, function: Callable[..., Any], *arguments: Any
         raise
     except FAILURES as error:
         raise Raised(f"{target}: raised {raised_at(error)}") from error
-
-
-def raised_at(error: BaseException) -> str:
-    """Of which type it is, and where in the user's code: the last line that is neither installed nor ours."""
-    own = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(("<", *INSTALLED))]
-    place = f" at {os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own else ""
-    return f"{type(error).__name__}{place} (its message may quote a private record, and is not shown)"
 
 
 def beside(source: str, path: str) -> str:

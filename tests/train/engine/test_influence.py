@@ -75,6 +75,7 @@ def test_influence_on_adversarial_data(configuration: Configuration, adversary: 
     assert engine.method.name == configuration.method
 
 
+@pytest.mark.usefixtures("followed_once")  # which sees made-up records alone
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 @pytest.mark.parametrize("configuration", DENSE)

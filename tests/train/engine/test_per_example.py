@@ -59,6 +59,7 @@ def test_every_style_with_every_method(configuration: Configuration, clip: Clip)
     assert distance(sums.gradients, expected) <= 1e-9 * clip.bound
 
 
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("configuration", BY_NAME)
 def test_micro_batches_add_up(configuration: Configuration) -> None:

@@ -1,0 +1,36 @@
+"""The three engines, each the real one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.ledger.cluster import Cluster, missing, running
+
+
+@pytest.fixture(scope="session")
+def release_cluster() -> Iterator[Cluster]:
+    """A PostgreSQL server of our own, started when first asked for."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with running() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator[Any]:
+    """One JVM for all tests: the engine finds the session that is there."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'dpcli[spark]'")
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Spark needs Java, and none is installed: apt-get install default-jre-headless")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[4]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.sql.shuffle.partitions", "4").config("spark.driver.host", "127.0.0.1").getOrCreate()
+    yield session
+    session.stop()

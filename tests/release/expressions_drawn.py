@@ -1,0 +1,271 @@
+"""Random expressions, each as SQL and as a function of a row in plain Python."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import operator
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+
+TYPES = {"n": "integer", "m": "integer", "x": "decimal", "y": "decimal", "s": "text", "t": "text", "b": "boolean", "d": "date"}
+WHOLE = [None, 0, 1, -1, 2, -3, 7, 10, -10, 2**31, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), 4_000_000_000]
+NUMBERS = [
+    None,
+    0.0,
+    -0.0,
+    0.1,
+    -2.5,
+    1e308,
+    -1e308,
+    1e-310,
+    5e-324,
+    1e150,
+    1.1e150,
+    1e-150,
+    9e-151,
+    math.nan,
+    math.inf,
+    -math.inf,
+    3.0,
+]
+TEXTS = [
+    None,
+    "",
+    " ",
+    "a",
+    "A",
+    "ä",
+    "Ä",
+    "a\u0308",
+    "ß",
+    "ſ",
+    "İ",
+    "K",
+    "z",
+    "Z",
+    "\U0001f600b",
+    "it's",
+    '"',
+    "\\",
+    "a,b",
+    "x\ny",
+    "%",
+    "true",
+    "7",
+]
+TRUTHS = [None, True, False]
+DAYS = [
+    None,
+    *(
+        datetime.date.fromisoformat(day)
+        for day in ("2020-02-29", "1999-12-31", "2021-01-03", "2024-12-30", "1582-10-10", "0001-01-01", "9999-12-31")
+    ),
+]
+VALUES = {"integer": WHOLE, "decimal": NUMBERS, "text": TEXTS, "boolean": TRUTHS, "date": DAYS}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    sql: str
+    value: Callable[[Row], Any]
+
+
+def rows(draw: random.Random, count: int) -> list[dict[str, Any]]:
+    """Of hostile values; id tells them apart."""
+    return [{"id": number, **{name: draw.choice(VALUES[kind]) for name, kind in TYPES.items()}} for number in range(count)]
+
+
+def expression(draw: random.Random, kind: str, depth: int) -> Drawn:
+    made = MADE[kind](draw, depth) if depth > 0 and draw.random() < 0.85 else leaf(draw, kind)
+    return Drawn(f"({made.sql})", made.value)
+
+
+def leaf(draw: random.Random, kind: str) -> Drawn:
+    if draw.random() < 0.7:
+        name = draw.choice([name for name, own in TYPES.items() if own == kind])
+        return Drawn(name, lambda row: row[name])
+    value = draw.choice(
+        [each for each in VALUES[kind] if each is not None and not (isinstance(each, float) and not math.isfinite(each))]
+    )
+    return Drawn(literal(value), lambda row: value)
+
+
+def literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return "'{}'".format(value.replace("'", "''"))
+    return f"date '{value.isoformat()}'" if isinstance(value, datetime.date) else repr(value)
+
+
+def strict(function: Callable[..., Any], *operands: Drawn) -> Callable[[Row], Any]:
+    """None where an operand is."""
+
+    def value(row: Row) -> Any:
+        found = [operand.value(row) for operand in operands]
+        return None if None in found else function(*found)
+
+    return value
+
+
+def whole(draw: random.Random, depth: int) -> Drawn:
+    way = draw.choice(["+", "-", "*", "//", "%", "neg", "part"])
+    if way == "part":
+        name, function = draw.choice(list(PARTS.items()))
+        day = expression(draw, "date", 0)
+        return Drawn(
+            f"extract({name} from {day.sql})" if draw.random() < 0.5 else f"{CALLS[name]}({day.sql})", strict(function, day)
+        )
+    left, right = expression(draw, "integer", depth - 1), expression(draw, "integer", depth - 1)
+    if way == "neg":
+        return Drawn(f"- {left.sql}", strict(lambda a: fitting(-a), left))
+    return Drawn(f"{left.sql} {way} {right.sql}", strict(WHOLE_WAYS[way], left, right))
+
+
+def fitting(value: int | None) -> int | None:
+    return value if value is not None and -(2**63) <= value < 2**63 else None
+
+
+def toward_zero(a: int, b: int) -> int | None:
+    return None if b == 0 else fitting(abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1))
+
+
+def remainder(a: int, b: int) -> int | None:
+    return None if b == 0 else int(math.copysign(1, a)) * (abs(a) % abs(b))
+
+
+WHOLE_WAYS: dict[str, Callable[[int, int], int | None]] = {
+    "+": lambda a, b: fitting(a + b),
+    "-": lambda a, b: fitting(a - b),
+    "*": lambda a, b: fitting(a * b),
+    "//": toward_zero,
+    "%": remainder,
+}
+PARTS = {
+    "year": lambda day: day.year,
+    "quarter": lambda day: (day.month + 2) // 3,
+    "month": lambda day: day.month,
+    "week": lambda day: day.isocalendar().week,
+    "day": lambda day: day.day,
+    "doy": lambda day: day.timetuple().tm_yday,
+    "dow": lambda day: day.isoweekday() % 7,
+    "isodow": lambda day: day.isoweekday(),
+}
+CALLS = {**{name: name for name in PARTS}, "doy": "dayofyear", "dow": "dayofweek"}
+
+
+def decimal(draw: random.Random, depth: int) -> Drawn:
+    way = draw.choice(["+", "-", "*", "/", "neg"])
+    left, right = (expression(draw, draw.choice(["decimal", "decimal", "integer"]), depth - 1) for _ in range(2))
+    if way == "neg":
+        own = expression(draw, "decimal", depth - 1)
+        return Drawn(f"- {own.sql}", strict(lambda a: decimals("-", 0.0, a), own))
+    if way != "/":  # two integers would stay integers
+        left = expression(draw, "decimal", depth - 1)
+    return Drawn(f"{left.sql} {way} {right.sql}", strict(lambda a, b: decimals(way, a, b), left, right))
+
+
+def decimals(way: str, left: float, right: float) -> float | None:
+    a, b = limited(float(left)), limited(float(right))
+    if a is None or b is None or (way == "/" and b == 0.0):
+        return None
+    return {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[way](a, b)
+
+
+def limited(value: float) -> float | None:
+    return None if abs(value) > 1e150 else 0.0 if abs(value) < 1e-150 else value
+
+
+def text(draw: random.Random, depth: int) -> Drawn:
+    own = expression(draw, "text", depth - 1)
+    way = draw.choice(["lower", "upper", "substr"])
+    if way == "substr":
+        start, length = draw.choice([1, 2, 5]), draw.choice([None, 0, 1, 3])
+        end = None if length is None else start - 1 + length
+        sql = f"substr({own.sql}, {start})" if length is None else f"substring({own.sql} from {start} for {length})"
+        return Drawn(sql, strict(lambda a: a[start - 1 : end], own))
+    old, new = ("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")[:: 1 if way == "lower" else -1]
+    return Drawn(f"{way}({own.sql})", strict(lambda a: a.translate(str.maketrans(old, new)), own))
+
+
+def truth(draw: random.Random, depth: int) -> Drawn:
+    way = draw.choice(["and", "or", "not", "compare", "compare", "between", "in", "null"])
+    if way in ("and", "or"):
+        left, right = expression(draw, "boolean", depth - 1), expression(draw, "boolean", depth - 1)
+        return Drawn(f"{left.sql} {way} {right.sql}", lambda row: connected(way, left.value(row), right.value(row)))
+    if way == "not":
+        own = expression(draw, "boolean", depth - 1)
+        return Drawn(f"not {own.sql}", strict(operator.not_, own))
+    kind = draw.choice(["integer", "decimal", "text", "date"])
+    if way == "null":
+        own = expression(draw, kind, depth - 1)
+        negated = draw.random() < 0.5
+        return Drawn(f"{own.sql} is {'not ' if negated else ''}null", lambda row: (own.value(row) is None) != negated)
+    if way == "in":
+        own = expression(draw, kind, depth - 1)
+        listed = [leaf_value(draw, kind) for _ in range(draw.choice([1, 3]))]
+        return Drawn(f"{own.sql} in ({', '.join(map(literal, listed))})", strict(lambda a: a in listed, own))
+    other = draw.choice(["integer", "decimal"]) if kind in ("integer", "decimal") else kind
+    operands = [expression(draw, kind, depth - 1), *(expression(draw, other, depth - 1) for _ in range(2))]
+    mixed = kind != other
+
+    def ordered(value: Any) -> Any:
+        return float(value) if mixed else value.encode() if isinstance(value, str) else value
+
+    if way == "between":
+        own, least, most = operands
+        return Drawn(
+            f"{own.sql} between {least.sql} and {most.sql}",
+            lambda row: between(*(ordered_or_none(each.value(row), ordered) for each in operands)),
+        )
+    sign, function = draw.choice(list(COMPARISONS.items()))
+    return Drawn(
+        f"{operands[0].sql} {sign} {operands[1].sql}", strict(lambda a, b: function(ordered(a), ordered(b)), *operands[:2])
+    )
+
+
+COMPARISONS = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def ordered_or_none(value: Any, ordered: Callable[[Any], Any]) -> Any:
+    return None if value is None else ordered(value)
+
+
+def between(value: Any, least: Any, most: Any) -> bool | None:
+    """value >= least AND value <= most, with SQL's unknown."""
+    above = None if value is None or least is None else value >= least
+    below = None if value is None or most is None else value <= most
+    return connected("and", above, below)
+
+
+def connected(way: str, left: bool | None, right: bool | None) -> bool | None:
+    decisive = way == "or"
+    if decisive in (left, right):
+        return decisive
+    return None if None in (left, right) else not decisive
+
+
+def leaf_value(draw: random.Random, kind: str) -> Any:
+    return draw.choice(
+        [each for each in VALUES[kind] if each is not None and not (isinstance(each, float) and not math.isfinite(each))]
+    )
+
+
+def day(draw: random.Random, depth: int) -> Drawn:
+    return leaf(draw, "date")
+
+
+MADE = {"integer": whole, "decimal": decimal, "text": text, "boolean": truth, "date": day}

@@ -1,0 +1,103 @@
+"""What other commands say of a file with queries; and a key that one unit alone holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.analysis.account import account
+from dpcli.pipeline.read import parse, section
+from dpcli.release.entries import asked
+from dpcli.release.noise.draw import draws
+from dpcli.release.numbers import law_of
+from tests.command import dpcli
+from tests.pipeline.test_every_key import text_of
+from tests.release.files import document, queries
+
+COSTS = ("error", "weight", "noise")
+
+
+def priced(table: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A query with a cost of its own: a weight cannot stand beside an error."""
+    plain = {key: value for key, value in table.items() if key not in COSTS}
+    return {**plain, "name": name} if "rho" in plain or "epsilon" in plain else {**plain, "name": name, "epsilon": 0.3}
+
+
+ALL = [priced(table, label) for label, table in queries()]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with every example of every measure."""
+    found = tmp_path_factory.mktemp("release") / "file.toml"
+    found.write_bytes(text_of(with_delta(document(*ALL, budget={"epsilon": 60.0}, name="visits"))))
+    return found
+
+
+def with_delta(tables: dict[str, Any], delta: float = 1e-4) -> dict[str, Any]:
+    """More than the queries' own deltas."""
+    return {**tables, "privacy": {**tables["privacy"], "delta": delta}}
+
+
+def test_deltas_of_queries_that_leave_nothing_are_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "file.toml"
+    file.write_bytes(text_of(with_delta(document(*ALL), 1e-6)))
+    result = dpcli("account", str(file))
+    assert result.code == 2 and "privacy.delta" in result.err and "deltas" in result.err
+
+
+@pytest.mark.parametrize("command", ["account", "lint", "gate", "report", "explain", "release --dry-run", "explain query"])
+def test_commands_read_it(command: str, path: Path) -> None:
+    result = dpcli(*command.split(), str(path))
+    assert result.code == 0, result.err
+    assert "internal error" not in result.err
+
+
+def test_a_report_names_every_query(path: Path) -> None:
+    said = dpcli("report", str(path), "-f", "json").out
+    assert all(table["name"] in said for table in ALL)
+
+
+def test_a_ledger_charges_what_the_file_costs(tmp_path: Path) -> None:
+    """What it remembers is priced as the file is."""
+    file, ledger = tmp_path / "file.toml", str(tmp_path / "ledger.db")
+    file.write_bytes(text_of(with_delta(document(*ALL, by_unit=False, budget={"epsilon": 60.0}))))
+    opened = ("--dataset", "d", "--unit", "example", "--adjacency", "add-remove", "--epsilon", "60", "--delta", "1e-4")
+    made = dpcli("budget", "init", ledger, *opened, "--filter", "approx-dp")
+    assert made.code == 0, made.err
+    spent = dpcli("budget", "spend", ledger, str(file), "--key", "one")
+    assert spent.code == 0, spent.err
+    shown = dpcli("budget", "show", ledger, "-f", "json")
+    assert shown.code == 0 and "count-0" in shown.out
+
+
+@pytest.mark.parametrize("change", [{"rho": 0.03}, {"where": "age >= 21"}, {"max_rows": 3}, {"by": ["city"]}], ids=str)
+def test_a_change_of_a_query_is_told_with_its_cost(change: dict[str, Any], tmp_path: Path) -> None:
+    before, after = tmp_path / "before.toml", tmp_path / "after.toml"
+    query = {"name": "q", "measure": "count", "by": ["state"], "where": "age >= 18", "rho": 0.02, "max_groups": 2, "max_rows": 2}
+    before.write_bytes(text_of(document(query)))
+    after.write_bytes(text_of(document({**query, **change})))
+    result = dpcli("diff", str(before), str(after), "-f", "json")
+    (one,) = json.loads(result.out)["changes"]
+    increase = account(parse(after.read_bytes(), "a")).upper - account(parse(before.read_bytes(), "b")).upper
+    assert result.code == 0 and one["increase"] == pytest.approx(increase, abs=1e-12), result.out
+
+
+@pytest.mark.long
+@pytest.mark.needs("opendp")
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("delta", [0.01, 0.1])
+def test_a_key_that_one_unit_holds_is_shown_with_probability_delta_at_most(noise: str, delta: float) -> None:
+    """Over 10^5 releases; three standard errors."""
+    query = {"name": "q", "measure": "count", "of": "units", "by": ["name"], "keys": "threshold", "max_groups": 1}
+    data = text_of(with_delta(document({**query, "epsilon": 0.5, "delta": delta, "noise": noise}), 0.5))
+    pipeline = parse(data, "file")
+    (one,) = asked(section(data, "file", "source"), section(data, "file", "query"), pipeline.privacy, pipeline.budget)
+    (release,) = one.releases
+    runs = 100_000
+    shown = sum(1 + draw > release.keys["threshold"] for draw in draws(runs, law_of(release))) / runs
+    assert 0.1 * delta < shown <= delta + 3 * (delta / runs) ** 0.5

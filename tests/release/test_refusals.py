@@ -1,0 +1,206 @@
+"""Data that cannot be read, and questions that cannot be added up: refused without a word of the data."""
+
+from __future__ import annotations
+
+import gc
+import os
+import traceback
+from pathlib import Path
+from types import NoneType
+
+import pytest
+
+from dpcli.errors import InputError
+from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
+from dpcli.release.columns import Column
+from dpcli.release.engines.open import opened, require_source
+from dpcli.release.settings import Source
+from tests.ledger.cluster import Cluster
+
+pytestmark = pytest.mark.needs("duckdb", "sqlglot")
+
+HIDDEN = "s3cret-of-ann"
+COLUMNS = {"who": Column(type="text"), "age": Column(type="integer")}
+COUNT = Aggregation("who", None, (), (), 1, 1)
+ENGINES = ["duckdb", pytest.param("spark", marks=pytest.mark.long)]
+
+
+def total(source: Source, folder: Path, question: Aggregation = COUNT) -> Totals:
+    with opened(source, str(folder / "file.toml")) as engine:
+        return engine.totals(question, b"k" * 32)
+
+
+def refused(source: Source, folder: Path, question: Aggregation = COUNT) -> str:
+    """The message; nothing that hangs on the error has a word of the data."""
+    with pytest.raises(InputError) as caught:
+        total(source, folder, question)
+    error = caught.value
+    assert error.__cause__ is None and isinstance(
+        error.__context__, NoneType | OSError | UnicodeError
+    )  # of a path, or of the question
+    assert HIDDEN not in "".join(traceback.format_exception(error)) and error.exit_code == 2
+    return str(error)
+
+
+def start(engine: str, request: pytest.FixtureRequest) -> None:
+    if engine == "spark":
+        request.getfixturevalue("spark_session")
+
+
+def source(path: str, engine: str = "duckdb") -> Source:
+    return Source(columns=COLUMNS, path=path, unit="who", engine=engine)  # type: ignore[arg-type]
+
+
+BROKEN = {
+    "a cell too many": f"{HIDDEN},1,2",
+    "a cell too few": HIDDEN,
+    "a quote that does not end": f'"{HIDDEN},1',
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN)
+def test_a_broken_line_is_not_quoted(line: str, engine: str, tmp_path: Path, request: pytest.FixtureRequest, capfd: object) -> None:
+    start(engine, request)
+    good = "".join(f"u{number},{number % 90}\n" for number in range(100_000 if engine == "duckdb" else 100))
+    (tmp_path / "rows.csv").write_text(f"who,age\n{good}{line}\n{good}")
+    message = refused(source("rows.csv", engine), tmp_path)
+    assert message.startswith("rows.csv:")
+    if engine == "duckdb" and "quote" not in line and not line.startswith('"'):
+        assert message.startswith("rows.csv:100002: expected a line of csv")
+    shown = capfd.readouterr()  # type: ignore[attr-defined]
+    assert HIDDEN not in shown.out + shown.err
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_bytes_that_are_no_text(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    start(engine, request)
+    (tmp_path / "rows.csv").write_bytes(b"who,age\n" + b"u,1\n" * 50 + HIDDEN.encode() + b"\xff,1\n")
+    assert "rows.csv" in refused(source("rows.csv", engine), tmp_path)
+
+
+PATHS = {
+    "missing.csv": "none that can be read",
+    "*.csv": "found none",
+    "folder.csv": "found a folder",
+    "pipe.csv": "found a pipe or device",
+    "/dev/zero": "files that end in",
+    "rows.xlsx": "files that end in",
+    "folder": "write FOLDER/*.parquet",
+    "http://example.org/rows.csv": "found an address",
+    "a\0b.csv": "NUL",
+    "m?xed.*": "one kind",
+    "unreadable.parquet": "expected files that can be read",
+    "unreadable.duckdb": "expected a file that DuckDB can open",
+    "empty.csv": 'one column "age" in the first line, found none',
+    "twice.csv": 'one column "age" in the first line, found 2',
+    "others[12].csv": "found others",
+    "latin.csv": "in UTF-8",
+}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=ascii)
+def test_a_path_that_is_no_table(path: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name in ("rows.xlsx", "unreadable.parquet", "unreadable.duckdb", "mixed.csv", "mixed.parquet"):
+        (tmp_path / name).write_text(f"{HIDDEN},{HIDDEN}\n")
+    if path.startswith("*"):
+        path = "none-here*.csv"
+        assert "found none" in refused(source(path), tmp_path)
+        return
+    (tmp_path / "empty.csv").write_text(f"{HIDDEN}\n")
+    (tmp_path / "twice.csv").write_text("who,age,age\n")
+    (tmp_path / "others1.csv").write_text("who,age\n")
+    (tmp_path / "others2.csv").write_text(f"who,{HIDDEN}\n")
+    (tmp_path / "latin.csv").write_bytes(f"{HIDDEN}\xe9\n".encode("latin-1"))
+    assert PATHS[path] in refused(source(path), tmp_path)
+
+
+def test_files_that_a_pattern_names_are_one_table(tmp_path: Path) -> None:
+    folder = tmp_path / "a [b] it's"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"part-{number}.csv").write_text(f'\ufeffwho,"a ""b""",age\r\nu{number},"x,\r\ny",{number}\r\n', newline="")
+    assert total(source("part-*.csv"), folder)[()].units == 3
+    assert total(source("a [[]b] it's/part-1.csv"), tmp_path)[()].units == 1
+    assert total(source("part-1.csv"), folder)[()].units == 1
+
+
+def test_a_separator_other_than_the_comma(tmp_path: Path) -> None:
+    (tmp_path / "rows.tsv").write_text("who\tage\nann\t1\nbob\t2\n")
+    assert total(source("rows.tsv"), tmp_path)[()].units == 2
+
+
+QUESTIONS = {
+    "expected a column of type text or integer": Aggregation("half", None, (), (), 1, 1),
+    "max_groups: expected": Aggregation("who", None, (), (), 0, 1),
+    "max_rows: expected": Aggregation("who", None, (), (), 1, 0),
+    "domain of different values": Aggregation("who", None, (GroupKey("who", ("a", "a")),), (), 1, 1),
+    "values of type text": Aggregation("who", None, (GroupKey("who", (1,)),), (), 1, 1),
+    "values of type integer": Aggregation("who", None, (GroupKey("age", (True, False)),), (), 1, 1),
+    "Unicode": Aggregation("who", None, (GroupKey("who", ("\ud800",)),), (), 1, 1),
+    "keys of text, integers or booleans": Aggregation("who", None, (GroupKey("half", None),), (), 1, 1),
+    "finite edges": Aggregation("who", None, (GroupKey("age", bins=(0.0, 0.0)),), (), 1, 1),
+    "38 digits": Aggregation("who", None, (), (Steps("age", 0, 2**53, 1.0, squared=0),), 1, 1),
+    "2^53 steps": Aggregation("who", None, (), (Steps("age", 0, 2**54, 1.0),), 1, 1),
+    "step: expected": Aggregation("who", None, (), (Steps("age", 0, 1, 0.0),), 1, 1),
+    "a number to add up": Aggregation("who", None, (), (Steps("who", 0, 1, 1.0),), 1, 1),
+    "declared keys": Aggregation("who", None, (GroupKey("age", tuple(range(2000))), GroupKey("age", tuple(range(2000)))), (), 1, 1),
+}
+
+
+@pytest.mark.parametrize("expected", QUESTIONS)
+def test_a_question_that_cannot_be_answered_exactly(expected: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(f"who,age\n{HIDDEN},1\n")
+    columns = {**COLUMNS, "half": Column(type="decimal", expression="age / 2")}
+    assert expected in refused(Source(columns=columns, path="rows.csv", unit="who"), tmp_path, QUESTIONS[expected])
+
+
+def test_what_is_spilled_is_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spill"))
+    (tmp_path / "spill").mkdir()
+    (tmp_path / "rows.csv").write_text(f"who,age\n{HIDDEN},1,2\n")
+    refused(source("rows.csv"), tmp_path)
+    (tmp_path / "no.duckdb").write_text(HIDDEN)
+    refused(source("no.duckdb"), tmp_path)
+    gc.collect()
+    assert list((tmp_path / "spill").iterdir()) == []
+
+
+def test_a_server_is_read_and_nothing_else(release_cluster: Cluster, tmp_path: Path) -> None:
+    name = release_cluster.database()
+    release_cluster.run(
+        'CREATE TABLE "Rows; --" (who text, age int)',
+        f"INSERT INTO \"Rows; --\" VALUES ('{HIDDEN}', 1)",
+        "CREATE TABLE written (who text)",
+        "CREATE FUNCTION note() RETURNS text LANGUAGE sql VOLATILE SET search_path = public AS "
+        "$$ INSERT INTO written VALUES ('x') RETURNING who $$",
+        "CREATE VIEW writing AS SELECT note() AS who, 1 AS age",
+        "CREATE VIEW failing AS SELECT who, (who || 'x')::int AS age FROM \"Rows; --\"",
+        'CREATE VIEW timed AS SELECT who, now() AS age FROM "Rows; --"',
+        "CREATE SCHEMA other; CREATE TABLE other.rows (who text, age int)",
+        database=name,
+    )
+
+    def table(name_of_table: str, password: str = "") -> Source:
+        return Source(columns=COLUMNS, url=release_cluster.url(name, password=password), table=name_of_table, unit="who")
+
+    assert total(table("Rows; --"), tmp_path)[()].units == 1
+    assert total(table("other.rows"), tmp_path)[()].units == 0
+    assert "SQLSTATE 25006" in refused(table("writing"), tmp_path)
+    aged = Aggregation("who", "age > 0", (), (), 1, 1)
+    assert "SQLSTATE 22P02" in refused(table("failing"), tmp_path, aged)
+    assert "found timestamp with time zone" in refused(table("timed"), tmp_path, aged)
+    assert 'a table "rows; --"' in refused(table("rows; --"), tmp_path)
+    with release_cluster.connect(name) as connection:
+        assert connection.execute("SELECT count(*) FROM written").fetchone() == (0,)
+
+
+def test_the_password_of_a_url_is_not_shown(release_cluster: Cluster, tmp_path: Path) -> None:
+    url = release_cluster.url("no_such_database", password=HIDDEN)
+    found = Source(columns=COLUMNS, url=url, table="rows", unit="who")
+    assert "no database of that name" in refused(found, tmp_path)
+    with pytest.raises(InputError):
+        require_source(found, str(tmp_path / "file.toml"))
