@@ -42,6 +42,15 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "dp-sgd": ("gaussian",),
     "dpsgd": ("gaussian",),
     "dp-ftrl": ("tree-aggregation",),
+    "median": ("quantile",),
+    "percentile": ("quantile",),
+    "average": ("mean",),
+    "avg": ("mean",),
+    "most-common": ("mode",),
+    "string": ("text",),
+    "varchar": ("text",),
+    "float": ("decimal",),
+    "double": ("decimal",),
 }
 
 

@@ -10,7 +10,7 @@ from dpcli.pipeline.document import meant as advised
 from dpcli.pipeline.misplaced import HERE, homes
 from dpcli.pipeline.model import Privacy
 from dpcli.pipeline.table_places import TablePlace, places_in
-from dpcli.registry import SECTIONS
+from dpcli.registry import MEASURES, SECTIONS
 from dpcli.toml.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mean
 
 MECHANISM = ["name", "type", "steps", "epochs", "sampling", "partition", "description", "noise_multiplier", "sigma", "sensitivity"]
@@ -35,6 +35,14 @@ MECHANISM = ["name", "type", "steps", "epochs", "sampling", "partition", "descri
 )
 def test_closest(word: str, meant: str | None) -> None:
     assert closest(word, MECHANISM) == meant
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("median", "quantile"), ("average", "mean"), ("most_common", "mode"), ("counts", "count")]
+)
+def test_a_measure_by_another_name(word: str, meant: str) -> None:
+    """Not the one that is spelt like it: a median is no mean."""
+    assert closest(word, MEASURES) == meant
 
 
 def test_too_many_to_compare() -> None:
@@ -89,7 +97,7 @@ def test_a_key_of_a_section_in_another_table_is_sent_where_it_belongs(place: Tab
 
 def test_synonyms_lead_to_keys_and_words_that_exist() -> None:
     known = {key for keys in homes(frozenset(TOP)).values() for key in keys}
-    words = {"replace-one", "add-remove", "fixed-size", "shuffle", "gaussian", "tree-aggregation"}
+    words = {"replace-one", "add-remove", "fixed-size", "shuffle", "gaussian", "tree-aggregation", "text", "decimal", *MEASURES}
     assert {meant for meanings in SYNONYMS.values() for meant in meanings} <= known | words
     assert not set(SYNONYMS) & known
     assert {*HERE, *HERE.values()} <= known
