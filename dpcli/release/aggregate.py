@@ -106,6 +106,10 @@ Totals = Mapping[tuple[KeyValue, ...], Total]
 class Engine(Protocol):
     """An open table."""
 
+    def prepare(self, aggregation: Aggregation) -> None:
+        """Raise InputError where it cannot be asked: an expression is refused, a column is missing or of another type. No row is read."""
+        ...
+
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         """The exact answer, by key; every declared key is there, with zeros where it has no row.
 

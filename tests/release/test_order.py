@@ -40,7 +40,7 @@ class Table:
         Table.asked += 1
         return {(): Total(1000, 1000, tuple(0 for _ in aggregation.values))}
 
-    def close(self) -> None: ...
+    def prepare(self, aggregation: Aggregation) -> None: ...
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from tests.ledger.setting import DATASET, terms
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import COLUMNS, document
 
+pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")
 COUNT = {"name": "adults", "measure": "count", "epsilon": 0.5}
 HEADER = ",".join(COLUMNS)
 
@@ -63,3 +64,20 @@ def test_a_mistake_costs_nothing(query: Mapping[str, Any], source: Mapping[str, 
         assert not ledger.state().runs
         assert 'file.toml: query "adults": where: ' in str(found.value) or not query
         assert release(plan_of(file(tmp_path, {"where": "age >= 18"}, {})), ledger).fresh
+
+
+@pytest.mark.parametrize("kind", ["parquet", "duckdb"])
+@pytest.mark.parametrize("column", [{"town": {"type": "text"}}, {"age": {"type": "date"}}], ids=["missing", "of another type"])
+def test_columns_of_other_files_are_looked_for_before_the_charge(kind: str, column: Mapping[str, Any], tmp_path: Path) -> None:
+    import duckdb
+
+    place, (name,) = tmp_path / f"visits.{kind}", column
+    with duckdb.connect(str(place) if kind == "duckdb" else ":memory:") as connection:
+        connection.execute("CREATE TABLE visits AS SELECT 'v1' AS visitor, 44 AS age")
+        if kind == "parquet":
+            connection.execute(f"COPY visits TO '{place}' (FORMAT parquet)")
+    source = {"path": place.name, "columns": {**COLUMNS, **column}, **({"table": "visits"} if kind == "duckdb" else {})}
+    with init(str(tmp_path / "ledger.db"), DATASET, terms(2.0)) as ledger:
+        with pytest.raises(InputError, match=name):
+            release(plan_of(file(tmp_path, {"where": f"{name} is not null"}, source)), ledger)
+        assert not ledger.state().runs

@@ -115,11 +115,17 @@ class Spark:
     session: Any = field(repr=False)
     found: FoundTable | None = None
 
+    def prepare(self, aggregation: Aggregation) -> None:
+        self._sql(aggregation, b"")
+
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
+        sql = self._sql(aggregation, secret)
+        return totals_of(self._rows(sql), aggregation)
+
+    def _sql(self, aggregation: Aggregation, secret: bytes) -> str:
         if self.found is None:
             self.found = self._find()
-        sql = statement(aggregation, self.table, self.found, SparkSql(), secret)
-        return totals_of(self._rows(sql), aggregation)
+        return statement(aggregation, self.table, self.found, SparkSql(), secret)
 
     def close(self) -> None:
         _quietly(lambda: self.session.catalog.dropTempView(VIEW), "spark")
