@@ -36,10 +36,11 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     return row
 
 
-def private_rows(model: LanguageModel, contexts: list[Tokens]) -> Array:
-    """The same after private contexts, (contexts, vocabulary): NaN, which is no contribution, where the model fails."""
-    nothing = np.full(model.vocabulary, np.nan)
-    return np.stack([unless_it_fails(lambda context=context: next_token(model, context, ""), nothing) for context in contexts])  # type: ignore[misc]
+def private_rows(model: LanguageModel, contexts: list[Tokens], words: int) -> Array:
+    """The same after private contexts, or of a private model, (contexts, words): NaN, which is no contribution, where it fails."""
+    nothing = np.full(words, np.nan)
+    rows = [unless_it_fails(lambda context=context: next_token(model, context, ""), nothing) for context in contexts]  # type: ignore[misc]
+    return np.stack([row if len(row) == words else nothing for row in rows])
 
 
 def tokens(vocabulary: Vocabulary, text: str, words: int, place: str) -> list[int]:

@@ -81,7 +81,9 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
     with suppress(OSError):  # told below; the size of a model tells how much its shard holds
         os.makedirs(plan.folder, mode=0o700, exist_ok=True)
     with exclusive(plan.folder):
-        side, shards = public_side(plan), sharded(plan, private_texts(plan))
+        side = public_side(plan)
+        side.said()
+        shards = sharded(plan, private_texts(plan))
         records = [side.private_records(texts) for texts in shards]
         for own in records:  # whatever may be wrong with them is found before anything is charged
             side.require_known(own)
