@@ -562,6 +562,21 @@ def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledg
                 fit(plan_of(str(path)), found, resume=True)
 
 
+def test_a_copy_of_a_fit_that_was_not_counted_yet_is_charged_by_itself(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, first = written(place), place / "runs" / "small"
+    counts = fitting.open_queries
+
+    def copying(*arguments: Any, **keys: Any) -> Any:
+        if not (place / "copy").exists():
+            shutil.copytree(first, place / "copy")
+        return counts(*arguments, **keys)
+
+    monkeypatch.setattr(fitting, "open_queries", copying)
+    with books(place, epsilon=100.0) as ledger:
+        fits = [fit(plan_of(str(path)), ledger), fit(plan_of(str(written(place, output='"copy"'))), ledger, resume=True)]
+        assert {one.fit.run for one in fits} == {*ledger.state().runs} and len(ledger.state().runs) == 2
+
+
 FAILS = """
 import warnings
 from dpcli.predict.models.vocabularies import WordVocabulary

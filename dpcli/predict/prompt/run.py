@@ -83,7 +83,7 @@ def vote_and_teach(
         kept = os.path.join(plan.folder, TRANSCRIPT)
         refuse_others(kept, session.counted)
         votes = PromptTeachers.of(plan, labeller)
-        charge(session, plan.pipeline, ledger, f"dpcli prompt {os.path.basename(plan.path)}")
+        session = charge(session, plan.pipeline, ledger, f"dpcli prompt {os.path.basename(plan.path)}")
         with ExitStack() as open_:
             budget = open_.enter_context(counted(session, plan.asked, plan.prompt.count, moved, things="queries"))
             answers = None
