@@ -579,6 +579,7 @@ def test_a_copy_of_a_fit_that_was_not_counted_yet_is_charged_by_itself(place: Pa
 
 FAILS = """
 import warnings
+from asyncio import CancelledError
 from dpcli.predict.models.vocabularies import WordVocabulary
 from tests.predict.pmixed_files import WORDS
 import numpy as np
@@ -603,6 +604,8 @@ class Model:
         if self.fails == "asked":
             warnings.warn(SECRET)
             raise SystemExit(SECRET)
+        if self.fails == "stopped":
+            raise KeyboardInterrupt(SECRET)
         return np.log(np.full((len(contexts), 14), 1 / 14))
 
     def tune(self, records):
@@ -611,8 +614,8 @@ class Model:
         return SECRET if WHEN == "kind" else b""
 
     def tuned(self, content):
-        if WHEN == "tuned":
-            raise RuntimeError(SECRET)
+        if WHEN in ("tuned", "cancelled"):
+            raise (RuntimeError if WHEN == "tuned" else CancelledError)(SECRET)
         found = Model()
         found.fails = WHEN
         return found
@@ -622,7 +625,7 @@ def model():
 """
 
 
-@pytest.mark.parametrize("when", ["ids", "tune", "kind", "tuned", "asked"])
+@pytest.mark.parametrize("when", ["ids", "tune", "kind", "tuned", "cancelled", "asked", "stopped"])
 def test_whatever_fails_on_private_texts_says_nothing_of_them(place: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "failing_models", raising=False)
     (place / "failing_models.py").write_text(f"WHEN = {when!r}\n" + FAILS)

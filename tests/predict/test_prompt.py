@@ -300,6 +300,7 @@ def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) ->
     [
         "raise ValueError(prompt)",
         "raise SystemExit(prompt)",
+        "raise GeneratorExit(prompt)",
         "raise InputError(prompt)",
         "raise Denied(prompt)",
         "return None",

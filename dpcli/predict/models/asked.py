@@ -8,10 +8,9 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
 
-from dpcli.audit.user_code import FAILURES, called
+from dpcli.audit.user_code import called
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
@@ -61,9 +60,13 @@ def spoken(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
 
 def unless_it_fails(asked: Callable[[], Answer], otherwise: Answer) -> Answer:
     """What is answered about something private; `otherwise` for whatever is raised, of which nothing is said."""
-    with suppress(*FAILURES), warnings.catch_warnings(action="ignore"):  # a warning may quote it, too
-        return asked()
-    return otherwise
+    try:
+        with warnings.catch_warnings(action="ignore"):  # a warning may quote it, too
+            return asked()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None  # without the words of whoever raised it
+    except BaseException:  # what a cancelled task raises is no Exception, and would be shown whole
+        return otherwise
 
 
 def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place: str) -> None:
