@@ -352,10 +352,11 @@ def labeller(prompt):
     return usual(prompt)
 """
     (folder / "stub.py").write_text(STUB + odd)
+    edited(folder, ("queries = 30", "queries = 6"), ("answers = 25", "answers = 6"), ("threshold = 22.0", "threshold = 0.0"))
     found = dpcli("prompt", "stub.toml", folder=folder)
     assert found.code == 0, found.err
     assert "secret" not in found.out + found.err
-    assert len((folder / "out" / "labels.jsonl").read_text().splitlines()) > 10
+    assert len((folder / "out" / "labels.jsonl").read_text().splitlines()) > 3
 
 
 def test_a_labeller_that_says_no_does_not_end_a_session_as_one_that_is_spent(folder: Path) -> None:

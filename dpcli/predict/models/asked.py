@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from dpcli.audit.user_code import called
@@ -35,7 +35,7 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     return row
 
 
-def private_rows(model: LanguageModel, contexts: list[Tokens], words: int) -> Array:
+def private_rows(model: LanguageModel, contexts: Sequence[Tokens], words: int) -> Array:
     """The same after private contexts, or of a private model, (contexts, words): NaN, which is no contribution, where it fails."""
     nothing = np.full(words, np.nan)
     rows = [unless_it_fails(lambda context=context: next_token(model, context, ""), nothing) for context in contexts]  # type: ignore[misc]
