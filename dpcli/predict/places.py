@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from dpcli.audit.user_code import FAILURES, user_function
+from dpcli.audit.user_code import user_function
 from dpcli.errors import DpcliError, InputError
 
 
@@ -28,6 +28,8 @@ def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> An
             return function(*arguments)
     except DpcliError:
         raise
-    except FAILURES as error:
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None  # without the words of whoever raised it
+    except BaseException as error:  # what a cancelled task raises is no Exception, and would be shown whole
         said = f"{type(error).__name__} (its message may quote a private record, and is not shown)"
         raise InputError(f"{target}: raised {said}") from error

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 def planned(plan: PromptPlan) -> Document:
     """What `dpcli prompt` would do and cost."""
     prompt, entry, found = plan.prompt, plan.entry, plan.account
+    public = 3 if prompt.model else 1  # calls on a query alone: a model is asked before and after the teachers, too
     bounded = "" if plan.answered is None else f", at most {plan.answered:,} of them answered"
     details = (
         f"{prompt.teachers:,} teachers with up to {prompt.demonstrations:,} demonstrations each, from {prompt.data}",
         f"at most {plan.asked:,} queries by {entry.name} ({entry.type}){bounded}, from {prompt.queries}",
-        f"up to {plan.asked * (prompt.teachers + 1):,} calls of {prompt.model or prompt.labeller}, then up to "
+        f"up to {plan.asked * (prompt.teachers + public):,} calls of {prompt.model or prompt.labeller}, then up to "
         f"{prompt.candidates * (plan.answered or plan.asked):,} to choose the student's prompt, which costs no privacy",
         f"leaves labels, prompt and statement in {shown(plan.folder)}",
     )

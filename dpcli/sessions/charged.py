@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError, LedgerError
 from dpcli.sessions.folder import replaced
+from dpcli.sessions.whereabouts import home
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -24,7 +25,8 @@ class Session:
     """One charge, and what it is for.
 
     fingerprint: of every table that its privacy depends on. charged: whether a ledger was. counted: whether that was made
-    by which no answer is given twice: from then on it must be there, and the ledger must know the run.
+    by which no answer is given twice: from then on it must be there, and the ledger must know the run. home: the folder that it was charged
+    in; up to the count nothing else tells a copy of it.
     """
 
     folder: str
@@ -32,6 +34,7 @@ class Session:
     fingerprint: str
     charged: bool
     counted: bool = False
+    home: str = ""
 
     @property
     def identity(self) -> str:
@@ -58,7 +61,7 @@ def session_in(folder: str, fingerprint: str, resume: bool, ledger: Ledger | Non
     if not os.path.lexists(path):
         if resume:
             raise InputError(f"--resume: expected a session in {folder}, found none")
-        return Session(folder, uuid.uuid4().hex, fingerprint, ledger is not None)
+        return Session(folder, uuid.uuid4().hex, fingerprint, ledger is not None, home=home(folder))
     if not resume:
         raise InputError(
             f"{folder}: expected a new folder, found a session: --resume goes on with it; a second one is another charge, in another folder"
@@ -99,17 +102,24 @@ def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
         )
 
 
-def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str) -> None:
-    """Reserve and start the whole session in the ledger, once; its folder knows the run before the ledger does."""
+def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str) -> Session:
+    """Reserve and start the whole session in the ledger, once; its folder knows the run before the ledger does.
+
+    Returns the session that was charged: what was copied before it had a count, by which copies are told, is another one.
+    """
+    here = home(session.folder)
+    if not session.counted and session.home != here:
+        session = replace(session, run=uuid.uuid4().hex, home=here)
     session.write()
     if ledger is None:
-        return
+        return session
     known = ledger.state().runs.get(session.run)
     if known is None and session.counted:
         raise LedgerError(
             f'dataset "{ledger.dataset}": expected the run {session.run[:12]} that this session was charged under, found none'
         )
     charge_run(ledger, session.run, pipeline, why)
+    return session
 
 
 def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
@@ -143,10 +153,10 @@ def _read(path: str, folder: str) -> Session:
         with open(path, "rb") as file:
             content = json.load(file)
         found = Session(folder=folder, **content)
-        types = [type(value) for value in (found.run, found.fingerprint, found.charged, found.counted)]
+        types = [type(value) for value in (found.run, found.fingerprint, found.charged, found.counted, found.home)]
     except (OSError, ValueError, TypeError):
         types = []
-    if types != [str, str, bool, bool]:
+    if types != [str, str, bool, bool, str]:
         raise InputError(
             f"{path}: expected what dpcli wrote of a session, found something else: nothing more is answered in this folder"
         )

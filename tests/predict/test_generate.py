@@ -395,6 +395,7 @@ ODD = {
     "words": "return [['SECRET'] * 256]",
     "no numbers": "return found * np.nan",
     "endless": "return found + np.inf",
+    "no Exception": "raise BaseException('SECRET')",
     "no array": "return type('Lazy', (), {'__array__': lambda self, *how, **more: 1 / 0})()",
 }
 
@@ -463,7 +464,15 @@ def model():
 
 @pytest.mark.parametrize(
     "body",
-    ["raise ValueError(text)", "raise SystemExit(text)", "return [0.5]", "return [10**9]", "return [-1]", "return None"],
+    [
+        "raise ValueError(text)",
+        "raise SystemExit(text)",
+        "raise __import__('asyncio').CancelledError(text)",
+        "return [0.5]",
+        "return [10**9]",
+        "return [-1]",
+        "return None",
+    ],
 )
 def test_a_private_text_that_the_tokenizer_fails_on_is_left_out_and_not_told(body: str, folder: Path) -> None:
     odd = f"""

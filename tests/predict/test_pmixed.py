@@ -562,8 +562,24 @@ def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledg
                 fit(plan_of(str(path)), found, resume=True)
 
 
+def test_a_copy_of_a_fit_that_was_not_counted_yet_is_charged_by_itself(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, first = written(place), place / "runs" / "small"
+    counts = fitting.open_queries
+
+    def copying(*arguments: Any, **keys: Any) -> Any:
+        if not (place / "copy").exists():
+            shutil.copytree(first, place / "copy")
+        return counts(*arguments, **keys)
+
+    monkeypatch.setattr(fitting, "open_queries", copying)
+    with books(place, epsilon=100.0) as ledger:
+        fits = [fit(plan_of(str(path)), ledger), fit(plan_of(str(written(place, output='"copy"'))), ledger, resume=True)]
+        assert {one.fit.run for one in fits} == {*ledger.state().runs} and len(ledger.state().runs) == 2
+
+
 FAILS = """
 import warnings
+from asyncio import CancelledError
 from dpcli.predict.models.vocabularies import WordVocabulary
 from tests.predict.pmixed_files import WORDS
 import numpy as np
@@ -588,6 +604,8 @@ class Model:
         if self.fails == "asked":
             warnings.warn(SECRET)
             raise SystemExit(SECRET)
+        if self.fails == "stopped":
+            raise KeyboardInterrupt(SECRET)
         return np.log(np.full((len(contexts), 14), 1 / 14))
 
     def tune(self, records):
@@ -596,8 +614,8 @@ class Model:
         return SECRET if WHEN == "kind" else b""
 
     def tuned(self, content):
-        if WHEN == "tuned":
-            raise RuntimeError(SECRET)
+        if WHEN in ("tuned", "cancelled"):
+            raise (RuntimeError if WHEN == "tuned" else CancelledError)(SECRET)
         found = Model()
         found.fails = WHEN
         return found
@@ -607,7 +625,7 @@ def model():
 """
 
 
-@pytest.mark.parametrize("when", ["ids", "tune", "kind", "tuned", "asked"])
+@pytest.mark.parametrize("when", ["ids", "tune", "kind", "tuned", "cancelled", "asked", "stopped"])
 def test_whatever_fails_on_private_texts_says_nothing_of_them(place: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "failing_models", raising=False)
     (place / "failing_models.py").write_text(f"WHEN = {when!r}\n" + FAILS)
@@ -632,3 +650,80 @@ def test_no_epsilon_at_delta_zero_is_no_success(place: Path) -> None:
 )
 def test_a_solution_is_shown_as_it_was_found(solved: float, shown: str) -> None:
     assert presented._value(solved) == shown
+
+
+SHARES = """
+import numpy as np
+
+class Model:
+    vocabulary, context = 14, 999
+
+    def __init__(self, scores=(0.0,) * 14):
+        self.scores = np.array(scores)
+
+    def next_token(self, contexts):
+        return np.stack([self.scores - np.log(np.exp(self.scores).sum())] * len(contexts))
+
+    def tune(self, records):
+        learner = TUNES(self)
+        for record in records:
+            np.add.at(learner.scores, list(record), 0.01)
+        return learner.scores.tobytes()
+
+    def tuned(self, content):
+        return TAKES(self, np.frombuffer(content))
+
+def alone(model):
+    return Model(model.scores)
+
+def other(model, scores):
+    return Model(scores)
+
+def itself(model, scores):
+    model.scores = scores
+    return model
+
+class Held(Model):
+    held = np.zeros(14)
+
+    def next_token(self, contexts):
+        return np.stack([Held.held] * len(contexts))
+
+def one_place(model, scores):
+    Held.held = scores
+    return Held()
+
+def nothing(model, scores):
+    model.scores = scores
+
+def model():
+    return Model()
+"""
+
+
+@pytest.mark.parametrize(
+    ("tunes", "takes", "command"),
+    [
+        ("lambda model: model", "other", "fit"),
+        ("alone", "itself", "predict"),
+        ("alone", "one_place", "predict"),
+        ("alone", "nothing", "none"),
+        ("alone", "other", None),
+    ],
+)
+def test_what_one_model_has_learnt_shows_in_no_other(
+    place: Path, tunes: str, takes: str, command: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a change of one shard moves more than its part of the average, or the public model itself."""
+    monkeypatch.delitem(sys.modules, "sharing_models", raising=False)
+    (place / "sharing_models.py").write_text(SHARES.replace("TUNES", f"({tunes})").replace("TAKES", takes))
+    path = written(place, model='"sharing_models:model"')
+    path.write_text(re.sub(r"^public = .*\n", "", path.read_text(), flags=re.M))
+    fitted = asked(place, "fit", str(path))
+    drawn = asked(place, "predict", str(path), "--prompt", "w1")
+    refused = {"fit": (2, 2), "predict": (0, 2), "none": (0, 2), None: (0, 0)}[command]
+    assert (fitted.code, drawn.code) == refused, fitted.err + drawn.err
+    if command is not None:
+        found = fitted if command == "fit" else drawn
+        said = "found NoneType" if command == "none" else "shows in the answers of another"
+        assert said in found.err and not found.out

@@ -272,6 +272,15 @@ def long():
 
 def wordy():
     return long(), ["no"]
+
+class Remembering(Model):
+    seen = 0
+    def next_token(self, contexts):
+        self.seen += sum(bytes(context).count(b"->") > 1 for context in contexts)
+        return super().next_token(contexts) - 0.001 * self.seen * (np.arange(256) == ord("y"))
+
+def remembering():
+    return Remembering(), ByteVocabulary()
 """
 
 
@@ -295,11 +304,22 @@ def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) ->
             vote_and_teach(plan_of("changed.toml"))
 
 
+def test_a_model_that_remembers_what_it_was_asked_answers_no_query(folder: Path) -> None:
+    """What one teacher is shown would be seen in the votes of all that are asked after it."""
+    (folder / "stub.py").write_text(STUB + MODEL)
+    words = ('verbalizers = [" no", " yes"]', 'verbalizers = ["n", "y"]')
+    plan = edited(folder, ('labeller = "stub:labeller"', 'model = "stub:remembering"'), words, ('"{text} ->"', '"{text} -> "'))
+    with pytest.raises(InputError, match="what a model was asked before must not matter"):
+        vote_and_teach(plan)
+    assert not (folder / "out" / "transcript.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     "body",
     [
         "raise ValueError(prompt)",
         "raise SystemExit(prompt)",
+        "raise GeneratorExit(prompt)",
         "raise InputError(prompt)",
         "raise Denied(prompt)",
         "return None",
@@ -332,10 +352,11 @@ def labeller(prompt):
     return usual(prompt)
 """
     (folder / "stub.py").write_text(STUB + odd)
+    edited(folder, ("queries = 30", "queries = 6"), ("answers = 25", "answers = 6"), ("threshold = 22.0", "threshold = 0.0"))
     found = dpcli("prompt", "stub.toml", folder=folder)
     assert found.code == 0, found.err
     assert "secret" not in found.out + found.err
-    assert len((folder / "out" / "labels.jsonl").read_text().splitlines()) > 10
+    assert len((folder / "out" / "labels.jsonl").read_text().splitlines()) > 3
 
 
 def test_a_labeller_that_says_no_does_not_end_a_session_as_one_that_is_spent(folder: Path) -> None:

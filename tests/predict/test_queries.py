@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from dpcli.errors import Denied, InputError, LedgerError
-from dpcli.predict.queries import whereabouts
 from dpcli.predict.queries.budget import Granted, QueryBudget
 from dpcli.predict.queries.open import open_queries
+from dpcli.sessions import whereabouts
 from tests.ledger.conftest import Database, File, Place, cluster, database, used_again  # noqa: F401
 from tests.ledger.spenders import lines, started
 from tests.waiting import until

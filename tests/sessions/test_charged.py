@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,27 @@ def test_an_interruption_anywhere_charges_once_and_in_full(
     ledger.close()
 
 
+@pytest.mark.parametrize("step", ["reserve", "start", "end"])
+def test_a_copy_made_before_the_count_is_charged_by_itself(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever it was made: each of the two makes a count of its own, and what it counts was paid for once."""
+    ledger, first, second = books(tmp_path), tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+
+    def broken(*arguments: Any, **keys: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if step != "end":
+            patched.setattr(Ledger, step, broken)
+        with pytest.raises(KeyboardInterrupt) if step != "end" else nullcontext():
+            charge(begun(first, ledger), run(), ledger, "a test")
+    shutil.copytree(first, second)
+    first.rename(moved := tmp_path / "moved")
+    runs = {noted(charge(begun(folder, ledger, True), run(), ledger, "a test")).run for folder in (second, moved, second)}
+    assert len(runs) == 2 and runs == {*ledger.state().runs}
+    ledger.close()
+
+
 def test_what_is_denied_is_not_started_and_may_be_asked_again(tmp_path: Path) -> None:
     ledger = books(tmp_path, 0.005)
     for resume in (False, True):
@@ -111,7 +134,7 @@ def test_a_session_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
     ledger.close()
 
 
-@pytest.mark.parametrize("key", ["run", "fingerprint", "charged", "counted"])
+@pytest.mark.parametrize("key", ["run", "fingerprint", "charged", "counted", "home"])
 @pytest.mark.parametrize("value", [None, 1, "missing"])
 def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Path) -> None:
     """A session of which anything is unknown is nobody's: taken as a new one it would answer for nothing."""
@@ -122,8 +145,8 @@ def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Pat
     else:
         content[key] = value
     (tmp_path / RUN).write_text(json.dumps(content))
-    if (key, value) == ("counted", "missing"):  # of a version that did not count
-        assert not begun(tmp_path, None, resume=True).counted
+    if key in ("counted", "home") and value == "missing":  # of a version that did not write it
+        assert not getattr(begun(tmp_path, None, resume=True), key)
         return
     with pytest.raises(InputError, match="nothing more is answered in this folder"):
         begun(tmp_path, None, resume=True)

@@ -72,7 +72,7 @@ def write_texts(
         private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary)
         differences = generate.method == "difference"
         writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
-        charge(session, plan.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")
+        session = charge(session, plan.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")
         written: list[str] = []
         whole_lines(kept)  # the next one begins a line
         with counted(session, plan.texts, generate.count, moved, things="texts") as budget:

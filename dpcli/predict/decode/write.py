@@ -51,7 +51,8 @@ class Writer:
         public = next_token(self.model, shown, self.place)
         sums = np.zeros(len(public), np.int64)
         for start in range(0, len(contexts), AT_ONCE):
-            private = private_rows(self.model, [(*context, *written) for context in contexts[start : start + AT_ONCE]])
+            asked = [(*context, *written) for context in contexts[start : start + AT_ONCE]]
+            private = private_rows(self.model, asked, len(public))
             sums += self.clipping.differences(private, public) if self.differences else self.clipping.logits(private)
         require_forgetful(self.model, public, shown, self.place)
         return self.clipping.scores(public if self.differences else np.zeros(len(public)), sums)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from dpcli.audit.user_code import FAILURES, called
+from dpcli.audit.user_code import called
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
@@ -36,10 +35,11 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     return row
 
 
-def private_rows(model: LanguageModel, contexts: list[Tokens]) -> Array:
-    """The same after private contexts, (contexts, vocabulary): NaN, which is no contribution, where the model fails."""
-    nothing = np.full(model.vocabulary, np.nan)
-    return np.stack([unless_it_fails(lambda context=context: next_token(model, context, ""), nothing) for context in contexts])  # type: ignore[misc]
+def private_rows(model: LanguageModel, contexts: Sequence[Tokens], words: int) -> Array:
+    """The same after private contexts, or of a private model, (contexts, words): NaN, which is no contribution, where it fails."""
+    nothing = np.full(words, np.nan)
+    rows = [unless_it_fails(lambda context=context: next_token(model, context, ""), nothing) for context in contexts]  # type: ignore[misc]
+    return np.stack([row if len(row) == words else nothing for row in rows])
 
 
 def tokens(vocabulary: Vocabulary, text: str, words: int, place: str) -> list[int]:
@@ -60,9 +60,13 @@ def spoken(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
 
 def unless_it_fails(asked: Callable[[], Answer], otherwise: Answer) -> Answer:
     """What is answered about something private; `otherwise` for whatever is raised, of which nothing is said."""
-    with suppress(*FAILURES), warnings.catch_warnings(action="ignore"):  # a warning may quote it, too
-        return asked()
-    return otherwise
+    try:
+        with warnings.catch_warnings(action="ignore"):  # a warning may quote it, too
+            return asked()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None  # without the words of whoever raised it
+    except BaseException:  # what a cancelled task raises is no Exception, and would be shown whole
+        return otherwise
 
 
 def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place: str) -> None:

@@ -53,8 +53,12 @@ def language_model(
 
 def require_same_vocabulary(public: LanguageModel, model: LanguageModel, who: str) -> None:
     """Raise InputError where a model does not tell the same tokens apart as the public one: their probabilities cannot be mixed."""
-    if model.vocabulary != public.vocabulary:
-        raise InputError(f"{who}: expected the public model's vocabulary of {public.vocabulary} tokens, found {model.vocabulary}")
+    found = getattr(model, "vocabulary", None)
+    if type(found) is not int or found != public.vocabulary or not hasattr(model, "next_token"):
+        raise InputError(
+            f"{who}: expected the public model's vocabulary of {public.vocabulary} tokens, found "
+            f"{found if type(found) is int else type(model).__name__}"
+        )
 
 
 def require_fits(model: LanguageModel, prompt: Tokens, more: int) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
 from dpcli.ledger.stores.sqlite import sync_folder
-from dpcli.predict.queries.whereabouts import whereabouts
+from dpcli.sessions.whereabouts import whereabouts
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan

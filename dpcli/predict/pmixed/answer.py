@@ -9,8 +9,8 @@ from functools import cached_property
 
 from dpcli.errors import Denied, InputError
 from dpcli.numerics.arrays import Array
-from dpcli.predict.models.asked import next_token, private_rows
-from dpcli.predict.models.load import require_fits, require_same_vocabulary
+from dpcli.predict.models.asked import next_token, private_rows, spoken, tokens
+from dpcli.predict.models.load import require_fits
 from dpcli.predict.models.port import LanguageModel, Tokens, Vocabulary
 from dpcli.predict.pmixed.fit import FITTED, Fit, fitted, learnt
 from dpcli.predict.pmixed.modes import Mode, mode_of, probabilities
@@ -56,7 +56,7 @@ class Ensemble:
 
     def _private(self, place: int, context: Tokens) -> Array:
         """NaN, which counts as the public model, where it fails or answers something else: an error would tell of the private data."""
-        (found,) = private_rows(self.members[place], [context])
+        (found,) = private_rows(self.members[place], [context], self.public.vocabulary)
         return found  # type: ignore[no-any-return]
 
 
@@ -76,11 +76,9 @@ class Answered:
 def ensemble(plan: PmixedPlan) -> Ensemble:
     """The fitted models of a plan. Raises InputError where there are none, or they are another file's or another vocabulary's."""
     found, side = fitted(plan), public_side(plan)
-    members = tuple(side.tuned(learnt(plan, found, shard)) for shard in range(len(found.models)))
+    members = side.members(learnt(plan, found, shard) for shard in range(len(found.models)))
     if len(members) != plan.spec.shards:
         raise InputError(f"{plan.folder}: expected {plan.spec.shards} fitted models, found {len(members)}")
-    for shard, member in enumerate(members):
-        require_same_vocabulary(side.model, member, f"{plan.folder}: shard {shard}")
     return Ensemble(plan, found, side, members)
 
 
@@ -95,7 +93,7 @@ def answered(models: Ensemble, queries: QueryBudget, prompt: str, most: int, str
     Raises:
         InputError: a prompt that is too long, or no text of the vocabulary. LedgerError: the count cannot be written: no token is drawn.
     """
-    ids = models.vocabulary.ids(prompt)
+    ids = tokens(models.vocabulary, prompt, models.public.vocabulary, "the tokenizer")
     require_fits(models.public, ids, most)
     found: list[int] = []
     why, refused = f"{most:,} tokens", None
@@ -107,7 +105,9 @@ def answered(models: Ensemble, queries: QueryBudget, prompt: str, most: int, str
             found.append(token)
     except Denied as denied:
         why, refused = "no more tokens are paid for", str(denied)
-    return Answered(prompt, models.vocabulary.text(found), len(found), why, queries.taken(), queries.total, refused)
+    return Answered(
+        prompt, spoken(models.vocabulary, found, "the tokenizer"), len(found), why, queries.taken(), queries.total, refused
+    )
 
 
 def _tokens(models: Ensemble, queries: QueryBudget, prompt: list[int], most: int, stream: Stream) -> Iterator[int]:

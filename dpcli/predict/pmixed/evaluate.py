@@ -108,7 +108,7 @@ def evaluate(
     if axis is not None and axis not in AXES:
         raise InputError(f"--over: expected one of {', '.join(AXES)}, found {axis!r}")
     side = public_side(plan) if models is None else models.side
-    members = tuple(_tuned(plan, side)) if models is None else models.members
+    members = _members(plan, side) if models is None else models.members
     records = _test(plan, side, tokens)
     setup = EvaluationSetup(plan, side, records, losses(side.model, records, plan.settings.temperature), stream or SystemStream())
     delta = plan.account.delta
@@ -123,9 +123,8 @@ def evaluate(
     return Evaluation(plan, plan.account.upper, delta, sum(len(record) - 1 for record in setup.records), ways, axis, points)
 
 
-def _tuned(plan: PmixedPlan, side: PublicSide) -> Iterator[LanguageModel]:
-    for texts in sharded(plan, private_texts(plan)):
-        yield side.tuned(side.taught(side.private_records(texts)))
+def _members(plan: PmixedPlan, side: PublicSide) -> tuple[LanguageModel, ...]:
+    return side.members(side.taught(side.private_records(texts)) for texts in sharded(plan, private_texts(plan)))
 
 
 def _test(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
@@ -240,7 +239,7 @@ def _point(
 ) -> AblationPoint:
     """measured: the perplexities of all variants' modes in order; None where the variant has models of its own."""
     if measured is None:
-        measured = iter(_measured(setup, tuple(_tuned(variant.plan, setup.side)), variant.modes, report))
+        measured = iter(_measured(setup, _members(variant.plan, setup.side), variant.modes, report))
     found = [next(measured)[0] for _ in variant.modes]
     return AblationPoint(variant.value, variant.radius, found[0], found[1] if len(found) > 1 else None)
 

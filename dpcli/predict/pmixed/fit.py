@@ -21,6 +21,7 @@ from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.queries.open import FILE, open_queries
 from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.whereabouts import home
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -36,7 +37,7 @@ class Fit:
 
     run: its name, in a ledger too. fingerprint: of the file. data: SHA-256 of the texts in their shards. charged: whether a ledger paid for
     it. models: SHA-256 of each model's file; empty until the end. counted: whether the count of its tokens was made, before any model: a
-    copy of the folder has no count of its own.
+    copy of the folder has no count of its own. home: the folder that it was charged in; up to the count nothing else tells a copy of it.
     """
 
     run: str
@@ -45,6 +46,7 @@ class Fit:
     charged: bool
     models: tuple[str, ...] = ()
     counted: bool = False
+    home: str = ""
 
     @property
     def identity(self) -> str:
@@ -81,7 +83,9 @@ def fit(plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, re
     with suppress(OSError):  # told below; the size of a model tells how much its shard holds
         os.makedirs(plan.folder, mode=0o700, exist_ok=True)
     with exclusive(plan.folder):
-        side, shards = public_side(plan), sharded(plan, private_texts(plan))
+        side = public_side(plan)
+        side.said()
+        shards = sharded(plan, private_texts(plan))
         records = [side.private_records(texts) for texts in shards]
         for own in records:  # whatever may be wrong with them is found before anything is charged
             side.require_known(own)
@@ -179,7 +183,7 @@ def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -
     if not resume:
         if before is not None:
             raise InputError(f"{folder}: expected a new folder, found a fit that did not end: --resume goes on with it")
-        made = Fit(uuid.uuid4().hex, plan.fingerprint(), digest, ledger is not None)
+        made = Fit(uuid.uuid4().hex, plan.fingerprint(), digest, ledger is not None, home=home(folder))
         replaced(state, json.dumps(asdict(made)).encode(), 0o600)
         try:
             _charge(plan, ledger, made)
@@ -194,6 +198,9 @@ def _begun(plan: PmixedPlan, ledger: Ledger | None, resume: bool, digest: str) -
             "--resume: expected the file and the texts that the fit began with, found others: start anew in another folder"
         )
     require_same_books("--resume", before.charged, ledger, "fit")
+    if not before.counted and before.home != home(folder):  # copied before it had a count, by which copies are told: another fit
+        before = replace(before, run=uuid.uuid4().hex, home=home(folder))
+        replaced(state, json.dumps(asdict(before)).encode(), 0o600)
     _charge(plan, ledger, before)
     if not before.counted:
         return _counted(plan, before)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from dpcli.errors import InputError
-from dpcli.predict.models.load import language_model
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.models.asked import CLOSE, next_token, private_rows
+from dpcli.predict.models.load import language_model, require_same_vocabulary
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.models.port import LanguageModel, Vocabulary
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts, public_texts
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from dpcli.predict.models.transformer import Tuning
 
 Records = list[list[int]]
+ANY = (0,)  # a context that every model is asked about
+TUNE, TUNED = "the public model: tune", "the public model: tuned"  # where messages begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +46,41 @@ class PublicSide:
         """The same of private texts. Raises InputError where the tokenizer fails, without its words, which may quote one."""
         return cast(Records, on_private("the tokenizer", self.records, texts))
 
+    def said(self) -> Array:
+        """What the public model says. Raises InputError where it fails."""
+        return next_token(self.model, ANY, "the public model")
+
     def taught(self, records: Records) -> bytes:
-        """What a model learns from private records. Raises InputError where it fails, without its words."""
-        found = on_private("the public model: tune", self.model.tune, records)
+        """What a model learns from private records.
+
+        Raises InputError where it fails, without its words, and where the public model learns with it.
+        """
+        before = self.said()
+        found = on_private(TUNE, self.model.tune, records)
         if not isinstance(found, bytes):
-            raise InputError(f"the public model: tune: expected bytes, found {type(found).__name__}")
+            raise InputError(f"{TUNE}: expected bytes, found {type(found).__name__}")
+        _require_same(before, self.said(), TUNE)
         return found
 
     def tuned(self, learnt: bytes) -> LanguageModel:
-        """The model that has learnt that. Raises InputError where there is none, without its words."""
-        return cast(LanguageModel, on_private("the public model: tuned", self.model.tuned, learnt))
+        """The model that has learnt that. Raises InputError where there is none, without its words, or of other tokens."""
+        found = cast(LanguageModel, on_private(TUNED, self.model.tuned, learnt))
+        on_private(TUNED, require_same_vocabulary, self.model, found, TUNED)
+        return found
+
+    def members(self, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
+        """One model for each. Raises InputError as `tuned` does, and where what one has learnt shows in what another one says."""
+        before, found, first = self.said(), [], []
+        for content in learnt:
+            found.append(self.tuned(content))
+            first.append(self._private(found[-1]))
+        for model, said in zip(found, first, strict=True):
+            _require_same(said, self._private(model), TUNED)
+        _require_same(before, self.said(), TUNED)
+        return tuple(found)
+
+    def _private(self, model: LanguageModel) -> Array:
+        return private_rows(model, [ANY], self.model.vocabulary)
 
     def require_known(self, records: Records) -> None:
         """Raise InputError where the tokenizer has tokens that the model does not know."""
@@ -59,6 +88,14 @@ class PublicSide:
             raise InputError(
                 f"expected token ids below the model's {self.model.vocabulary}, found others: the tokenizer is another model's"
             )
+
+
+def _require_same(before: Array, after: Array, place: str) -> None:
+    if not np.isclose(before, after, rtol=0.0, atol=CLOSE, equal_nan=True).all():
+        raise InputError(
+            f"{place}: expected a model that leaves the others as they are, found that what one has learnt shows in the "
+            "answers of another, or of the public one"
+        )
 
 
 def public_side(plan: PmixedPlan) -> PublicSide:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcli.audit.user_code import FAILURES, called, raised_at
 from dpcli.errors import InputError
-from dpcli.predict.models.asked import next_token, tokens
+from dpcli.predict.models.asked import next_token, require_forgetful, tokens
 from dpcli.predict.models.port import LanguageModel, Vocabulary
 from dpcli.predict.prompt.settings import Prompt
 from dpcli.train.tasks.user_code import user
@@ -25,6 +25,10 @@ class Labeller(Protocol):
 
     def fits(self, prompt: str) -> bool:
         """Whether the prompt is short enough; a longer one is never cut."""
+        ...
+
+    def watched(self, prompt: str) -> Callable[[], None]:
+        """What raises InputError, once others were asked, where the answer to this public prompt is no longer what it is now."""
         ...
 
 
@@ -43,6 +47,11 @@ class ModelLabeller:
 
     def fits(self, prompt: str) -> bool:
         return 1 <= len(self._ids(prompt)) <= self.model.context
+
+    def watched(self, prompt: str) -> Callable[[], None]:
+        ids = self._ids(prompt)
+        known = next_token(self.model, ids, self.place)
+        return lambda: require_forgetful(self.model, known, ids, self.place)
 
     def _ids(self, prompt: str) -> list[int]:
         return tokens(self.vocabulary, prompt, self.model.vocabulary, f"{self.place}: tokenizer")
@@ -67,6 +76,10 @@ class OwnLabeller:
 
     def fits(self, prompt: str) -> bool:
         return True
+
+    def watched(self, prompt: str) -> Callable[[], None]:
+        """Nothing is asked: a function may ask a service, which answers at random."""
+        return lambda: None
 
     def _asked(self, prompt: str) -> int | None:
         try:  # also of what it returns, which may be an object of the user's own

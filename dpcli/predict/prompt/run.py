@@ -83,7 +83,7 @@ def vote_and_teach(
         kept = os.path.join(plan.folder, TRANSCRIPT)
         refuse_others(kept, session.counted)
         votes = PromptTeachers.of(plan, labeller)
-        charge(session, plan.pipeline, ledger, f"dpcli prompt {os.path.basename(plan.path)}")
+        session = charge(session, plan.pipeline, ledger, f"dpcli prompt {os.path.basename(plan.path)}")
         with ExitStack() as open_:
             budget = open_.enter_context(counted(session, plan.asked, plan.prompt.count, moved, things="queries"))
             answers = None
@@ -117,16 +117,18 @@ class PromptTeachers:
         return cls(shape_of(prompt), labeller, teachers(private, prompt, plan.pipeline.privacy.adjacency), len(prompt.labels))
 
     def votes(self, text: str) -> VoteCounts:
-        """Raises InputError where the labeller fails on the text alone.
+        """Raises InputError where the labeller fails on the text alone, or answers it otherwise once it has seen demonstrations.
 
         A teacher that it fails on votes as the text alone would: an error would tell that something in the demonstrations made it.
         """
         alone = self.shape.prompt((), text)
+        require_same = self.labeller.watched(alone)
         known = {alone: self.labeller.label(alone)}  # teachers without a record have the same one
         prompts = [fitted(self.shape, shown, text, self._fits) for shown in self.demonstrations]
         for prompt in prompts:
             if prompt not in known:
                 known[prompt] = unless_it_fails(lambda prompt=prompt: self.labeller.label(prompt), known[alone])  # type: ignore[misc]
+        require_same()
         votes = [[known[prompt] for prompt in prompts]]
         return counted_votes(votes, len(prompts), self.labels, "votes")
 

@@ -23,7 +23,7 @@ from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
 from dpcli.predict.queries.budget import Granted
 from dpcli.predict.queries.count import ANSWERS, LOST, WRITTEN, Count, checked_count
-from dpcli.predict.queries.whereabouts import Whereabouts, whereabouts
+from dpcli.sessions.whereabouts import Whereabouts, whereabouts
 
 APPLICATION = 0x64706371  # "dpcq"
 VERSION = 1

@@ -47,7 +47,8 @@ def _csv_lines(place: str) -> list[list[str]]:
     except csv.Error:
         longest = csv.field_size_limit()
         raise InputError(
-            f"{place}: expected comma-separated values of at most {longest} characters, found something else: .jsonl has no such limit"
+            f"{place}: expected comma-separated values of at most {longest} characters, where a value that begins with a quote ends with "
+            "one and has those within it twice, found something else: .jsonl has no such limit"
         ) from None
 
 

@@ -45,6 +45,12 @@ def whereabouts(path: str) -> Whereabouts:
     return Whereabouts(machine(), os.stat(path).st_ino, os.path.realpath(path))
 
 
+def home(folder: str) -> str:
+    """By which a folder is told from its copies."""
+    here = whereabouts(folder)
+    return f"{here.machine} {here.inode}"
+
+
 def machine() -> str:
     """A fingerprint of this machine: of its id, or of its name where it has none."""
     try:
