@@ -106,6 +106,10 @@ Totals = Mapping[tuple[KeyValue, ...], Total]
 class Engine(Protocol):
     """An open table."""
 
+    def check(self, aggregation: Aggregation) -> None:
+        """Raise InputError where an expression would be refused, or a column is not there or of another type. No row is read."""
+        ...
+
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         """The exact answer, by key; every declared key is there, with zeros where it has no row.
 

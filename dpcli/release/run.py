@@ -12,7 +12,7 @@ from dpcli.errors import Denied, InputError, LedgerError
 from dpcli.registry import RELEASE_STATEMENT_OF, load
 from dpcli.release.plan import ReleasePlan
 from dpcli.release.store import Stored, store, stored_in
-from dpcli.sessions.charged import RUN, Session, commit, session_in
+from dpcli.sessions.charged import RUN, Session, commit, require_same_books, session_in
 from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def release(
     with exclusive(plan.folder):
         session = _session(plan, ledger, key)
         found = stored_in(plan.folder)
+        if found is None or ledger is not None:
+            require_same_books(plan.folder, session.charged, ledger, "release")
         if found is not None:
             _require_same(found, session, plan)
             commit(session, ledger)
@@ -90,12 +92,16 @@ def _waits(session: Session, ledger: Ledger) -> bool:
 
 
 def _ready(plan: ReleasePlan) -> None:
-    """Whether all that the release needs is here, before it is charged."""
+    """Whether all that the release needs is here, before it is charged: each question is put to an empty table first."""
+    from dpcli.release.engines.answers import totals_of
     from dpcli.release.engines.open import require_source
     from dpcli.release.noise.sampler import contributed
 
     contributed()
-    require_source(plan.source, plan.path)
+    questions = [one.query.aggregation(one.setting) for one in plan.asked]
+    require_source(plan.source, plan.path, questions)
+    for one, question in zip(plan.asked, questions, strict=True):
+        one.query.answer(one.setting, totals_of((), question))
 
 
 def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:

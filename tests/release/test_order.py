@@ -36,6 +36,8 @@ class Table:
 
     asked = 0
 
+    def check(self, aggregation: Aggregation) -> None: ...
+
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         Table.asked += 1
         return {(): Total(1000, 1000, tuple(0 for _ in aggregation.values))}
@@ -181,6 +183,34 @@ def test_two_at_once_under_one_key_draw_once(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setattr(Ledger, "reserve", interrupted)
         with pytest.raises((Denied, LedgerError), match=r"started by another process|found one that is committed"):
             release(plan(tmp_path / "a"), ledger, "key")
+    assert Table.asked == 1
+
+
+@pytest.mark.parametrize("step", ["session", "reserve"])
+def test_what_was_begun_in_a_ledger_is_not_drawn_outside_of_it(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a crash before the start, nor the other way round."""
+    owner, name = STEPS[step]
+    done = getattr(owner, name)
+
+    def broken(*arguments: Any, **keys: Any) -> Any:
+        done(*arguments, **keys)
+        raise Killed
+
+    with books(tmp_path) as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, broken)
+            with pytest.raises(Killed):
+                release(plan(tmp_path), ledger)
+        with pytest.raises(InputError, match="expected the --ledger that was charged"):
+            release(plan(tmp_path))
+        assert Table.asked == 0
+        assert release(plan(tmp_path), ledger).fresh
+
+
+def test_what_was_drawn_outside_of_a_ledger_is_not_shown_as_charged(tmp_path: Path) -> None:
+    release(plan(tmp_path))
+    with books(tmp_path) as ledger, pytest.raises(InputError, match="expected no --ledger"):
+        release(plan(tmp_path), ledger)
     assert Table.asked == 1
 
 

@@ -101,11 +101,16 @@ class DuckDB:
     connection: Any = field(repr=False)
     found: FoundTable | None = None
 
+    def check(self, aggregation: Aggregation) -> None:
+        self._statement(aggregation, b"")
+
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
+        return totals_of(self._rows(self._statement(aggregation, secret)), aggregation)
+
+    def _statement(self, aggregation: Aggregation, secret: bytes) -> str:
         if self.found is None:
             self.found = self._find()
-        sql = statement(aggregation, self.table, self.found, DuckDBSql(), secret)
-        return totals_of(self._rows(sql), aggregation)
+        return statement(aggregation, self.table, self.found, DuckDBSql(), secret)
 
     def close(self) -> None:
         try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from dpcli.release.aggregate import Engine
+from dpcli.release.aggregate import Aggregation, Engine
 from dpcli.release.engines.table import SourceTable
 from dpcli.release.settings import Source
 
@@ -23,10 +23,11 @@ def opened(source: Source, path: str) -> Iterator[Engine]:
         engine.close()
 
 
-def require_source(source: Source, path: str) -> None:
-    """Raise InputError where the source cannot be opened: before anything is charged. No row is read."""
-    with opened(source, path):
-        pass
+def require_source(source: Source, path: str, questions: Iterable[Aggregation]) -> None:
+    """Raise InputError where the source cannot be opened or has not what is asked for: before anything is charged. No row is read."""
+    with opened(source, path) as engine:
+        for question in questions:
+            engine.check(question)
 
 
 def source_table(source: Source, path: str) -> SourceTable:
