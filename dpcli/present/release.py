@@ -36,7 +36,9 @@ def planned(plan: ReleasePlan) -> Document:
         "exit_code": 0,
     }
     details = tuple(f"{one.query.name} ({one.query.measure}): {one.query.expected_error(one.setting)}" for one in plan.asked)
-    return Document(headline(found), data, "pass", tables=(table,), notes=notes, details=(*details, *notes), total=repr(found.upper))
+    return Document(
+        headline(found), data, "pass", tables=(table,), notes=notes, details=(*details, *notes), total=repr(found.upper)
+    )
 
 
 def outcome(done: ReleaseOutcome) -> Document:
