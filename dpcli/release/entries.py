@@ -43,18 +43,18 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
         return ()
     try:
         performed = asked(values["source"], values["query"], values["privacy"], values.get("budget"))
-        found = tuple((place, entry) for place, one in enumerate(performed) for entry in _entries(one))
+        priced = tuple((place, entry) for place, one in enumerate(performed) for entry in _entries(one))
     except InputError as error:
         findings.add("DP005", ("query",), "queries that can be priced", str(error))
         return ()
     taken = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
-    for place, entry in found:
+    for place, entry in priced:
         if entry.name in taken:
             findings.add(
                 "DP005", ("query", place, "name"), "a name that no mechanism of another query has", f'"{entry.name}" again'
             )
         taken.add(entry.name)
-    return found if len(findings) == before else ()
+    return priced if len(findings) == before else ()
 
 
 def asked(
