@@ -138,7 +138,7 @@ def _read(path: str, folder: str) -> Session:
             content = json.load(file)
         found = Session(folder=folder, **content)
         types = [type(value) for value in (found.run, found.fingerprint, found.charged, found.counted)]
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         types = []
     if types != [str, str, bool, bool]:
         raise InputError(

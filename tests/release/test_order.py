@@ -19,7 +19,7 @@ from dpcli.release.aggregate import Aggregation, Total, Totals
 from dpcli.release.plan import ReleasePlan, plan_of
 from dpcli.release.run import ReleaseOutcome, release
 from dpcli.release.store import ANSWERS
-from dpcli.sessions.charged import Session
+from dpcli.sessions.charged import RUN, Session
 from tests.ledger.setting import DATASET, terms
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import document
@@ -220,6 +220,18 @@ def test_changed_answers_are_not_shown(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"value": ', '"value": 1'))
     with pytest.raises(InputError, match="found something else"):
         release(plan(tmp_path))
+
+
+@pytest.mark.parametrize("name", [RUN, ANSWERS])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b"null", b'"x"', b"\xff", b"[" * 10**5, b'{"run": 1}', b'{"run": "a", "folder": "b"}']
+)
+def test_a_damaged_file_is_refused_and_nothing_is_drawn(name: str, content: bytes, tmp_path: Path) -> None:
+    release(plan(tmp_path))
+    (tmp_path / "out" / name).write_bytes(content)
+    with pytest.raises(InputError, match="found something else"):
+        release(plan(tmp_path))
+    assert Table.asked == 1
 
 
 def test_a_full_disk_keeps_the_charge_and_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
