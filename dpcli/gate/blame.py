@@ -76,7 +76,8 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
     Looked for first in the mechanism whose change is the dearest, then in those that run most often.
     """
     blamed = [one.change.edits[0].path[1] for one in culprits(changes) if one.change.edits[0].path[0] == "mechanism"]
-    single = [charge for charge in result.charges if len(charge.entries) == 1]
+    own = result.pipeline.mechanisms[: len(result.pipeline.mechanisms) - len(result.pipeline.queries)]  # queries state no noise
+    single = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in own]
     for charge in sorted(single, key=lambda charge: (charge.name not in blamed, -charge.count))[:MOST]:
         words = [word for word in _fits(result.pipeline, charge, _hardest(targets)) if word]
         if words:

@@ -11,6 +11,7 @@ from dpcli.gate.verdicts import Condition
 from dpcli.keys.annotations import members_of
 from dpcli.keys.member import Members
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.registry import RELEASED, load
 from dpcli.rounding import up
 
 PRICED = 2  # evidence of a charge that a theorem prices
@@ -34,12 +35,20 @@ def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]
         yield Condition("claim", "warn", text, path_of(one, pipeline))
 
 
+def _says_whose(edit: Edit) -> bool:
+    """Whether a key of [source] or of a query states what the data are: the rest of them is done as they say."""
+    member = members_of(load(RELEASED[str(edit.path[0])])).get(str(edit.path[-1]))
+    return member is not None and member.claim
+
+
 def _is_number(edit: Edit) -> bool:
     return all(isinstance(value, int | float | None) for value in (edit.old, edit.new))
 
 
 def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
     """Whether the key states what data or program are; every number of a guarantee that somebody states is such a key."""
+    if edit.path[0] in RELEASED:
+        return _says_whose(edit)
     if edit.path[0] != "mechanism" or len(edit.path) < 3 or edit.path[1] not in entries:
         return False
     entry, key = entries[edit.path[1]], edit.path[2]

@@ -38,6 +38,8 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     """
     neighbours = Neighbours(pipeline.privacy.adjacency, pipeline.privacy.max_contributions or 1, group_size)
     entries = {entry.name: entry for entry in pipeline.mechanisms}
+    if len(entries) < len(pipeline.mechanisms):
+        raise InputError("expected mechanisms of different names, found two of one: what names it would leave one of them unpaid")
     members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
     charges: list[BillLine] = []
     parts: dict[str, dict[str, list[tuple[Mechanism, int, Entry]]]] = {}

@@ -106,8 +106,8 @@ Totals = Mapping[tuple[KeyValue, ...], Total]
 class Engine(Protocol):
     """An open table."""
 
-    def prepare(self, aggregation: Aggregation) -> None:
-        """Raise InputError where it cannot be asked: an expression is refused, a column is missing or of another type. No row is read."""
+    def check(self, aggregation: Aggregation) -> None:
+        """Raise InputError where an expression would be refused, or a column is not there or of another type. No row is read."""
         ...
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:

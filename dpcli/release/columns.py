@@ -53,9 +53,16 @@ class Column:
 
     @property
     def declares_keys(self) -> bool:
-        """Whether every key that it may have is known without the data."""
-        whole = self.type == "integer" and self.bounded and self.unit_step == 1.0
-        return self.type == "boolean" or whole or self.domain is not None or self.domain_file is not None
+        """Whether every key that it may have is known without the data, and there are few enough to list them."""
+        stated = self.domain is not None or self.domain_file is not None
+        return self.type == "boolean" or stated or 0 < len(self.whole_numbers) <= MOST
+
+    @property
+    def whole_numbers(self) -> range:
+        """Those from min to max, of a bounded column of integers."""
+        if self.type != "integer" or self.min is None or self.max is None or self.unit_step != 1.0:
+            return range(0)
+        return range(math.ceil(self.min), math.floor(self.max) + 1)
 
     def steps(self, value: float) -> int:
         """A value as a whole number of steps, the nearest."""
@@ -87,12 +94,12 @@ def domain_of(column: Column, name: str, folder: str) -> tuple[str | int | bool,
 
     None where nothing declares them. Raises InputError where a domain file cannot be read or says the same twice.
     """
+    if not column.declares_keys:
+        return None
     if column.type == "boolean":
         return (False, True)
-    if column.type == "integer" and column.bounded and column.unit_step == 1.0:
-        assert column.min is not None and column.max is not None
-        first, last = math.ceil(column.min), math.floor(column.max)
-        return tuple(range(first, last + 1)) if last - first < MOST else None
+    if column.type == "integer":
+        return tuple(column.whole_numbers)
     if column.domain_file is not None:
         from dpcli.release.domain_file import values_in
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpcli.errors import InputError
 from dpcli.release.noise.scales import scale_of, sigma_of
 
 DOWN = 1.0 - 1e-15
+LEAST, MOST = 1e-100, 1e100  # of a cost: its square, and what it divides, are doubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,11 @@ class QueryCost:
 
     epsilon: float | None = None
     rho: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("epsilon", self.epsilon), ("rho", self.rho)):
+            if value is not None and not LEAST <= value <= MOST:
+                raise InputError(f"expected {name} of a query, or of a part of it, from {LEAST:g} to {MOST:g}, found {value:g}")
 
     @property
     def pure(self) -> bool:

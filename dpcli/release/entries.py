@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.keys.kinds import KeyPlace
 from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.pipeline.document import Mechanisms
 from dpcli.pipeline.model import Budget, Entry, Privacy
 from dpcli.registry import MECHANISMS, load
 from dpcli.release.query import Query, QueryRelease, QuerySetting
@@ -42,10 +44,18 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
         return ()
     try:
         performed = asked(values["source"], values["query"], values["privacy"], values.get("budget"))
-        return tuple((place, entry) for place, one in enumerate(performed) for entry in _entries(one))
+        priced = tuple((place, entry) for place, one in enumerate(performed) for entry in _entries(one))
     except InputError as error:
         findings.add("DP005", ("query",), "queries that can be priced", str(error))
         return ()
+    taken = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
+    for place, entry in priced:
+        if entry.name in taken:
+            findings.add(
+                "DP005", ("query", place, "name"), "a name that no mechanism of another query has", f'"{entry.name}" again'
+            )
+        taken.add(entry.name)
+    return priced if len(findings) == before else ()
 
 
 def asked(
@@ -66,10 +76,20 @@ def _entries(one: AskedQuery) -> Iterator[Entry]:
     for release in one.releases:
         kind = load(MECHANISMS[release.type])
         whose = {"stated_for": "unit"} if issubclass(kind, StatedSpec) else {}  # a query bounds what a unit does, not a row
-        spec = kind(**release.keys, **whose)
-        for key, expected, found in spec.problems():
-            raise InputError(f'query "{one.query.name}": {key}: expected {expected}, found {found}')
-        yield Entry(name=one.name_of(release), type=release.type, spec=spec, steps=release.steps)
+        table = {"name": one.name_of(release), "type": release.type, "steps": release.steps, **release.keys, **whose}
+        yield _read(one.query.name, table)
+
+
+def _read(query: str, table: Mapping[str, Any]) -> Entry:
+    """A [[mechanism]] table, by the rules of the file: what they refuse, a ledger could not read again."""
+    findings = Findings()
+    entry = Mechanisms().entry(dict(table), KeyPlace((), findings))
+    problems = [(fault.key, fault.expected, fault.found) for fault in findings.items]
+    problems += [] if entry is None else [((key,), expected, found) for key, expected, found in entry.spec.problems()]
+    for key, expected, found in problems:
+        raise InputError(f'query "{query}": {table["type"]}: {".".join(map(str, key))}: expected {expected}, found {found}')
+    assert entry is not None
+    return entry
 
 
 def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:

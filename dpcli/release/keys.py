@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dpcli.errors import InternalError
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps
 from dpcli.release.answer import QueryAnswer
 from dpcli.release.columns import domain_of
@@ -32,8 +33,10 @@ def group_keys(query: NoisyQuery, setting: QuerySetting) -> tuple[GroupKey, ...]
 
 
 def column_key(setting: QuerySetting, name: str, declared: bool = True) -> GroupKey:
-    """One column as a key."""
+    """One column as a key. declared: whether its values are known without the data; those that are not would show who is there."""
     domain = domain_of(setting.source.columns[name], name, setting.folder) if declared else None
+    if declared and not domain:
+        raise InternalError(f'no values of "{name}" are declared: nothing was asked')
     return GroupKey(reference(name), domain)
 
 

@@ -167,11 +167,17 @@ class NoisyQuery(Query):
         """Whether keys are found in the data, and shown where many hold them."""
         return False
 
+    def below_zero(self, source: Source) -> bool:
+        """Whether the truth may be negative."""
+        return False
+
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         yield from ((("by", position), name) for position, name in enumerate(self.by))
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
+        if "non-negative" in self.postprocess and self.below_zero(source):
+            yield ("postprocess",), "non-negative for what is never below 0 in truth", "an answer that may be"
         if not self.shows_keys:
             for position, name in enumerate(self.by):
                 if name in source.columns and not source.columns[name].declares_keys:

@@ -14,7 +14,7 @@ from dpcli.release.keys import in_declared_order
 from dpcli.release.plan import ReleasePlan
 from dpcli.release.ready import require_ready
 from dpcli.release.store import Stored, store, stored_in
-from dpcli.sessions.charged import Session, commit, session_in, session_there
+from dpcli.sessions.charged import Session, commit, require_same_books, session_in, session_there
 from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def release(
     with exclusive(plan.folder):
         session = _session(plan, ledger, key)
         found = stored_in(plan.folder)
+        if found is None or ledger is not None:
+            require_same_books(plan.folder, session.charged, ledger, "release")
         if found is not None:
             _require_same(found, session, plan)
             commit(session, ledger)

@@ -47,7 +47,9 @@ class Source:
         Literal["duckdb", "spark"] | None,
         Key("what computes over path: duckdb, or spark for what outgrows one machine", reader=OF_PATH),
     ] = None
-    unit: Annotated[str | None, Key("column that says whose a row is; where absent, each row is a unit of its own")] = None
+    unit: Annotated[str | None, Key("column that says whose a row is; where absent, each row is a unit of its own", claim=True)] = (
+        None
+    )
     output: Annotated[str | None, Key("folder of the release: its answers, its statement; runs/NAME where absent")] = None
 
     def problems(self) -> Iterator[Problem]:

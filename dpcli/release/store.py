@@ -48,7 +48,7 @@ def stored_in(folder: str) -> Stored | None:
             body = json.load(file)
         digest = body.pop("sha256")
         found = Stored(body["run"], body["fingerprint"], tuple(of_json(answer) for answer in body["answers"]))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         digest, found, body = None, None, {}
     if found is None or digest != _digest(body):
         raise InputError(

@@ -63,5 +63,7 @@ def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[P
         return
     if not column.bounded:
         yield (key,), f"min and max in [source.columns.{name}]: what one row may add", f'"{name}", which declares none'
+    elif stepped(source, name).least == stepped(source, name).most:
+        yield (key,), f"a step smaller than the range from min to max in [source.columns.{name}]", f"{column.unit_step:g}"
     elif column.unit_step and math.log2(max(map(abs, (column.min or 0.0, column.max or 0.0))) / column.unit_step * rows) > 62:
         yield (key,), "rows x range below 2^62 steps", f"{rows:,} rows of up to {max(abs(column.min or 0), abs(column.max or 0)):g}"

@@ -154,7 +154,7 @@ def _read(path: str, folder: str) -> Session:
             content = json.load(file)
         found = Session(folder=folder, **content)
         types = [type(value) for value in (found.run, found.fingerprint, found.charged, found.counted, found.home)]
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         types = []
     if types != [str, str, bool, bool, str]:
         raise InputError(

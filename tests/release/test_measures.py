@@ -17,11 +17,14 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.canonical import pipeline_from, tables_of
 from dpcli.pipeline.read import parse
 from dpcli.registry import MEASURES, load
+from dpcli.release.query import COSTS
+from dpcli.toml.render import InvalidFile
 from tests.command import dpcli
 from tests.pipeline.test_every_key import text_of
-from tests.release.files import document, queries
+from tests.release.files import COLUMNS, document, queries
 
 QUERIES = dict(queries())
+WIDE: dict[str, dict[str, Any]] = {**COLUMNS, "age": {**COLUMNS["age"], "step": 1}}  # type: ignore[dict-item]
 EACH = pytest.mark.parametrize("table", QUERIES.values(), ids=QUERIES)
 ADJACENCIES = pytest.mark.parametrize("adjacency", [each.value for each in Adjacency])
 
@@ -113,3 +116,48 @@ def test_what_is_advised_for_undeclared_values_are_keys_of_the_measure(query: di
     assert advice in said
     keys = {field.name for field in fields(load(MEASURES[query["measure"]]))}
     assert {key for key in re.findall(r'(\w+) = "', said) if key != "domain_file"} <= keys
+
+
+@pytest.mark.parametrize(
+    ("query", "least"),
+    [
+        ({"measure": "sum", "column": "age"}, -1),
+        ({"measure": "mean", "column": "age"}, -1),
+        ({"measure": "mean", "column": "age", "count": 100}, -1),
+        ({"measure": "linear", "by": ["state"], "matrix": [[1, -1]], "max_groups": 1}, 0),
+    ],
+)
+def test_what_may_be_negative_is_not_made_non_negative(query: Mapping[str, Any], least: int) -> None:
+    """Its interval would hold the truth less often than it says."""
+    tables = document({"name": "q", "epsilon": 1.0, "max_rows": 1, "postprocess": ["non-negative"], **query})
+    tables["source"]["columns"] = {**tables["source"]["columns"], "age": {"type": "integer", "min": least, "max": 9}}
+    with pytest.raises(InvalidFile, match="postprocess"):
+        parse(text_of(tables), "file.toml")
+    if query["measure"] != "linear":
+        tables["source"]["columns"]["age"]["min"] = 0
+        assert parse(text_of(tables), "file.toml").mechanisms
+
+
+EXTREME = (5e-324, 1e-300, 1e-9, 1e9, 1e300)
+
+
+@pytest.mark.long
+@EACH
+@pytest.mark.parametrize("key", ["epsilon", "rho", "weight", "error", "within", "width", "budget", "delta", "step", "max"])
+def test_an_extreme_number_is_refused_in_words_or_priced(table: Mapping[str, Any], key: str) -> None:
+    """Never an error of arithmetic, never NaN, never over the budget that is shared."""
+    for number in EXTREME:
+        asked = {name: value for name, value in table.items() if key not in COSTS or name not in COSTS}
+        stated: dict[str, Any] = {key: {"within": number} if key == "error" else number} if key in COSTS or key in table else {}
+        tables = document({**asked, **stated})
+        if key == "budget":
+            tables["budget"]["epsilon"] = number
+        if key in ("step", "max"):
+            tables["source"]["columns"] = {name: {**own, key: number} if key in own else own for name, own in WIDE.items()}
+        try:
+            found = account(parse(text_of(tables), "file.toml"))
+        except (InputError, InvalidFile):
+            continue
+        assert found.upper >= 0.0
+        if "weight" in tables["query"][0] and found.budget is not None and found.winner is not None:
+            assert found.upper <= found.budget.epsilon * (1.0 + 1e-9), tables

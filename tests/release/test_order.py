@@ -19,7 +19,7 @@ from dpcli.release.aggregate import Aggregation, Total, Totals
 from dpcli.release.plan import ReleasePlan, plan_of
 from dpcli.release.run import ReleaseOutcome, release
 from dpcli.release.store import ANSWERS
-from dpcli.sessions.charged import Session
+from dpcli.sessions.charged import RUN, Session
 from tests.ledger.setting import DATASET, terms
 from tests.pipeline.test_every_key import text_of
 from tests.release.files import COLUMNS, document
@@ -36,11 +36,11 @@ class Table:
 
     asked = 0
 
+    def check(self, aggregation: Aggregation) -> None: ...
+
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         Table.asked += 1
         return {(): Total(1000, 1000, tuple(0 for _ in aggregation.values))}
-
-    def prepare(self, aggregation: Aggregation) -> None: ...
 
 
 @pytest.fixture(autouse=True)
@@ -197,12 +197,52 @@ def test_two_at_once_under_one_key_draw_once(tmp_path: Path, monkeypatch: pytest
     assert Table.asked == 1
 
 
+@pytest.mark.parametrize("step", ["session", "reserve"])
+def test_what_was_begun_in_a_ledger_is_not_drawn_outside_of_it(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a crash before the start, nor the other way round."""
+    owner, name = STEPS[step]
+    done = getattr(owner, name)
+
+    def broken(*arguments: Any, **keys: Any) -> Any:
+        done(*arguments, **keys)
+        raise Killed
+
+    with books(tmp_path) as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, broken)
+            with pytest.raises(Killed):
+                release(plan(tmp_path), ledger)
+        with pytest.raises(InputError, match="expected the --ledger that was charged"):
+            release(plan(tmp_path))
+        assert Table.asked == 0
+        assert release(plan(tmp_path), ledger).fresh
+
+
+def test_what_was_drawn_outside_of_a_ledger_is_not_shown_as_charged(tmp_path: Path) -> None:
+    release(plan(tmp_path))
+    with books(tmp_path) as ledger, pytest.raises(InputError, match="expected no --ledger"):
+        release(plan(tmp_path), ledger)
+    assert Table.asked == 1
+
+
 def test_changed_answers_are_not_shown(tmp_path: Path) -> None:
     release(plan(tmp_path))
     path = tmp_path / "out" / ANSWERS
     path.write_text(path.read_text().replace('"value": ', '"value": 1'))
     with pytest.raises(InputError, match="found something else"):
         release(plan(tmp_path))
+
+
+@pytest.mark.parametrize("name", [RUN, ANSWERS])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b"null", b'"x"', b"\xff", b"[" * 10**5, b'{"run": 1}', b'{"run": "a", "folder": "b"}']
+)
+def test_a_damaged_file_is_refused_and_nothing_is_drawn(name: str, content: bytes, tmp_path: Path) -> None:
+    release(plan(tmp_path))
+    (tmp_path / "out" / name).write_bytes(content)
+    with pytest.raises(InputError, match="found something else"):
+        release(plan(tmp_path))
+    assert Table.asked == 1
 
 
 def test_a_full_disk_keeps_the_charge_and_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,4 +203,4 @@ def test_the_password_of_a_url_is_not_shown(release_cluster: Cluster, tmp_path: 
     found = Source(columns=COLUMNS, url=url, table="rows", unit="who")
     assert "no database of that name" in refused(found, tmp_path)
     with pytest.raises(InputError):
-        require_source(found, str(tmp_path / "file.toml"))
+        require_source(found, str(tmp_path / "file.toml"), ())

@@ -113,14 +113,13 @@ class DuckDB:
     connection: Any = field(repr=False)
     found: FoundTable | None = None
 
-    def prepare(self, aggregation: Aggregation) -> None:
-        self._sql(aggregation, b"")
+    def check(self, aggregation: Aggregation) -> None:
+        self._statement(aggregation, b"")
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        sql = self._sql(aggregation, secret)
-        return totals_of(self._rows(sql), aggregation)
+        return totals_of(self._rows(self._statement(aggregation, secret)), aggregation)
 
-    def _sql(self, aggregation: Aggregation, secret: bytes) -> str:
+    def _statement(self, aggregation: Aggregation, secret: bytes) -> str:
         if self.found is None:
             self.found = self._find()
         return statement(aggregation, self.table, self.found, DuckDBSql(), secret)

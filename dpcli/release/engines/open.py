@@ -25,11 +25,11 @@ def opened(source: Source, path: str) -> Iterator[Engine]:
         engine.close()
 
 
-def require_source(source: Source, path: str, aggregations: Iterable[Aggregation]) -> None:
-    """Raise InputError where the source cannot be opened, or lacks what is asked for: before anything is charged. No row is read."""
+def require_source(source: Source, path: str, questions: Iterable[Aggregation]) -> None:
+    """Raise InputError where the source cannot be opened or has not what is asked for: before anything is charged. No row is read."""
     with opened(source, path) as engine:
-        for aggregation in aggregations:
-            engine.prepare(aggregation)
+        for question in questions:
+            engine.check(question)
 
 
 def source_table(source: Source, path: str) -> SourceTable:

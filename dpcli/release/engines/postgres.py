@@ -131,7 +131,7 @@ class Postgres:
     connection: Any = field(repr=False)
     found: FoundTable | None = None
 
-    def prepare(self, aggregation: Aggregation) -> None:
+    def check(self, aggregation: Aggregation) -> None:
         self._sql(aggregation, b"")
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:

@@ -115,7 +115,7 @@ class Spark:
     session: Any = field(repr=False)
     found: FoundTable | None = None
 
-    def prepare(self, aggregation: Aggregation) -> None:
+    def check(self, aggregation: Aggregation) -> None:
         self._sql(aggregation, b"")
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:

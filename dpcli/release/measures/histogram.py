@@ -69,4 +69,5 @@ class HistogramQuery(NoisyQuery):
     def bin_text(self, number: int) -> str:
         """A bin as an interval."""
         last = number == len(self.bins) - 2
-        return f"[{self.bins[number]:g}, {self.bins[number + 1]:g}{']' if last else ')'}"
+        low, high = (repr(edge).removesuffix(".0") for edge in self.bins[number : number + 2])  # in full, so that no two look alike
+        return f"[{low}, {high}{']' if last else ')'}"

@@ -56,6 +56,9 @@ class LinearQuery(NoisyQuery):
         if self.error is not None:
             yield ("error",), "epsilon, rho or weight for weighted sums", "error"
 
+    def below_zero(self, source: Source) -> bool:
+        return any(weight < 0 for row in self.matrix for weight in row)
+
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         cells, sums = self._cells(setting), self._sums(setting)
         return (cells,) if self._spread(cells, self.matrix) <= self._spread(sums, None) else (sums,)

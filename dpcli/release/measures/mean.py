@@ -14,7 +14,7 @@ from dpcli.release.answers.interval import ConfidenceInterval
 from dpcli.release.answers.ratio import NoisyMean, expected_mean_error
 from dpcli.release.answers.split import UNKNOWN, share_of_epsilon, share_of_rho
 from dpcli.release.keys import aggregation_of, steps_of
-from dpcli.release.measures.sums import COLUMN, always_there
+from dpcli.release.measures.sums import COLUMN, always_there, reaches_below_zero
 from dpcli.release.numbers import NOISE_ALONE, Keyed, answer_of, error_text, law_of, noised, tidied
 from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.sensitivity import Contribution, sensitivity
@@ -59,6 +59,9 @@ class MeanQuery(NoisyQuery):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
         yield from value_problems(source, "column", self.column, self.rows)
+
+    def below_zero(self, source: Source) -> bool:
+        return reaches_below_zero(source, self.column)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         values = stepped(setting.source, self.column)

@@ -94,7 +94,7 @@ class QuantileQuery(Query):
         rows = []
         for position, share in enumerate(self.quantiles):
             chosen = exponential(rank_scores(counts, self.share(position)), self.reach(setting, position), release.keys["epsilon"])
-            rows.append(AnswerRow((f"{share:g}",), values.value(values.least + chosen)))
+            rows.append(AnswerRow((repr(share),), values.value(values.least + chosen)))
         return QueryAnswer(self.name, self.measure, ("share",), tuple(rows), self.confidence, self.expected_error(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:

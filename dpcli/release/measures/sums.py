@@ -40,6 +40,9 @@ class SumQuery(NoisyQuery):
         yield from NoisyQuery.needs(self, source)
         yield from value_problems(source, "column", self.column, self.rows)
 
+    def below_zero(self, source: Source) -> bool:
+        return reaches_below_zero(source, self.column)
+
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         return (noisy_vector(self, setting, self.contribution(setting.source), unit=stepped(setting.source, self.column).step),)
 
@@ -63,3 +66,8 @@ def always_there(query: Query, source: Source, column: str = "") -> bool:
     """Whether each unit has exactly one row that counts: rows are units, none is left out by a condition, a key, or for want of a value."""
     name = column or getattr(query, "column", "")
     return source.unit is None and query.where is None and not getattr(query, "by", ()) and source.columns[name].missing is not None
+
+
+def reaches_below_zero(source: Source, column: str) -> bool:
+    """Whether a column may hold what is negative."""
+    return column in source.columns and not (source.columns[column].min or 0.0) >= 0.0

@@ -1,0 +1,148 @@
+"""Sensitivity by search, for every measure: random small tables and all that reaches the noise of their neighbours."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.pipeline.read import parse, section
+from dpcli.registry import MEASURES
+from dpcli.release import vectors
+from dpcli.release.columns import Column
+from dpcli.release.engines import statement as statements
+from dpcli.release.engines.duckdb import DuckDB
+from dpcli.release.engines.open import opened
+from dpcli.release.engines.table import FoundColumn, FoundTable
+from dpcli.release.entries import AskedQuery, asked
+from dpcli.release.measures import mode, quantile
+from dpcli.release.settings import Source
+from dpcli.toml.render import InvalidFile
+from tests.pipeline.test_every_key import text_of
+from tests.release.neighbours import seen_of, too_far
+from tests.release.questions_drawn import TYPES, Row, columns, neighbour, question, table
+
+pytestmark = pytest.mark.needs("duckdb", "sqlglot")
+SECRET = b"s" * 32
+TABLES = 4  # for each question
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDB]:
+    folder = tmp_path_factory.mktemp("neighbours")
+    (folder / "rows.csv").write_text("who\n")
+    with opened(Source(columns={"who": Column(type="text")}, path="rows.csv"), str(folder / "file.toml")) as found:
+        assert isinstance(found, DuckDB)
+        yield found
+
+
+def put(engine: DuckDB, rows: list[Row]) -> None:
+    """The engine's table is this one from now on."""
+    nothing = ", ".join(f"CAST(NULL AS {kind})" for _, kind in TYPES.values())
+    cells = ", ".join(f"({', '.join(map(literal, each, TYPES))})" for each in rows)
+    found = f"(VALUES {cells})" if rows else f"(SELECT {nothing} WHERE false)"
+    fields = {name: FoundColumn(f"f{n}", family, family) for n, (name, (family, _)) in enumerate(TYPES.items())}  # type: ignore[arg-type]
+    engine.found = FoundTable(f"{found} AS raw({', '.join(f'f{n}' for n in range(len(TYPES)))})", fields, "test")
+
+
+def literal(value: Any, name: str) -> str:
+    return f"CAST({'NULL' if value is None else repr(str(value))} AS {TYPES[name][1]})"
+
+
+def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[AskedQuery, Source, bool] | None:
+    """A question, and whether units have several rows; None where the file is refused."""
+    by_unit, adjacency = draw.random() < 0.6, draw.choice(list(Adjacency))
+    whose = {"unit": "visitor", "max_contributions": 10} if by_unit else {"unit": "example"}
+    source = {"path": "rows.csv", "columns": columns(draw), **({"unit": "who"} if by_unit else {})}
+    document = {
+        "format": 1,
+        "privacy": {"adjacency": adjacency.value, "delta": 1e-6, **whose},
+        "budget": {"epsilon": 50.0},
+        "source": source,
+        "query": [question(measure, draw, by_unit)],
+    }
+    data = text_of(document)
+    try:
+        pipeline = parse(data, "file.toml")
+    except InvalidFile:
+        return None
+    opened_at = section(data, "file.toml", "source")
+    (one,) = asked(opened_at, section(data, "file.toml", "query"), pipeline.privacy, pipeline.budget, str(folder))
+    return one, opened_at, by_unit
+
+
+def breaches(
+    engine: DuckDB, seeds: range, folder: Path, measures: Sequence[str] = tuple(MEASURES), tables: int = TABLES
+) -> Iterator[str]:
+    """What moved too far; each measure in its turn."""
+    for seed in seeds:
+        draw = random.Random(seed)
+        question = drawn(measures[seed % len(measures)], draw, folder)
+        if question is None:
+            continue
+        one, source, by_unit = question
+        at = replace(engine, table=replace(engine.table, columns=source.columns))
+        for _ in range(tables):
+            rows = table(draw, by_unit)
+            pair = (rows, neighbour(draw, rows, by_unit, one.setting.adjacency is Adjacency.REPLACE_ONE))
+            seen = []
+            for each in pair:
+                put(at, each)
+                seen.append(seen_of(one, at.totals(one.query.aggregation(one.setting), SECRET)))
+            yield from (f"seed {seed}: {one.query}: {words}" for words in too_far(one, *seen))
+
+
+def test_nothing_moves_further_than_is_priced(engine: DuckDB, tmp_path: Path) -> None:
+    assert list(breaches(engine, range(len(MEASURES)), tmp_path, tables=1)) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(10))
+def test_nothing_moves_further_than_is_priced_in_many(part: int, engine: DuckDB, tmp_path: Path) -> None:
+    assert list(breaches(engine, range(1000 + 300 * part, 1300 + 300 * part), tmp_path)) == []
+
+
+def halved(sound: Any, *arguments: Any, **keys: Any) -> Any:
+    found = sound(*arguments, **keys)
+    return replace(found, l1=max(found.l1 // 2, 1), squared_l2=max(found.squared_l2 // 2, 1))
+
+
+def as_if_removed(sound: Any, adjacency: Adjacency, *others: Any) -> Any:
+    return sound(Adjacency.ADD_REMOVE, *others)
+
+
+def without_l0(sound: Any, aggregation: Any, *others: Any) -> Any:
+    return sound(replace(aggregation, max_groups=10), *others)
+
+
+def without_rows(sound: Any, aggregation: Any, *others: Any) -> Any:
+    return sound(replace(aggregation, max_rows=10), *others)
+
+
+SUMS = ("count", "sum", "histogram")
+PLANTED: dict[str, tuple[Any, str, Callable[..., Any], Sequence[str]]] = {
+    "half of the range": (vectors, "sensitivity", halved, SUMS),
+    "replacements priced as removals": (vectors, "sensitivity", as_if_removed, SUMS),
+    "max_groups forgotten": (statements, "_bounded", without_l0, SUMS),
+    "max_rows forgotten": (statements, "_bounded", without_rows, SUMS),
+    "ranks that move by half": (quantile, "rank_range", lambda sound, *given: max(sound(*given) // 2, 1), ("quantile",)),
+    "counts that move by half": (mode, "count_range", lambda sound, *given: max(sound(*given) // 2, 1), ("mode",)),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_seen(name: str, engine: DuckDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, function, bug, measures = PLANTED[name]
+    sound = getattr(owner, function)
+
+    def planted(*arguments: Any, **keys: Any) -> Any:
+        return bug(sound, *arguments, **keys)
+
+    monkeypatch.setattr(owner, function, planted)
+    assert next(breaches(engine, range(600), tmp_path, measures), None) is not None
