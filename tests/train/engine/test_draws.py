@@ -100,7 +100,7 @@ def test_vmap_draws_as_the_batch() -> None:
 
 
 def test_a_draw_seeds_only_the_devices_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each of the others torch would keep the seed and format the stack, a hundred times as dear as the draw, and keep both for good."""
+    """For each of the others torch would keep the seed and the stack, formatted: a hundred times as dear as the draw, and for good."""
 
     def kept() -> list[str]:
         raise AssertionError("a seed is kept for a device that is not in use")
