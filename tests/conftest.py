@@ -36,6 +36,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 ROOMS = {"train": "torch"}
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers take neighbouring tests, which share a server and what is remembered, and at the end each other's (`--dist worksteal`)."""
+    if getattr(config.option, "dist", "no") == "load":
+        config.option.dist = "worksteal"
+
+
 def absent(package: str) -> bool:
     """Whether a package, or the program that it is, is not installed beside this Python."""
     return importlib.util.find_spec(package) is None and not Path(sys.executable).with_name(package).exists()

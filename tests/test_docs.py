@@ -36,7 +36,7 @@ from dpcli.registry import ACCOUNTANTS, CHART_FORMATS, FILTERS, FORMATS, MEASURE
 from tests.command import ROOT, dpcli
 
 README = ROOT / "README.md"
-TEXTS = [README, *sorted((ROOT / "dpcli" / "explain").glob("*.md"))]
+TEXTS = [README, *sorted((ROOT / "dpcli" / "explain").glob("*.md"), reverse=True)]
 UPDATE = bool(os.environ.get("UPDATE_DOCS"))
 FENCED = re.compile(r"^```(?P<kind>\w+)(?: (?P<name>\S+))?\n(?P<body>.*?)^```$", re.S | re.M)
 COMMAND = re.compile(r"^\$ (.*)$", re.M)

@@ -119,9 +119,9 @@ class Mixture:
 
     def ends(self, normal: tuple[Array, Array], x: Array, sign: float = 1.0) -> tuple[Array, Array]:
         """log of the mass above and below x of m N(0, 1), or (sign -1) of its mirror image. normal: those of N(0, 1)."""
-        log_weights, moved = [self.log_rest, *self.log_weights], [log_normal_ends(x - sign * s) for s in self.shifts]
-        above, below = zip(normal, *moved, strict=True)
-        return mixed(log_weights, [*above]), mixed(log_weights, [*below])
+        above, below = log_normal_ends(x - sign * np.array(self.shifts)[:, None])
+        log_weights = [self.log_rest, *self.log_weights]
+        return mixed(log_weights, [normal[0], *above]), mixed(log_weights, [normal[1], *below])
 
     def left_peak(self, power: float) -> float:
         """s >= 0 such that N(0,1) m^-power falls to the left of -s faster than the normal density does from its centre.

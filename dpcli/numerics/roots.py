@@ -11,7 +11,8 @@ ITERATIONS = 200
 
 
 def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: float = 1e-13) -> tuple[float, float]:
-    """Shrink [low, high] around the sign change of a decreasing function.
+    """Shrink [low, high] around the sign change of a decreasing function: Chandrupatla 1997, an inverse parabola through the last three
+    points where they lie so that it is monotone, the middle elsewhere.
 
     Args:
         f: decreasing, with f(low) > 0 >= f(high); may return infinities of the right sign.
@@ -21,25 +22,34 @@ def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: flo
     Returns:
         (low, high) with f(low) > 0 >= f(high): the caller takes the end that is on the private side.
     """
-    f_low, f_high, side = f(low), f(high), 0
-    for iteration in range(ITERATIONS):
+    at_low, at_high, share = (low, f(low)), (high, f(high)), 0.5
+    for _ in range(ITERATIONS):
+        low, high = at_low[0], at_high[0]
         if high - low <= rtol * abs(high):
             break
-        middle = 0.5 * (low + high)
-        if iteration % 3 != 2 and math.inf > f_low > f_high > -math.inf:  # not so where halving has left them both 0
-            secant = high - f_high * (high - low) / (f_high - f_low)  # regula falsi, Illinois weights
-            pad = 0.25 * rtol * abs(high)
-            middle = min(max(secant, low + pad), high - pad)
+        pad = 0.25 * rtol * abs(high)  # beside an end, so that the next point falls on its other side
+        middle = min(max(low + share * (high - low), low + pad), high - pad)
         if not low < middle < high:
             break
-        value = f(middle)
-        if value > 0.0:
-            low, f_low = middle, value
-            f_high, side = (0.5 * f_high if side > 0 else f_high), 1
+        new = (middle, f(middle))
+        if new[1] > 0.0:
+            before, at_low = at_low, new
+            share = _between(new, at_high, before)
         else:
-            high, f_high = middle, value
-            f_low, side = (0.5 * f_low if side < 0 else f_low), -1
-    return low, high
+            before, at_high = at_high, new
+            share = 1.0 - _between(new, at_low, before)
+    return at_low[0], at_high[0]
+
+
+def _between(new: tuple[float, float], opposite: tuple[float, float], before: tuple[float, float]) -> float:
+    """How far from `new` to `opposite` the inverse parabola through three points (x, f(x)) is 0; a half where it is no guide."""
+    (a, fa), (b, fb), (c, fc) = new, opposite, before
+    if not all(map(math.isfinite, (fa, fb, fc))) or len({fa, fb, fc}) < 3:
+        return 0.5
+    x, y = (a - b) / (c - b), (fa - fb) / (fc - fb)
+    if not (y * y < x and (1.0 - y) ** 2 < 1.0 - x):
+        return 0.5
+    return fa / (fb - fa) * (fc / (fb - fc)) + (c - a) / (b - a) * (fa / (fc - fa)) * (fb / (fc - fb))
 
 
 def expand_until(holds: Callable[[float], bool], start: float, factor: float, limit: float) -> float:

@@ -21,6 +21,7 @@ def test_nothing_that_makes_sense_is_examined_by_nothing(kind: str) -> None:
     assert set(UNDER_LAWS) <= {one.accountant for one in under_laws(kind)} <= set(sound()) <= set(ACCOUNTANTS)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", MECHANISMS)
 @pytest.mark.parametrize("lost", ["references", "schemes"])
 def test_what_is_not_examined_is_seen(kind: str, lost: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -28,6 +29,25 @@ def test_bracket_ends_on_both_sides_of_the_root(root: float, power: float, facto
 def test_bracket_with_infinities_and_a_step() -> None:
     low, high = bracket_root(lambda x: math.inf if x < 3.0 else -math.inf, 0.0, 10.0)
     assert low < 3.0 <= high and high - low < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("name", "f"),
+    [
+        ("flat at the root", lambda x: (1.0 - x) ** 9),
+        ("kinked", lambda x: (1.0 - x) * (1e6 if x < 1.0 else 1e-6)),
+        ("steep far away", lambda x: math.exp(min(50.0 * (1.0 - x), 700.0)) - 1.0),
+        ("smooth", lambda x: -math.log(x) if x > 0.0 else math.inf),
+        ("a step", lambda x: 1.0 if x < 1.0 else -3.0),
+    ],
+)
+def test_bracket_asks_seldom(name: str, f: Callable[[float], float]) -> None:
+    """Never much more often than halving would, and half as often where the function is smooth."""
+    for far in (1.7, 31.0, 9e5):
+        asked: list[float] = []
+        low, high = bracket_root(lambda x, asked=asked: asked.append(x) or f(x), 0.0, far)  # type: ignore[misc]
+        assert f(low) > 0.0 >= f(high) and high - low <= 1.01e-13 * high
+        assert len(asked) <= {"smooth": 0.6, "steep far away": 0.6}.get(name, 1.7) * math.log2(far / 1e-13), name
 
 
 def test_bracket_of_negative_abscissae() -> None:

@@ -126,7 +126,12 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "self.epsilon * self.epsilon / 8.0",
         "self.epsilon * self.epsilon / 16.0",
     ),
-    ("exponential: minimum over t", M + "choice/exponential.py", "t = np.clip(t, 0.0, e0)", "t = np.clip(0.2 * t, 0.0, e0)"),
+    (
+        "exponential: largest over t",
+        M + "choice/exponential.py",
+        "t, left = _largest_moment(z, e0)",
+        "t, left = (0.2 * each for each in _largest_moment(z, e0))",
+    ),
     (
         "randomised response: probability of others",
         M + "choice/randomized_response.py",

@@ -7,7 +7,6 @@ import json
 import random
 import statistics
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,105 +45,118 @@ def people(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def answers(folder: Path, **query: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(rows of the table, rows of the answer)."""
+ASKED: dict[str, dict[str, Any]] = {
+    "states": {"measure": "count", "by": ["state"], "totals": True, **ONE},
+    "adults": {"measure": "count", "where": "age >= 18 AND state IN ('CA', 'TX')", "max_rows": 1},
+    "names": {"measure": "count", "of": "units", "by": ["name"], "keys": "threshold", "delta": 1e-9, "max_groups": 1},
+    "spent": {"measure": "sum", "column": "spent", "epsilon": 5e5, "max_rows": 1},
+    "mean": {"measure": "mean", "column": "age", "epsilon": 1e4, "max_rows": 1},
+    "variance": {"measure": "variance", "column": "age", "epsilon": 1e6, "max_rows": 1},
+    "ages": {"measure": "histogram", "column": "age", "bins": [10, 18, 65, 90], **ONE},
+    "quantiles": {"measure": "quantile", "column": "age", "quantiles": [0.25, 0.5], "max_rows": 1},
+    "mode": {"measure": "mode", "column": "city", **ONE},
+    "tested-mode": {"measure": "mode", "column": "city", "method": "propose-test-release", "delta": 1e-9, **ONE},
+    "top": {"measure": "top-k", "column": "city", "top": 3, **ONE},
+    "reached": {"measure": "threshold", "column": "city", "above": 100, "answers": 2, **ONE},
+    "linear": {"measure": "linear", "by": ["state"], "matrix": [[1, 0], [1, 1], [2, -1]], **ONE},
+    "median": {"measure": "stable-quantile", "column": "spent", "within": 2, "delta": 1e-9, "max_rows": 1},
+    "middle": {"measure": "interquartile-range", "column": "spent", "within": 4, "delta": 1e-9, "max_rows": 1},
+    "clustered": {"measure": "clustered-mean", "column": "spent", "width": 100, "epsilon": 20.0, "delta": 1e-9, "max_rows": 1},
+}
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rows, dict[str, Rows]]:
+    """(rows of the table, rows of each answer): all of them of one release, which is priced once."""
+    folder = tmp_path_factory.mktemp("answers")
     rows = people(folder / "visits.csv")
-    tables = document({"name": "q", **PLENTY, **query}, budget={"epsilon": 1e6})
+    tables = document(*({"name": name, **PLENTY, **query} for name, query in ASKED.items()), budget={"epsilon": 1e7})
     tables["source"]["output"] = str(folder / "out")
     (folder / "file.toml").write_bytes(text_of(tables))
-    (answer,) = release(plan_of(str(folder / "file.toml"))).answers
-    return rows, [{"key": row.key, "value": row.value, "low": row.lower, "high": row.upper} for row in answer.rows]
+    found = release(plan_of(str(folder / "file.toml"))).answers
+    return rows, {
+        name: [{"key": row.key, "value": row.value, "low": row.lower, "high": row.upper} for row in answer.rows]
+        for name, answer in zip(ASKED, found, strict=True)
+    }
 
 
-def by_key(found: list[dict[str, Any]]) -> dict[Any, Any]:
+@pytest.fixture(scope="module")
+def rows(released: tuple[Rows, dict[str, Rows]]) -> Rows:
+    return released[0]
+
+
+@pytest.fixture(scope="module")
+def found(released: tuple[Rows, dict[str, Rows]]) -> dict[str, Rows]:
+    return released[1]
+
+
+def by_key(found: Rows) -> dict[Any, Any]:
     return {row["key"]: row["value"] for row in found}
 
 
-def test_counts_by_declared_keys_and_their_total(tmp_path: Path) -> None:
-    rows, found = answers(tmp_path, measure="count", by=["state"], totals=True, **ONE)
+def test_counts_by_declared_keys_and_their_total(rows: Rows, found: dict[str, Rows]) -> None:
     truth = Counter(row["state"] for row in rows)
-    assert by_key(found) == {("CA",): truth["CA"], ("NY",): truth["NY"], ("total",): truth["CA"] + truth["NY"]}
+    assert by_key(found["states"]) == {("CA",): truth["CA"], ("NY",): truth["NY"], ("total",): truth["CA"] + truth["NY"]}
 
 
-def test_counts_where(tmp_path: Path) -> None:
-    rows, found = answers(tmp_path, measure="count", where="age >= 18 AND state IN ('CA', 'TX')", max_rows=1)
-    assert by_key(found) == {(): sum(row["age"] >= 18 and row["state"] in ("CA", "TX") for row in rows)}
+def test_counts_where(rows: Rows, found: dict[str, Rows]) -> None:
+    assert by_key(found["adults"]) == {(): sum(row["age"] >= 18 and row["state"] in ("CA", "TX") for row in rows)}
 
 
-def test_keys_that_many_hold(tmp_path: Path) -> None:
-    rows, found = answers(tmp_path, measure="count", of="units", by=["name"], keys="threshold", delta=1e-9, max_groups=1)
-    assert by_key(found) == {(name,): count for name, count in Counter(row["name"] for row in rows).items()}
+def test_keys_that_many_hold(rows: Rows, found: dict[str, Rows]) -> None:
+    assert by_key(found["names"]) == {(name,): count for name, count in Counter(row["name"] for row in rows).items()}
 
 
-def test_a_sum(tmp_path: Path) -> None:
-    rows, found = answers(tmp_path, measure="sum", column="spent", epsilon=5e5, max_rows=1)
-    assert found[0]["value"] == pytest.approx(sum(row["spent"] for row in rows), abs=0.05)
+def test_a_sum(rows: Rows, found: dict[str, Rows]) -> None:
+    assert found["spent"][0]["value"] == pytest.approx(sum(row["spent"] for row in rows), abs=0.05)
 
 
-def test_a_mean_and_a_variance(tmp_path: Path) -> None:
-    rows, found = answers(tmp_path, measure="mean", column="age", epsilon=1e4, max_rows=1)
-    assert found[0]["value"] == pytest.approx(statistics.fmean(row["age"] for row in rows), abs=0.05)
-    (tmp_path / "second").mkdir()
-    rows, found = answers(tmp_path / "second", measure="variance", column="age", epsilon=1e6, max_rows=1)
-    assert found[0]["value"] == pytest.approx(statistics.pvariance([row["age"] for row in rows]), rel=0.01)
+def test_a_mean_and_a_variance(rows: Rows, found: dict[str, Rows]) -> None:
+    assert found["mean"][0]["value"] == pytest.approx(statistics.fmean(row["age"] for row in rows), abs=0.05)
+    assert found["variance"][0]["value"] == pytest.approx(statistics.pvariance([row["age"] for row in rows]), rel=0.01)
 
 
-def test_a_histogram(tmp_path: Path) -> None:
-    rows, found = answers(tmp_path, measure="histogram", column="age", bins=[10, 18, 65, 90], **ONE)
+def test_a_histogram(rows: Rows, found: dict[str, Rows]) -> None:
     ages = [row["age"] for row in rows]
     truth = {
         ("[10, 18)",): sum(age < 18 for age in ages),
         ("[18, 65)",): sum(18 <= age < 65 for age in ages),
         ("[65, 90]",): sum(age >= 65 for age in ages),
     }
-    assert by_key(found) == truth
+    assert by_key(found["ages"]) == truth
 
 
-def test_quantiles(tmp_path: Path) -> None:
-    rows, found = answers(tmp_path, measure="quantile", column="age", quantiles=[0.25, 0.5], max_rows=1)
+def test_quantiles(rows: Rows, found: dict[str, Rows]) -> None:
     ages = sorted(row["age"] for row in rows)
-    for row, share in zip(found, (0.25, 0.5), strict=True):
+    for row, share in zip(found["quantiles"], (0.25, 0.5), strict=True):
         assert ages[int(share * UNITS) - 12] <= row["value"] <= ages[int(share * UNITS) + 12]
 
 
-@pytest.mark.parametrize("query", [{}, {"method": "propose-test-release", "delta": 1e-9}], ids=["noisy-max", "test"])
-def test_the_most_common_value(query: Mapping[str, Any], tmp_path: Path) -> None:
-    _, found = answers(tmp_path, measure="mode", column="city", **ONE, **query)
-    assert by_key(found) == {(): "A"}
+@pytest.mark.parametrize("name", ["mode", "tested-mode"])
+def test_the_most_common_value(name: str, found: dict[str, Rows]) -> None:
+    assert by_key(found[name]) == {(): "A"}
 
 
-def test_the_most_common_values_in_order(tmp_path: Path) -> None:
-    _, found = answers(tmp_path, measure="top-k", column="city", top=3, **ONE)
-    assert [row["value"] for row in found] == ["A", "B", "C"]
+def test_the_most_common_values_in_order(found: dict[str, Rows]) -> None:
+    assert [row["value"] for row in found["top"]] == ["A", "B", "C"]
 
 
-def test_which_counts_reach_a_threshold(tmp_path: Path) -> None:
-    _, found = answers(tmp_path, measure="threshold", column="city", above=100, answers=2, **ONE)
-    assert by_key(found) == {("A",): True, ("B",): True}
+def test_which_counts_reach_a_threshold(found: dict[str, Rows]) -> None:
+    assert by_key(found["reached"]) == {("A",): True, ("B",): True}
 
 
-def test_weighted_sums_of_counts(tmp_path: Path) -> None:
-    rows, found = answers(tmp_path, measure="linear", by=["state"], matrix=[[1, 0], [1, 1], [2, -1]], **ONE)
+def test_weighted_sums_of_counts(rows: Rows, found: dict[str, Rows]) -> None:
     truth = Counter(row["state"] for row in rows)
-    assert [row["value"] for row in found] == [truth["CA"], truth["CA"] + truth["NY"], 2 * truth["CA"] - truth["NY"]]
+    assert [row["value"] for row in found["linear"]] == [truth["CA"], truth["CA"] + truth["NY"], 2 * truth["CA"] - truth["NY"]]
 
 
-def test_numbers_by_propose_test_release(tmp_path: Path) -> None:
-    query = {"column": "spent", "delta": 1e-9, "max_rows": 1}
-    for place, (more, statistic) in enumerate(
-        (
-            ({"measure": "stable-quantile", "within": 2}, statistics.median),
-            (
-                {"measure": "interquartile-range", "within": 4},
-                lambda all_: statistics.quantiles(all_)[2] - statistics.quantiles(all_)[0],
-            ),
-            ({"measure": "clustered-mean", "width": 100, "epsilon": 20.0}, statistics.fmean),
-        )
-    ):
-        folder = tmp_path / str(place)
-        folder.mkdir()
-        rows, found = answers(folder, **query, **more)
-        assert found[0]["value"] == pytest.approx(statistic([row["spent"] for row in rows]), abs=1.0), more
+def test_numbers_by_propose_test_release(rows: Rows, found: dict[str, Rows]) -> None:
+    spent = [row["spent"] for row in rows]
+    quarters = statistics.quantiles(spent)
+    truth = {"median": statistics.median(spent), "middle": quarters[2] - quarters[0], "clustered": statistics.fmean(spent)}
+    for name, value in truth.items():
+        assert found[name][0]["value"] == pytest.approx(value, abs=1.0), name
 
 
 def test_what_is_done_afterwards_is_named(tmp_path: Path) -> None:

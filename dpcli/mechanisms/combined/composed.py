@@ -65,9 +65,7 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
     slack = delta - math.fsum(count * floor for (_, count), floor in zip(parts, floors, strict=True))
     if slack < -1e-12 * delta:
         raise NotRepresentable(f"the stated deltas add up to {delta - slack:.6g}, more than delta = {delta:g}")
-    needs = [
-        math.isinf(m.approx_dp(floor)) and not math.isinf(m.approx_dp(0.5)) for (m, _), floor in zip(parts, floors, strict=True)
-    ]
+    needs = [_needs_more(mechanism) for mechanism, _ in parts]
     shares = sum(needs) if not by_step else sum(count for (_, count), need in zip(parts, needs, strict=True) if need)
     if any(needs) and slack <= 0.0:
         raise NotRepresentable("delta leaves nothing for the steps that need some")
@@ -75,6 +73,12 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
         floor + (max(slack, 0.0) * (1 - 1e-13) / shares / (1 if by_step else count) if need else 0.0)
         for (_, count), floor, need in zip(parts, floors, needs, strict=True)
     ]
+
+
+@shared(256)
+def _needs_more(mechanism: Mechanism) -> bool:
+    """Whether its epsilon is finite at some delta, but not at its floor; remembered, as a search splits delta anew at each step."""
+    return math.isinf(mechanism.approx_dp(mechanism.delta_floor())) and not math.isinf(mechanism.approx_dp(0.5))
 
 
 @dataclass(frozen=True, slots=True)

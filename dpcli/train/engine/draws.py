@@ -30,6 +30,18 @@ def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return values.get("dropout_p") != 0.0 and values.get("train") is not False
 
 
+def generators() -> tuple[torch.Generator, ...]:
+    """Those that an operator draws from where it is not told another."""
+    return (torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_initialized() else ()))  # type: ignore[no-untyped-call]
+
+
+def seed_all(seed: int) -> None:
+    """`torch.manual_seed` of the devices that are in use: for each of the others that one keeps the seed, and the stack as text, for good,
+    which takes most of the time of a model with dropout."""
+    for generator in generators():
+        generator.manual_seed(seed)
+
+
 def place(shape: Sequence[int], size: int) -> tuple[int, int] | None:
     """(dimension, entries of one record) in a tensor of `size` records; None where it has none.
 
@@ -67,10 +79,10 @@ class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not draws(func, args, kwargs):
             return func(*args, **kwargs)
         self.done += 1
-        torch.manual_seed(self.mixed(None))
+        seed_all(self.mixed(None))
         whole = func(*args, **kwargs)
         for row, key in enumerate(self.keys):
-            torch.manual_seed(self.mixed(key))
+            seed_all(self.mixed(key))
             self.draw_row(row, whole, func, args, kwargs)
         return whole
 

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.engine.draws import keyed
+from dpcli.train.engine.draws import keyed, seed_all
 from dpcli.train.engine.method import Loss, per_example_losses
 
 SEED = 20221
@@ -48,7 +48,7 @@ def seeded(model: nn.Module, seed: int = SEED) -> Iterator[None]:
     """The same random numbers each time, and nobody else's touched."""
     devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+        seed_all(seed)
         yield
 
 

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.draws import generators, seed_all
 from dpcli.train.engine.method import Loss
 
 Place = tuple[int, int]  # the dimension of the records, and how many rows of it each has
@@ -97,8 +98,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def begin(self, key: bytes) -> None:
         """Everything that is drawn next is of this key."""
         digest = hashlib.blake2b(key + self.done.to_bytes(4, "little"), digest_size=8, key=self.origin).digest()
-        for generator in generators():
-            generator.manual_seed(int.from_bytes(digest, "little") >> 1)
+        seed_all(int.from_bytes(digest, "little") >> 1)
 
     def place(self, shape: Sequence[int], keys: BatchKeys) -> Place | None:
         """Where the records are: what all calls of this draw agree on, whatever the size of the batch; None where nowhere.
@@ -131,11 +131,6 @@ class Owned:
             return self.plain(model, batch)
         with self.draws.of(batch), only_torch():
             return self.plain(model, batch)
-
-
-def generators() -> tuple[torch.Generator, ...]:
-    """Those that an operator draws from where it is not told another."""
-    return (torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_initialized() else ()))  # type: ignore[no-untyped-call]
 
 
 def drawn_shape(args: Sequence[Any]) -> Sequence[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.func import functional_call, vmap  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from dpcli.train.engine.draws import keyed, remembered, repeated  # noqa: E402
+from dpcli.train.engine.probe import seeded  # noqa: E402
 
 LSTM = nn.LSTM(4, 3, num_layers=2, dropout=0.5)
 
@@ -95,3 +97,18 @@ def test_vmap_draws_as_the_batch() -> None:
             x
         )
     torch.testing.assert_close(mapped, whole)
+
+
+def test_a_draw_seeds_only_the_devices_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each of the others torch would keep the seed and the stack, formatted: a hundred times as dear as the draw, and for good."""
+
+    def kept() -> list[str]:
+        raise AssertionError("a seed is kept for a device that is not in use")
+
+    monkeypatch.setattr(traceback, "format_stack", kept)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    with seeded(model), keyed([1, 2, 3], 5):
+        first = functional.dropout(torch.ones(3, 4), 0.5)
+    torch.rand(7)
+    with seeded(model), keyed([1, 2, 3], 5):
+        assert torch.equal(functional.dropout(torch.ones(3, 4), 0.5), first)

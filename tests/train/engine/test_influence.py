@@ -37,7 +37,7 @@ def influence(engine: ClippedGradients, batch: Any, size: int) -> float:
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
 @pytest.mark.parametrize("configuration", EVERY)
 def test_influence_on_random_data(configuration: Configuration, clip: Clip) -> None:
