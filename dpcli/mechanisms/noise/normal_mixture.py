@@ -33,6 +33,7 @@ from dpcli.numerics.tails import Tails
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.capped import CappedLoss
+    from dpcli.numerics.contour.cut import CutLoss
     from dpcli.numerics.contour.tilted import TiltedQuadrature
 
 BLOCK = 1 << 20  # entries of a table of tails
@@ -105,6 +106,15 @@ class MixtureRemoveLoss(MixtureLoss):
         from dpcli.numerics.contour.capped import cap
 
         return cap(self.line, self.mixture.reach, self.mixture.log_mean, log_mass)
+
+    def cut(self, level: float, log_mass: float) -> CutLoss | None:
+        """Its small part and its big one, which begins at about twice `level`, or where no more than e^log_mass of P is left; None
+        where they cannot be told apart."""
+        from dpcli.numerics.contour.cut import BEND, BIG, SMALL, cut
+
+        low, high, bend = self.mixture.outcome(level * np.array([SMALL, BIG, BEND])).tolist()
+        most = self.mixture.reach + math.sqrt(-2.0 * log_mass)
+        return cut(self.line, self.mixture.reach, min(low, most - 1.0), min(high, most), bend)
 
     def tails_at(self, at: Array) -> Tails:
         x = self.mixture.outcome(at)
