@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
 from dpcli.errors import NotRepresentable
-from dpcli.mechanisms.noise.normal_mixture import MixtureRemoveLoss
+from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
 from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
 from dpcli.numerics.contour.cut import CutLoss, cut
 from dpcli.numerics.contour.jump import jump
@@ -21,6 +22,7 @@ from dpcli.numerics.contour.jumped import cuts, epsilon_by_jump
 from dpcli.numerics.contour.stretched import Stretched
 from dpcli.numerics.logspace import log_ndtr
 from dpcli.numerics.mixture import binomial_mixture
+from dpcli.numerics.quadrature import log_bernoulli
 
 # rate, noise multiplier, steps, delta, epsilon to the digits given: another implementation of the same split, with other ramps.
 REFERENCES = (
@@ -116,22 +118,34 @@ RATES, NOISES = st.floats(-9.0, -1.0), st.floats(math.log10(0.4), math.log10(20.
 def test_cuts_at_different_places_agree(rate: float, noise: float, steps: int, delta: float, higher: float) -> None:
     """Every cut certifies by itself, so all intervals hold the same delta."""
     losses, log_delta = ((loss_of(10.0**rate, 10.0**noise), steps),), delta * math.log(10.0)
-    try:
+    other = None
+    with suppress(NotRepresentable), np.errstate(all="ignore"):
         found = epsilon_by_jump(losses, log_delta)
-    except NotRepresentable:
-        found = None
-    assume(found is not None and found[0] > 0.0 and found[1] < 3.0)
-    assert found is not None
-    epsilon, spread = found[1], 1e-12
-    parts = cuts(losses, higher * 1.3 * epsilon, log_delta - 28.0)
-    assume(parts is not None)
-    assert parts is not None
-    other = jump(parts, log_delta, epsilon, higher * 1.3 * epsilon)
-    if other is not None:
-        low, high = other.log_delta(epsilon)
-        assert low <= log_delta + spread * abs(log_delta)
-        low, high = other.log_delta(found[0])
-        assert high >= log_delta - spread * abs(log_delta)
+        assume(found is not None and found[0] > 0.0 and found[1] < 3.0)
+        assert found is not None
+        level = 1.3 * higher * found[1]
+        parts = cuts(losses, level, log_delta - 28.0)
+        other = None if parts is None else jump(parts, log_delta, found[1], level)
+    assume(other is not None)
+    assert other is not None
+    assert other.log_delta(found[1])[0] <= log_delta * (1.0 - 1e-12)
+    assert other.log_delta(found[0])[1] >= log_delta * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta", "_"), REFERENCES)
+def test_a_cut_far_too_low_still_certifies(rate: float, noise: float, steps: int, delta: float, _: str) -> None:
+    """Losses that are big and yet fall short of epsilon widen the interval; they may not be forgotten."""
+    losses, log_delta = ((loss_of(rate, noise), steps),), math.log(delta)
+    ends = interval(rate, noise, steps, delta)
+    assert ends is not None
+    with np.errstate(all="ignore"):
+        for share in (0.35, 0.5, 0.7, 0.85):
+            parts = cuts(losses, share * ends[1], log_delta - 28.0)
+            assert parts is not None
+            found = jump(parts, log_delta, ends[1], ends[1])
+            if found is not None:
+                assert found.log_delta(ends[1])[0] <= log_delta
+                assert found.log_delta(ends[0])[1] >= log_delta
 
 
 @given(RATES, NOISES, st.integers(1, 10**9), st.floats(-15.0, -2.0))
@@ -214,3 +228,19 @@ def test_the_stretched_line_and_its_inverse(slope: float, bend: float, x: float)
     h = 1e-4 * max(1.0, abs(v) * 1e-3)
     ahead, behind = (float(line.at(np.array([v + sign * h]))[0][0]) for sign in (1.0, -1.0))
     assert math.exp(float(log_rise[0].real)) == pytest.approx((ahead - behind) / (2.0 * h), rel=1e-5)
+
+
+@given(st.floats(-11.0, -0.2), st.floats(math.log10(0.3), math.log10(40.0)), st.floats(-3.0, 1.5))
+def test_the_other_direction_at_orders_where_its_loss_matters(rate: float, noise: float, share: float) -> None:
+    """K of the add direction at z = share / rate, with nodes eight times as dense: it is an upper bound, by no more than its slack."""
+    q, mu = 10.0**rate, 10.0**-noise
+    loss, z = MixtureAddLoss(binomial_mixture(mu, q, 1)), 10.0 ** (share - rate)
+    step = loss.step(z) / 8.0
+    low, high = loss.window(z)
+    assume((high - low) / step < 60_000)
+    base, ratio = loss.line(np.arange(low - 2.0, max(high, 2.0 * mu + 10.0), step))
+    dense = float(np.exp(np.logaddexp.reduce(base + log_bernoulli(np.array([[z]]), ratio)[0])) * step)
+    found = float(loss.cgf(np.array([z]))[0])
+    assert math.log1p(dense) <= found * (1.0 + 1e-13)
+    if (high - low) / loss.step(z) < 16_000:
+        assert found <= math.log1p(dense) * (1.0 + 4e-12)

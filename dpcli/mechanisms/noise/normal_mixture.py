@@ -28,7 +28,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_normal, log_normal_ends
 from dpcli.numerics.mixture import Line, Mixture
-from dpcli.numerics.quadrature import TAIL, power_moment, step_size
+from dpcli.numerics.quadrature import TAIL, power_moment, step_below, step_size
 from dpcli.numerics.tails import Tails
 
 if TYPE_CHECKING:
@@ -67,7 +67,11 @@ class MixtureLoss:
             low, high = self.window(z)
             return low, max(high, (stretch + 1.0) * reach + TAIL)  # at small z the integrand is Q (r - 1)^2
 
-        return power_moment(z, self.line, window, stretch * reach, lambda z: self.mixture.moment_bound(z, stretch))
+        return power_moment(z, self.line, window, self.step, lambda z: self.mixture.moment_bound(z, stretch))
+
+    def step(self, z: float) -> float:
+        """Node distance for Q r^{z+1}."""
+        return step_size(z + 1.0, self.stretch * self.mixture.reach)
 
     def tilted(self, t: float) -> TiltedQuadrature:
         """Refused where it would take minutes: its nodes grow with the square of contribution over noise."""
@@ -76,7 +80,7 @@ class MixtureLoss:
         reach = self.mixture.reach
         if reach > MAX_REACH:
             raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
-        return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, step_size(t, self.stretch * reach))
+        return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, self.step(t))
 
     def tails(self, at: Array) -> Tails:
         """At the outcomes where log r = at, in blocks."""
@@ -134,6 +138,12 @@ class MixtureAddLoss(MixtureLoss):
 
     def window(self, z: float) -> tuple[float, float]:
         return -TAIL - self.mixture.left_peak(z), self.mixture.reach + TAIL
+
+    def step(self, z: float) -> float:
+        """At a low rate the second suffices at any z that matters."""
+        m = self.mixture
+        wide = step_below(z, m.reach, m.log_rest) if m.single and m.log_rest > -math.inf else 0.0
+        return max(step_size(z + 1.0, m.reach), wide)
 
     def tails_at(self, at: Array) -> Tails:
         """The mirror image of the remove direction."""
