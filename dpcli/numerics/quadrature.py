@@ -107,8 +107,10 @@ def power_moment(
     result = np.empty(len(z))
     spans = [(*window(order), step(order)) for order in z.tolist()]
     groups: dict[int, list[int]] = {}
-    for i, (low, high, step) in enumerate(spans):
-        groups.setdefault(math.ceil(math.log2((high - low) / step)) if (high - low) / step < MAX_NODES else -1, []).append(i)
+    for i, (low, high, distance) in enumerate(spans):
+        groups.setdefault(math.ceil(math.log2((high - low) / distance)) if (high - low) / distance < MAX_NODES else -1, []).append(
+            i
+        )
     with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite, which is on the private side
         for key, index in groups.items():
             lows, highs, steps = zip(*(spans[i] for i in index), strict=True)
