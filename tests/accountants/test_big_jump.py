@@ -16,6 +16,7 @@ from dpcli.accountants.pld import PldProfile
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
 from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
+from dpcli.numerics.contour import certified
 from dpcli.numerics.contour.cut import CutLoss, cut
 from dpcli.numerics.contour.jump import jump
 from dpcli.numerics.contour.jumped import cuts, epsilon_by_jump
@@ -109,6 +110,19 @@ def test_two_different_steps_agree_with_quadrature() -> None:
     assert found is not None
     assert found[1] - found[0] <= 1e-7 * found[1]
     assert two(*parts, found[1]) == pytest.approx(1e-6, rel=3e-6)
+
+
+def test_what_was_shown_holds_when_another_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise NotRepresentable("it would take more than the work that one question may cost")
+
+    monkeypatch.setattr(certified, "attempts", refused)
+    monkeypatch.setattr(certified, "ENOUGH", 0.0)
+    found = certified.epsilon_between(((loss_of(1e-6, 0.8), 10**4),), math.log(1e-9))
+    assert found is not None
+    assert found[0] <= 0.0010945975955 and 0.0010945975945 <= found[1] <= 0.00109460
+    with pytest.raises(NotRepresentable):
+        certified.epsilon_between(((MixtureAddLoss(binomial_mixture(1.0, 0.01, 1)), 10),), math.log(1e-9))
 
 
 RATES, NOISES = st.floats(-9.0, -1.0), st.floats(math.log10(0.4), math.log10(20.0))

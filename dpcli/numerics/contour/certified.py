@@ -81,10 +81,14 @@ def epsilon_between(losses: Losses, log_delta: float) -> tuple[float, float, flo
                 ends = _within(ends, _within_work(JUMP, lambda: epsilon_by_jump(losses, log_delta)))
             if _settled(ends, ENOUGH):
                 return ends
-        for attempt in attempts(losses, log_delta):
-            ends = _epsilon_near(attempt, log_delta, ends)
-            if _settled(ends, NARROW):
-                return ends
+        try:
+            for attempt in attempts(losses, log_delta):
+                ends = _epsilon_near(attempt, log_delta, ends)
+                if _settled(ends, NARROW):
+                    break
+        except NotRepresentable:  # what has been shown by then holds
+            if not math.isfinite(ends[1]):
+                raise
     return ends if math.isfinite(ends[1]) else None
 
 
