@@ -18,7 +18,7 @@ from tests.benchmarks.soundness import gaussian_epsilon, responses_epsilon
 def test_a_setting_is_a_question(setting: Setting) -> None:
     assert 0.0 < setting.delta <= 1e-3
     for rate, noise, steps in setting.phases:
-        assert 1e-6 <= rate <= 1.0 and 0.3 <= noise <= 100.0 and 1 <= steps <= 10**9
+        assert 1e-8 <= rate <= 1.0 and 0.3 <= noise <= 100.0 and 1 <= steps <= 10**9
     assert len(set(setting.phases)) == len(setting.phases) > 0
 
 
@@ -28,7 +28,7 @@ def test_settings_reach_to_the_ends() -> None:
     assert len({s.name for s in SETTINGS}) == len({s.digest for s in SETTINGS}) == len(SETTINGS)
     assert sum(setting.reference is not None for setting in SETTINGS) == 12
     assert {1e-3, 1e-30} <= {setting.delta for setting in SETTINGS}
-    assert [(min(column), max(column)) for column in zip(*phases, strict=True)] == [(1e-6, 1.0), (0.3, 100.0), (1, 10**9)]
+    assert [(min(column), max(column)) for column in zip(*phases, strict=True)] == [(1e-8, 1.0), (0.3, 100.0), (1, 10**9)]
     assert max(len(setting.phases) for setting in SETTINGS) == 200
     assert any(setting.replaces for setting in SETTINGS)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from dpcli.accountants.base import merged
 from dpcli.accountants.directions import Losses, directions
@@ -13,20 +12,12 @@ from dpcli.accountants.exact import MAX_LOG_DELTA, ExactProfile, delta_on, is_si
 from dpcli.accountants.pld import PldProfile, curves_at_delta
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.certified import attempts
+from dpcli.numerics.contour.certified import Interval, intervals
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
 
 MAX_PARTS = 200
 NARROW = 1e-7  # width of an interval on log delta that needs no better contour
 GRIDS = (math.log(0.1), -60.0, -5.0)  # logarithms of the deltas that grids are made for: first, last, step
-
-
-class Interval(Protocol):
-    """Bounds on log delta that hold at every epsilon, and are narrow near one."""
-
-    def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """(lower, upper)."""
-        ...
 
 
 class _Grid:
@@ -129,11 +120,10 @@ def _until_narrow(losses: Losses, log_delta: float, epsilon: float) -> Sequence[
     """Contours near log_delta, one after the other until they leave no gap at epsilon."""
     found: tuple[Interval, ...] = ()
     with np.errstate(all="ignore"), suppress(NotRepresentable):  # an overflow ends in a bound that says nothing
-        for attempt in attempts(losses, log_delta):
-            contour = attempt.contour(log_delta, epsilon)
-            found = found if contour is None else (*found, contour)
+        for interval, enough in intervals(losses, log_delta, epsilon):
+            found = (*found, interval)
             low, high = _ends(found, epsilon)
-            if high - low <= NARROW:
+            if high - low <= max(enough, NARROW):
                 break
     return found
 

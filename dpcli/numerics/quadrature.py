@@ -16,6 +16,7 @@ from dpcli.numerics.work import hold
 TAIL = 10.0  # standard deviations beyond the outermost peak: e^-50 of the mass
 DIGITS = 40.0  # the rule's relative error is below 2 e^-40
 MAX_NODES = 16384
+STANDARD = 6.0  # standard deviations: a line higher than that does not serve
 LEAST = 1e-60  # e^500 times what is no number any more is well below it
 SLACK = 1e-12  # covers the rounding of at most MAX_NODES positive terms and the two errors above, many times over
 
@@ -35,6 +36,18 @@ def step_size(z: float, slope: float) -> float:
     if shift <= limit:
         return free
     return 2.0 * math.pi * limit / (DIGITS + 0.5 * curvature * limit * limit)
+
+
+def step_below(z: float, shift: float, log_rest: float) -> float:
+    """As `step_size`, for phi B_{-z}(m - 1) with m = w_0 + w e^{s x - s^2/2}, by how far m may fall below 1.
+
+    log_rest: log w_0. Where |Im x| s <= pi / 2, Re m >= w_0, and by Taylor's theorem |B_{-z}(d)| <= z (z+1) / 2 |d|^2 w_0^{-z-2}. On
+    the real line it is at least z (z+1) / 2 d^2 where d < 0. The means of |d|^2, moved up by a, and of that part are in the ratio
+    e^{a^2/2} (e^{s^2} + 1) / E[(1 - e^{s x - s^2/2})^2; x < s/2] at most, the denominator of which is above 1 / (8 + 4 / s^2).
+    """
+    height = min(STANDARD, 0.5 * math.pi / shift)
+    growth = 0.5 * height * height + shift * shift + math.log(16.0 + 8.0 / (shift * shift)) - (z + 2.0) * log_rest
+    return 2.0 * math.pi * height / (DIGITS + growth)
 
 
 def bernoulli(z: Array, log_ratio: Array) -> Array:
@@ -76,7 +89,7 @@ def power_moment(
     z: Array,
     line: Callable[[Array], tuple[Array, Array]],
     window: Callable[[float], tuple[float, float]],
-    slope: float,
+    step: Callable[[float], float],
     fallback: Callable[[Array], Array],
 ) -> Array:
     """K(z) = log E_Q[r^{z+1}] for each z > 0, where E_Q[r] = 1.
@@ -85,17 +98,19 @@ def power_moment(
         z: shape (n,).
         line: log Q (a density) and log r at the nodes (units of the noise standard deviation).
         window: for one z, the interval beyond which less than e^-DIGITS of the integral lies.
-        slope: largest exponent s in the mixture's e^{s x}: decides the node distance.
+        step: for one z, a node distance at which the rule errs by less than e^-DIGITS, relative.
         fallback: an upper bound, used for those z whose window would need more than MAX_NODES nodes.
 
     Returns:
         Upper bounds, at most about 1e-12 relative above the exact value except where the fallback serves.
     """
     result = np.empty(len(z))
-    spans = [(*window(order), step_size(order + 1.0, slope)) for order in z.tolist()]
+    spans = [(*window(order), step(order)) for order in z.tolist()]
     groups: dict[int, list[int]] = {}
-    for i, (low, high, step) in enumerate(spans):
-        groups.setdefault(math.ceil(math.log2((high - low) / step)) if (high - low) / step < MAX_NODES else -1, []).append(i)
+    for i, (low, high, distance) in enumerate(spans):
+        groups.setdefault(math.ceil(math.log2((high - low) / distance)) if (high - low) / distance < MAX_NODES else -1, []).append(
+            i
+        )
     with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite, which is on the private side
         for key, index in groups.items():
             lows, highs, steps = zip(*(spans[i] for i in index), strict=True)

@@ -88,6 +88,25 @@ SINGLE: tuple[tuple[float, float, int, float], ...] = (
     (1.0, 5.0, 10, 1e-30),
     (1.0, 100.0, 10**5, 1e-6),
 )
+# One big loss decides: the others are far from it (weak), or hardly there (few).
+WEAK = tuple(
+    Setting(f"{q:g} {s:g} {n:g} {d:g}", ((q, s, n),), d)
+    for q, s, n, d in (
+        (1e-7, 0.7, 10**5, 1e-10),
+        (1e-7, 0.7, 10**6, 1e-10),
+        (1e-6, 0.8, 10**4, 1e-9),
+        (1e-8, 0.5, 10**9, 1e-10),
+        (1e-7, 0.5, 10**8, 1e-10),
+        (1e-5, 0.6, 1000, 1e-7),
+        (1e-5, 0.8, 100, 1e-8),
+        (1e-4, 1.0, 20, 1e-6),
+        (1e-3, 1.0, 2, 1e-6),
+        (1e-3, 1.0, 3, 1e-6),
+        (1e-3, 1.0, 4, 1e-6),
+        (1e-3, 1.0, 10, 1e-6),
+        (1e-5, 0.8, 2, 1e-8),
+    )
+)
 REPLACED: tuple[tuple[float, float, int, float], ...] = (
     (1e-5, 0.7, 10**6, 1e-7),
     (0.001, 0.8, 10**4, 1e-8),
@@ -106,6 +125,7 @@ def schedule(count: int) -> tuple[Phase, ...]:
 SETTINGS = (
     *REFERENCES,
     *(Setting(f"{q:g} {s:g} {n:g} {d:g}", ((q, s, n),), d) for q, s, n, d in SINGLE),
+    *WEAK,
     *(Setting(f"{q:g} {s:g} {n:g} {d:g} replace-one", ((q, s, n),), d, True) for q, s, n, d in REPLACED),
     *(Setting(f"{count} phases", schedule(count), 1e-6) for count in (2, 5, 10, 20, 48, 100, 200)),
     Setting("5 phases replace-one", schedule(5), 1e-6, True),

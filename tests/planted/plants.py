@@ -46,6 +46,42 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return log_normal(x), up - down",
     ),
     (
+        "one big jump: the weight turns within the strip",
+        N + "contour/cut.py",
+        "strip = min(STRIP, STANDARD * slope, TURN / (k * line.rise(edge)))",
+        "strip = min(STRIP, STANDARD * slope)",
+    ),
+    (
+        "one big jump: the first moment of the big part forgotten",
+        N + "contour/cut.py",
+        "return np.asarray(curved - self.big - (z + 1.0) * self.gained)",
+        "return np.asarray(curved - self.big)",
+    ),
+    (
+        "one big jump: Q(A) subtracted twice",
+        N + "contour/jump.py",
+        "weight = math.expm1(epsilon) * self.big",
+        "weight = math.exp(epsilon) * self.big",
+    ),
+    (
+        "one big jump: n - 1 steps",
+        N + "contour/jump.py",
+        "kept = math.fsum(n * math.log1p(-loss.big) for loss, n in losses)",
+        "kept = math.fsum((n - 1) * math.log1p(-loss.big) for loss, n in losses)",
+    ),
+    (
+        "one big jump: what falls short of epsilon forgotten",
+        N + "contour/jump.py",
+        "+ jumped + error + short",
+        "+ jumped + error",
+    ),
+    (
+        "add direction: twice the node distance",
+        N + "quadrature.py",
+        "return 2.0 * math.pi * height / (DIGITS + growth)",
+        "return 5.0 * math.pi * height / (DIGITS + growth)",
+    ),
+    (
         "mixture: window cut",
         M + "noise/normal_mixture.py",
         "return low, max(high, (stretch + 1.0) * reach + TAIL)",

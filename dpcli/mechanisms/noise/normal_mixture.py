@@ -28,11 +28,12 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_normal, log_normal_ends
 from dpcli.numerics.mixture import Line, Mixture
-from dpcli.numerics.quadrature import TAIL, power_moment, step_size
+from dpcli.numerics.quadrature import TAIL, power_moment, step_below, step_size
 from dpcli.numerics.tails import Tails
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.capped import CappedLoss
+    from dpcli.numerics.contour.cut import CutLoss
     from dpcli.numerics.contour.tilted import TiltedQuadrature
 
 BLOCK = 1 << 20  # entries of a table of tails
@@ -66,7 +67,11 @@ class MixtureLoss:
             low, high = self.window(z)
             return low, max(high, (stretch + 1.0) * reach + TAIL)  # at small z the integrand is Q (r - 1)^2
 
-        return power_moment(z, self.line, window, stretch * reach, lambda z: self.mixture.moment_bound(z, stretch))
+        return power_moment(z, self.line, window, self.step, lambda z: self.mixture.moment_bound(z, stretch))
+
+    def step(self, z: float) -> float:
+        """Node distance for Q r^{z+1}."""
+        return step_size(z + 1.0, self.stretch * self.mixture.reach)
 
     def tilted(self, t: float) -> TiltedQuadrature:
         """Refused where it would take minutes: its nodes grow with the square of contribution over noise."""
@@ -75,7 +80,7 @@ class MixtureLoss:
         reach = self.mixture.reach
         if reach > MAX_REACH:
             raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
-        return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, step_size(t, self.stretch * reach))
+        return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, self.step(t))
 
     def tails(self, at: Array) -> Tails:
         """At the outcomes where log r = at, in blocks."""
@@ -106,6 +111,15 @@ class MixtureRemoveLoss(MixtureLoss):
 
         return cap(self.line, self.mixture.reach, self.mixture.log_mean, log_mass)
 
+    def cut(self, level: float, log_mass: float) -> CutLoss | None:
+        """Its small part and its big one, which begins at about twice `level`, or where no more than e^log_mass of P is left; None
+        where they cannot be told apart."""
+        from dpcli.numerics.contour.cut import BEND, BIG, SMALL, cut
+
+        low, high, bend = self.mixture.outcome(level * np.array([SMALL, BIG, BEND])).tolist()
+        most = self.mixture.reach + math.sqrt(-2.0 * log_mass)
+        return cut(self.line, self.mixture.reach, min(low, most - 1.0), min(high, most), bend)
+
     def tails_at(self, at: Array) -> Tails:
         x = self.mixture.outcome(at)
         normal = log_normal_ends(x)
@@ -124,6 +138,12 @@ class MixtureAddLoss(MixtureLoss):
 
     def window(self, z: float) -> tuple[float, float]:
         return -TAIL - self.mixture.left_peak(z), self.mixture.reach + TAIL
+
+    def step(self, z: float) -> float:
+        """At a low rate the second suffices at any z that matters."""
+        m = self.mixture
+        wide = step_below(z, m.reach, m.log_rest) if m.single and m.log_rest > -math.inf else 0.0
+        return max(step_size(z + 1.0, m.reach), wide)
 
     def tails_at(self, at: Array) -> Tails:
         """The mirror image of the remove direction."""

@@ -1,20 +1,38 @@
 """Certified intervals for a composition in one direction: several contours in turn, until one is narrow enough.
 
 Every contour's interval holds by its own certificate, so their intersection does. In turn: the integrand as it is; with the far
-upper tail of each loss taken off; without the bulk of the losses that never reaches epsilon.
+upper tail of each loss taken off; without the bulk of the losses that never reaches epsilon. Losses with a tail that can be cut off
+are first looked at for one big jump (jump.py), unless the integrand as it is serves at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol, TypeVar
 
+from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import np
 from dpcli.numerics.contour.integral import Contour, Losses, Method, beyond, build, log_hockey, solve, tilt_for, total_cgf, whole
+from dpcli.numerics.work import allowance
 
 NARROW = 2e-9  # relative width at which no other contour is tried
+ENOUGH = 2e-7  # the same, where the others would take much longer for less
+MAX_PARTS = 8  # that are looked at for one big jump
+QUICK, JUMP = 1e5, 8e6  # cells for the integrand as it is, where one big jump may serve better, and for that
 SHARE = -26.0  # logarithm of what may be capped, relative to delta
+
+
+Ends = tuple[float, float, float]
+T = TypeVar("T")
+
+
+class Interval(Protocol):
+    """Bounds on log delta that hold at every epsilon, and are narrow near one."""
+
+    def log_delta(self, epsilon: float) -> tuple[float, float]:
+        """(lower, upper)."""
+        ...
 
 
 class Attempt(NamedTuple):
@@ -52,48 +70,107 @@ def capped_losses(losses: Losses, log_mass: float) -> Losses | None:
 
 def epsilon_between(losses: Losses, log_delta: float) -> tuple[float, float, float] | None:
     """(lower, upper, tilt): bounds on the epsilon >= 0 of e^log_delta; None where no contour serves."""
-    low, high, tilt = 0.0, math.inf, math.nan
+    ends = 0.0, math.inf, math.nan
     with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
-        for attempt in attempts(losses, log_delta):
-            for again in (False, True):
-                # The second time it is known where to look; beside the saddle point more nodes may be needed.
-                if again and not low < high < math.inf:
-                    continue
-                contour = attempt.contour(log_delta, high if again else None)
-                if contour is None:
+        if cuttable(losses):
+            first = _within_work(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), whole), log_delta, ends))
+            ends = first or ends
+            if not _settled(ends, NARROW):
+                from dpcli.numerics.contour.jumped import epsilon_by_jump
+
+                ends = _within(ends, _within_work(JUMP, lambda: epsilon_by_jump(losses, log_delta)))
+            if _settled(ends, ENOUGH):
+                return ends
+        try:
+            for attempt in attempts(losses, log_delta):
+                ends = _epsilon_near(attempt, log_delta, ends)
+                if _settled(ends, NARROW):
                     break
-                ends = solve(contour, log_delta)
-                low = max(low, ends[0])
-                if ends[1] < high:
-                    high, tilt = max(ends[1], 0.0), contour.t
-                if high - low <= NARROW * high < math.inf:
-                    return min(low, high), high, tilt
-    return (min(low, high), high, tilt) if math.isfinite(high) else None
+        except NotRepresentable:  # what has been shown by then holds
+            if not math.isfinite(ends[1]):
+                raise
+    return ends if math.isfinite(ends[1]) else None
+
+
+def _within_work(cells: float, found: Callable[[], T]) -> T | None:
+    """What is found with so much work; None where it takes more."""
+    try:
+        with allowance(cells):
+            return found()
+    except NotRepresentable:
+        return None
+
+
+def _epsilon_near(attempt: Attempt, log_delta: float, ends: Ends) -> Ends:
+    """`ends`, made narrower by one way to a contour. The second time it is known where to look; beside the saddle point more nodes
+    may be needed."""
+    for again in (False, True):
+        if again and not ends[0] < ends[1] < math.inf:
+            continue
+        contour = attempt.contour(log_delta, ends[1] if again else None)
+        if contour is None:
+            break
+        ends = _within(ends, (*solve(contour, log_delta), contour.t))
+        if _settled(ends, NARROW):
+            break
+    return ends
+
+
+def _within(ends: Ends, found: Ends | None) -> Ends:
+    """The intersection of two intervals, with the tilt of the smaller upper end."""
+    if found is None:
+        return ends
+    high, tilt = (max(found[1], 0.0), found[2]) if found[1] < ends[1] else ends[1:]
+    return min(max(ends[0], found[0]), high), high, tilt
+
+
+def _settled(ends: Ends, width: float) -> bool:
+    return ends[1] - ends[0] <= width * ends[1] < math.inf
+
+
+def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
+    """Bounds on log delta around `epsilon`, where it is about `near`, in turn as with `epsilon_between`; and for each the width from
+    which on the next would be in vain."""
+    if cuttable(losses):
+        first = _within_work(QUICK, lambda: Attempt(losses, tilt_for(losses, near), whole).contour(near, epsilon))
+        if first is not None:
+            yield first, NARROW
+        from dpcli.numerics.contour.jumped import jump_to
+
+        jumped = _within_work(JUMP, lambda: jump_to(losses, epsilon, near))
+        if jumped is not None:
+            yield jumped, ENOUGH
+    for attempt in attempts(losses, near):
+        for at in (epsilon, None):  # beside the saddle point the integrand may not decay soon enough
+            contour = attempt.contour(near, at)
+            if contour is not None:
+                yield contour, NARROW
+
+
+def cuttable(losses: Losses) -> bool:
+    """Whether one big jump may be looked for at all."""
+    return len(losses) <= MAX_PARTS and all(hasattr(loss, "cut") for loss, _ in losses)
 
 
 def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:
     """Bounds on log delta(epsilon), by contours that suit log delta near `near`; (-inf, inf) where none serves."""
     low, high = -math.inf, math.inf
     with np.errstate(all="ignore"):
-        for attempt in attempts(losses, near):
-            for at in (epsilon, None):  # beside the saddle point the integrand may not decay soon enough
-                contour = attempt.contour(near, at)
-                if contour is not None:
-                    ends = contour.log_delta(epsilon)
-                    low, high = max(low, ends[0]), min(high, ends[1])
-                if high - low <= 1e-9:
-                    return low, high
+        for interval, enough in intervals(losses, near, epsilon):
+            ends = interval.log_delta(epsilon)
+            low, high = max(low, ends[0]), min(high, ends[1])
+            if high - low <= enough:
+                return low, high
     return low, high
 
 
 def covers(losses: Losses, epsilon: float, t: float, log_delta: float) -> bool:
-    """Whether delta(epsilon) is at most e^log_delta in this direction too: one value, on a contour at the tilt of another.
-
-    Or by Chernoff's bound, where there is no contour: a direction that is far from the worse one needs none.
+    """Whether delta(epsilon) is at most e^log_delta in this direction too: by Chernoff's bound, which shows it of a direction that is
+    far from the worse one, or by one value on a contour at the tilt of the other.
     """
     with np.errstate(all="ignore"):
-        found = build(losses, log_delta, t) if math.isfinite(t) else None
-        if found is not None and found.log_delta(epsilon)[1] <= log_delta:
-            return True
         z = np.geomspace(0.1, 100.0, 10) * (t if math.isfinite(t) else 1.0 / max(epsilon, 1e-6))
-        return float(np.nanmin(total_cgf(losses, z) - z * epsilon + log_hockey(z))) <= log_delta
+        if float(np.nanmin(total_cgf(losses, z) - z * epsilon + log_hockey(z))) <= log_delta:
+            return True
+        found = build(losses, log_delta, t) if math.isfinite(t) else None
+        return found is not None and found.log_delta(epsilon)[1] <= log_delta

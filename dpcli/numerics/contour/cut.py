@@ -1,0 +1,145 @@
+"""A loss divided by size: a small part that has no far tail, and a big one, by a smooth weight.
+
+b(x) = 1 - exp(-e^{k (x - c)}) of an outcome is big: next to nothing below c, and all of it beyond. The small part's CGF is finite
+everywhere and its transform needs few nodes, evenly spaced in the loss where that grows (stretched.py); of the big part nothing is
+needed but integrals over the real line.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.contour.cutoff import EDGE, log_cutoff
+from dpcli.numerics.contour.stretched import Stretched
+from dpcli.numerics.contour.tilted import TiltedQuadrature
+from dpcli.numerics.logspace import log_sum
+from dpcli.numerics.quadrature import SLACK, TAIL, bernoulli, nodes_of
+from dpcli.numerics.work import hold
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.tilted import Line
+
+SMALL, BIG = 1.8, 2.6  # of a level: where losses begin to be big, and where nearly all are
+BEND = 1.0 / 30.0  # of a level: the loss from which on the nodes of the small part crowd
+MAX_NODES = 20_000
+STRIP = 0.45 * math.pi  # of the stretched line: where the ratio grows with 1 + e^v, this keeps it away from its zeros
+STANDARD = 6.0  # standard deviations that the strip may be high at most: there the normal weight has grown by e^18
+TURN = (
+    0.3 * math.pi
+)  # largest height in 1 / k: the weight falls faster than any exponential where k times the height is below pi / 2
+NODES = 0.149  # node distance over the strip's height: e^{-2 pi / NODES} is below e^-42
+NORMAL = 0.3  # largest node distance in standard deviations
+FALL = 0.14  # node distance in 1 / k, for the big part
+SHARPER = 1.6  # k over the place of the edge at least, so that the weight outruns the normal density
+WIDE = 600.0  # e^{slope (edge - bend)} beyond which the loss has long ceased to grow exponentially
+LOST = 45.0  # k (c - x) below which nothing is big
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CutLoss:
+    """log r(X) under the small part of Q r.
+
+    pair: log Q and log r, which increases. line: where the nodes are; low, high, step: in v. sharpness, edge: k and c.
+    log_density, ratio: log of Q (1 - b) times the node distance, and log r, at the nodes.
+    big, gained: Q(b) and P(b) - Q(b), each to SLACK relative.
+    far_density, far_ratio: log of Q b times the node distance, and log r, at nodes of its own.
+    """
+
+    pair: Line
+    line: Stretched
+    low: float
+    high: float
+    step: float
+    strip: float
+    sharpness: float
+    edge: float
+    log_density: Array
+    ratio: Array
+    big: float
+    gained: float
+    far_density: Array
+    far_ratio: Array
+
+    def weighted(self, v: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
+        """log of Q (1 - b) dx/dv, and log r."""
+        return weighted(self.pair, self.line, self.sharpness, self.edge, v)
+
+    def change(self, z: Array) -> Array:
+        """E_Q[(1 - b) r^{z+1}] - 1 for z > 0 or z < -1: by what B_{z+1}(r - 1) leaves to add, nothing of it large."""
+        hold(float(len(z) * len(self.ratio)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            curved = bernoulli(z[:, None], self.ratio) @ np.exp(self.log_density)
+        return np.asarray(curved - self.big - (z + 1.0) * self.gained)
+
+    def change_error(self, z: float) -> float:
+        """Absolute error of `change` at one z, several times over."""
+        change = float(self.change(np.array([z]))[0])
+        return 3.0 * SLACK * (abs(change) + 2.0 * (self.big + abs(z + 1.0) * self.gained))
+
+    def cgf(self, z: Array) -> Array:
+        """K of the small part, a little below 0 at small z; its error is that of `change`."""
+        return np.log1p(self.change(z))
+
+    def moments(self) -> tuple[float, float]:
+        """E_P[L] and E_P[L^2] of the small part."""
+        weights = np.exp(self.log_density + self.ratio)
+        return float(weights @ self.ratio), float(weights @ self.ratio**2)
+
+    def tilted(self, t: float) -> TiltedQuadrature:
+        """On the stretched line."""
+        return TiltedQuadrature(t, self.weighted, (self.low, self.high), self.strip, self.step)
+
+    def log_big_moment(self, power: Array) -> Array:
+        """log E_Q[b r^-power]."""
+        hold(float(len(power) * len(self.far_ratio)))
+        return log_sum(self.far_density - power[:, None] * self.far_ratio)
+
+
+def weighted(pair: Line, line: Stretched, sharpness: float, edge: float, v: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
+    """log of Q (1 - b) dx/dv, and log r."""
+    x, log_rise = line.at(v)
+    base, ratio = pair(x)
+    return base + log_rise + log_cutoff(sharpness * (x - edge)), ratio
+
+
+def cut(pair: Line, slope: float, low: float, high: float, bend: float) -> CutLoss | None:
+    """The loss, of which what lies beyond `high` is big and what lies well below `low` is not; None where that takes too many nodes.
+
+    Args:
+        pair: log Q (a normal density) and log r, analytic for |Im x| slope <= pi / 2.
+        slope: largest exponent in r's e^{s x}.
+        low, high: outcomes.
+        bend: the outcome from which on the nodes should crowd.
+    """
+    k = max(12.6 / (high - low), SHARPER * abs(high), 3.0)  # from e^-9.2 to e^3.4
+    edge = high - 3.4 / k
+    top = edge + EDGE / k
+    line = Stretched(slope, bend if slope * (top - bend) < math.log(WIDE) else top)
+    strip = min(STRIP, STANDARD * slope, TURN / (k * line.rise(edge)))
+    step = min(NORMAL * slope, NODES * strip)
+    ends = line.back(min(-TAIL, line.bend - 1.0)), line.back(top)
+    if (ends[1] - ends[0]) / step > MAX_NODES:
+        return None
+    nodes: ComplexArray = nodes_of(*ends, step)  # type: ignore[assignment]
+    density, ratio = weighted(pair, line, k, edge, nodes)
+    far_density, far_ratio = _far(pair, slope, k, edge)
+    weights = np.exp(far_density)
+    big, gained = float(weights.sum()), float(weights @ np.expm1(far_ratio))
+    return CutLoss(
+        pair, line, *ends, step, strip, k, edge, density.real + math.log(step), ratio.real, big, gained, far_density, far_ratio
+    )
+
+
+def _far(pair: Line, slope: float, k: float, edge: float) -> tuple[Array, Array]:
+    """log of Q b times the node distance, and log r, where b is not nothing."""
+    step = FALL / k
+    low, high = edge - LOST / k, max(edge, 0.0) + slope + TAIL
+    hold((high - low) / step)
+    x: ComplexArray = nodes_of(low, high, step)  # type: ignore[assignment]
+    base, ratio = pair(x)
+    log_small = log_cutoff(k * (x - edge)).real
+    with np.errstate(divide="ignore"):
+        return base.real + np.log(-np.expm1(log_small)) + math.log(step), ratio.real

@@ -1,0 +1,124 @@
+"""delta(epsilon) where one big loss among many small ones decides: few steps, or a low sampling rate.
+
+There the loss of a step is nearly log-normal, and the CGF at the tilt that delta needs is ruled by outcomes that never happen. Let each
+step's outcome be big with a probability b(x) that rises smoothly from 0 to 1 as its loss passes epsilon (cut.py), and A be the event
+that some step's is. Given A or not, the outcomes still have the likelihood ratio e^S of the whole, so
+
+    delta(eps) = E_P[(1 - e^{eps - S})+ ; no A]  +  P(A) - e^eps Q(A)  +  E_Q[(e^eps - e^S)+ ; A].
+
+* The first is the contour integral of the small parts, a positive measure of mass at most 1 for which every certificate of integral.py
+  holds; its CGF has no cliff.
+* The second is closed: Q(A) = 1 - prod (1 - Q(b))^n, and so is P(A). Their difference is computed as such.
+* The third is at least 0, and for every lambda > 0, as (e^eps - e^s)+ <= e^eps h(lambda) e^{-lambda (s - eps)} with
+  h(lambda) = lambda^lambda / (1 + lambda)^{1 + lambda}, at most e^{(1 + lambda) eps} h(lambda) times E_Q[e^{-lambda S}; A], which is
+  prod B^n - prod C^n, B = E_Q[e^{-lambda L}] and C that of the small part. Big losses lie well above epsilon: it is next to nothing.
+
+That a large sum of heavy-tailed terms is one large term: the principle of a single big jump.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.contour.cut import CutLoss
+from dpcli.numerics.contour.integral import Contour, build, log_hockey, total_cgf
+from dpcli.numerics.quadrature import SLACK
+from dpcli.numerics.roots import bracket_root
+
+POWERS = (0.01, 1.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # lambda, in units of 1 / epsilon
+
+MAX_EPSILON = 300.0  # beyond it the closed part would leave floating point
+
+Cut = Sequence[tuple[CutLoss, int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jump:
+    """Bounds on delta near one epsilon.
+
+    small: the contour of the small parts. gained: P(A) - Q(A). big: Q(A). power, log_short: lambda, and log of h(lambda) times
+    prod B^n - prod C^n there.
+    """
+
+    small: Contour
+    gained: float
+    big: float
+    power: Array
+    log_short: Array
+
+    def log_delta(self, epsilon: float) -> tuple[float, float]:
+        """(lower, upper) bounds on log delta(epsilon)."""
+        if epsilon > MAX_EPSILON:
+            return -math.inf, math.inf
+        low, high = self.small.log_delta(epsilon)
+        weight = math.expm1(epsilon) * self.big
+        jumped, error = self.gained - weight, 4.0 * SLACK * (self.gained + abs(weight))
+        short = math.exp(min(float((self.log_short + (1.0 + self.power) * epsilon).min()), 0.0))
+        lower = math.exp(min(low, 0.0)) * (1.0 - 1e-15) + jumped - error
+        upper = (math.exp(high) * (1.0 + 1e-15) if high < 0.0 else math.inf) + jumped + error + short
+        return (math.log(lower) if lower > 0.0 else -math.inf), (math.log(upper) if upper > 0.0 else math.inf)
+
+    def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
+        """(lower, upper) bounds on the epsilon of e^log_delta; 0 and inf for ends that cannot be shown within a factor of 3 of `near`."""
+        low, _ = bracket_root(lambda e: self.log_delta(e)[0] - log_delta, near / 3.0, 3.0 * near, rtol=1e-13)
+        if self.log_delta(low)[0] < log_delta:
+            return 0.0, math.inf
+        high, margin = low, 1e-13 * low
+        while (excess := self.log_delta(high)[1] - log_delta) > 0.0:
+            margin = max(margin, min(1.05 * excess / self.small.t, low))
+            high, margin = high + margin, 2.0 * margin
+            if not high < 3.0 * near:
+                return low, math.inf
+        return low, high
+
+
+def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float) -> Jump | None:
+    """The bounds near `epsilon`; None where the small parts' contour does not decay soon enough.
+
+    Args:
+        log_delta: about that of delta(epsilon), where it is known.
+        level: at least epsilon; where the losses have been cut.
+    """
+    t, chernoff = _tilt(losses, epsilon, level)
+    if not math.isfinite(chernoff):
+        return None
+    small = build(losses, chernoff - 2.0 if log_delta is None else log_delta, t, epsilon=epsilon)
+    if small is None:
+        return None
+    error = math.fsum(n * loss.change_error(t) / (1.0 + float(loss.change(np.array([t]))[0])) for loss, n in losses)
+    kept = math.fsum(n * math.log1p(-loss.big) for loss, n in losses)
+    rest = math.fsum(n * math.log1p(-loss.gained / (1.0 - loss.big)) for loss, n in losses)
+    power = np.array(POWERS) / epsilon
+    return Jump(
+        replace(small, cumulant=small.cumulant + error, cumulant_error=2.0 * error),
+        -math.exp(kept) * math.expm1(rest),
+        -math.expm1(kept),
+        power,
+        log_hockey(power) + _log_short(losses, power),
+    )
+
+
+def _tilt(losses: Cut, epsilon: float, level: float) -> tuple[float, float]:
+    """(t, log delta) of Chernoff's bound for the small parts."""
+    z: Array = np.geomspace(0.2 / level, 120.0 / epsilon, 24)
+    for _ in range(3):
+        exponents = total_cgf(losses, z) - z * epsilon + log_hockey(z)
+        exponents = np.where(np.isfinite(exponents), exponents, np.inf)
+        best = int(exponents.argmin())
+        t, chernoff = float(z[best]), min(float(exponents[best]), 0.0)
+        z = np.geomspace(z[max(best - 1, 0)], z[min(best + 1, len(z) - 1)], 8)
+    return t, chernoff
+
+
+def _log_short(losses: Cut, power: Array) -> Array:
+    """log of (prod B^n - prod C^n) from above: prod B^n sum n (B - C) / B."""
+    total, shares = np.zeros_like(power), []
+    for loss, n in losses:
+        log_big = loss.log_big_moment(power)
+        log_whole = np.log1p(loss.change(-power - 1.0) + np.exp(log_big))
+        total = total + n * (log_whole + 1e-9 * np.abs(log_whole) + 1e-15)
+        shares.append(math.log(n) + log_big - log_whole)
+    return np.asarray(total + np.logaddexp.reduce(shares))

@@ -1,0 +1,106 @@
+"""Where the losses are cut for one big jump: at an epsilon that is known, or at one that is found on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from dpcli.errors import NotRepresentable
+from dpcli.numerics.arrays import np
+from dpcli.numerics.closed.one_step import Tailed, single_epsilon, single_log_delta
+from dpcli.numerics.contour.cut import CutLoss
+from dpcli.numerics.contour.integral import Losses
+from dpcli.numerics.contour.jump import MAX_EPSILON, Jump, jump
+
+NARROW = 1e-7  # relative width at which no other cut is tried
+NEAR = 0.1  # relative distance from the cut at which another would not help
+ROUNDS = 8  # cuts
+FARTHER = 2.5  # the next place to look at, over one from where no epsilon can be shown
+HIGHER = 2.0  # the next cut, where one near epsilon does not serve
+LEAST = -1400.0  # logarithm of a delta that no floating-point number holds
+SPREAD = 2.0  # standard deviations of the sum below which nothing is big
+RARE = -7.0  # logarithm of the probability that is left out of those
+EVERYTHING = 100.0  # a level that leaves nothing else out
+SHARE = -28.0  # logarithm of what may be cut off below the level, relative to delta
+
+Cuts = tuple[tuple[CutLoss, int], ...]
+
+
+def cuts(losses: Losses, level: float, log_mass: float) -> Cuts | None:
+    """Every loss cut at `level`, or where no more than e^log_mass is left in all; None where one of them cannot be."""
+    found, share = [], log_mass - math.log(math.fsum(n for _, n in losses))
+    for loss, n in losses:
+        method: Callable[[float, float], CutLoss | None] | None = getattr(loss, "cut", None)
+        part = None if method is None else method(level, share)
+        if part is None:
+            return None
+        found.append((part, n))
+    return tuple(found)
+
+
+@np.errstate(all="ignore")  # an overflow ends as inf or NaN in a certificate, which is then of no use
+def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
+    """Bounds on delta near `epsilon`, where log delta is at most about `log_delta`; None where they cannot be had."""
+    core = _core(losses)
+    if core is None or not 0.0 < epsilon < MAX_EPSILON:
+        return None
+    level = max(epsilon, SPREAD * core[1])
+    single = max(single_log_delta(loss, epsilon)[0] for loss, _ in losses)  # type: ignore[arg-type]
+    parts = cuts(losses, level, max(min(log_delta, single), LEAST) + SHARE)
+    return None if parts is None else jump(parts, None, epsilon, level)
+
+
+@np.errstate(all="ignore")
+def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, float] | None:
+    """(lower, upper, tilt): bounds on the epsilon > 0 of e^log_delta; None where no cut shows any."""
+    core = _core(losses)
+    if core is None:
+        return None
+    near, higher = max(_single(losses, log_delta), core[0] + core[1] * _normal_score(log_delta - math.log(core[1]))), 1.0  # type: ignore[arg-type]
+    low, high, tilt = 0.0, math.inf, math.nan
+    for _ in range(ROUNDS):
+        level = higher * max(near, SPREAD * core[1])
+        parts = cuts(losses, level, log_delta + SHARE) if 0.0 < near < 0.5 * MAX_EPSILON else None
+        found = None if parts is None else jump(parts, log_delta, near, level)
+        if found is None:
+            break
+        ends = found.epsilon(log_delta, near)
+        low = max(low, ends[0])
+        if ends[1] < high:
+            high, tilt = ends[1], found.small.t
+        if high - low <= NARROW * high < math.inf:
+            break
+        if found.log_delta(0.0)[1] <= log_delta:
+            return 0.0, 0.0, found.small.t
+        higher *= 1.0 if abs(ends[0] - near) > NEAR * near else HIGHER
+        near = ends[0] if ends[0] > 0.0 else near * (FARTHER if found.log_delta(near)[0] > log_delta else 1.0 / FARTHER)
+    return (min(low, high), high, tilt) if math.isfinite(high) else None
+
+
+def _single(losses: Sequence[tuple[Tailed, int]], log_delta: float) -> float:
+    """The epsilon that one big loss alone makes, about."""
+    counts = math.fsum(n for _, n in losses)
+    found = 0.0
+    for loss, _ in losses:
+        with suppress(NotRepresentable):
+            found = max(found, single_epsilon(loss, log_delta - math.log(counts))[0])
+    return found
+
+
+def _core(losses: Losses) -> tuple[float, float] | None:
+    """Mean and standard deviation of the sum without what is rare; None where there is none."""
+    parts = cuts(losses, EVERYTHING, RARE)
+    if parts is None:
+        return None
+    moments = [(part.moments(), n) for part, n in parts]
+    mean, square = (math.fsum(n * values[i] for values, n in moments) for i in (0, 1))
+    return (mean, math.sqrt(square)) if square > 0.0 else None
+
+
+def _normal_score(log_mean: float) -> float:
+    """About the x with log E[(Z - x)+] = `log_mean`, Z standard normal; 0 where that is large."""
+    x = 1.0
+    for _ in range(8):
+        x = math.sqrt(max(-2.0 * (log_mean + 0.92 + 2.0 * math.log(max(x, 1.0))), 0.0))
+    return x

@@ -1,0 +1,260 @@
+"""Few and weak steps: where one big loss decides, against reference values, enumeration by quadrature, other ways, and laws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dpcli.accountants.exact import ExactProfile
+from dpcli.accountants.pld import PldProfile
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
+from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
+from dpcli.numerics.contour import certified
+from dpcli.numerics.contour.cut import CutLoss, cut
+from dpcli.numerics.contour.jump import jump
+from dpcli.numerics.contour.jumped import cuts, epsilon_by_jump
+from dpcli.numerics.contour.stretched import Stretched
+from dpcli.numerics.logspace import log_ndtr
+from dpcli.numerics.mixture import binomial_mixture
+from dpcli.numerics.quadrature import log_bernoulli
+
+# rate, noise multiplier, steps, delta, epsilon to the digits given: another implementation of the same split, with other ramps.
+REFERENCES = (
+    (1e-7, 0.7, 10**5, 1e-10, "0.000591782884"),
+    (1e-7, 0.7, 10**6, 1e-10, "0.001277799929"),
+    (1e-6, 0.8, 10**4, 1e-9, "0.001094597595"),
+    (1e-8, 0.5, 10**9, 1e-10, "0.03174"),
+    (1e-7, 0.5, 10**8, 1e-10, "0.277072"),
+    (1e-5, 0.6, 1000, 1e-7, "0.0295716"),
+    (1e-5, 0.8, 100, 1e-8, "0.00294665"),
+    (1e-4, 1.0, 20, 1e-6, "0.00306041"),
+    (1e-3, 1.0, 10, 1e-6, "0.044097704"),
+)
+
+
+def loss_of(rate: float, noise: float, records: int = 1) -> MixtureRemoveLoss:
+    return MixtureRemoveLoss(binomial_mixture(1.0 / noise, rate, records))
+
+
+def interval(rate: float, noise: float, steps: int, delta: float) -> tuple[float, float] | None:
+    """epsilon's, None where it is refused."""
+    try:
+        bound = ExactProfile(((SampledGaussian(1.0 / noise, rate), steps),)).epsilon(delta)
+    except NotRepresentable:
+        return None
+    assert bound.lower is not None
+    return bound.lower, bound.upper
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta", "epsilon"), REFERENCES)
+def test_the_reference_values_are_met_and_turned_round(rate: float, noise: float, steps: int, delta: float, epsilon: str) -> None:
+    """The last digit given may be off by one and a half (1e-7 beside it, for what the narrowest interval leaves)."""
+    ends = interval(rate, noise, steps, delta)
+    assert ends is not None
+    digit = 10.0 ** -len(epsilon.split(".")[1])
+    tolerance = max(1.5 * digit, 1e-4 * float(epsilon) if len(epsilon) < 8 else 0.0, 2e-7 * float(epsilon))
+    assert ends[0] - tolerance <= float(epsilon) <= ends[1] + tolerance
+    assert ends[1] - ends[0] <= 2e-7 * ends[1]
+    found = ExactProfile(((SampledGaussian(1.0 / noise, rate), steps),)).delta(ends[1])
+    assert found.lower is not None
+    assert found.lower * (1.0 - 1e-9) <= delta
+    assert found.upper == pytest.approx(delta, rel=1e-5)
+
+
+def one(rate: float, mu: float) -> Callable[[float], float]:
+    """delta of one step as a function of epsilon, closed."""
+
+    def delta(epsilon: float) -> float:
+        level = math.expm1(epsilon) + rate
+        if level <= 0.0:
+            return -math.expm1(epsilon)
+        x = math.log(level / rate) / mu + 0.5 * mu
+        return 0.5 * (rate * math.erfc((x - mu) * math.sqrt(0.5)) - level * math.erfc(x * math.sqrt(0.5)))
+
+    return delta
+
+
+def two(first: tuple[float, float], second: tuple[float, float], epsilon: float, step: float = 0.0005) -> float:
+    """delta of two steps (rate, mu): the mean of one's delta over the other's loss, by the trapezoidal rule."""
+    rate, mu = first
+    x = np.arange(-11.0, 11.0 + mu, step)
+    excess = rate * np.expm1(mu * x - 0.5 * mu * mu)
+    weight = np.exp(-0.5 * x * x) * (1.0 + excess) * (step / math.sqrt(2.0 * math.pi))
+    left = np.array(list(map(one(*second), (epsilon - np.log1p(excess)).tolist())))
+    return float(weight @ left)
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "delta"),
+    [(1e-3, 1.0, 1e-6), (1e-5, 0.8, 1e-8), (0.1, 1.0, 1e-5), (0.01, 1.0, 1e-5), (0.05, 3.0, 1e-4), (1e-3, 0.8, 1e-6)],
+)
+def test_two_steps_agree_with_quadrature(rate: float, noise: float, delta: float) -> None:
+    """To 3e-6 of delta, the quadrature's own error; a cut whose weight turns within the strip is off by 4e-4 at (0.1, 1)."""
+    found = epsilon_by_jump(((loss_of(rate, noise), 2),), math.log(delta))
+    assert found is not None
+    assert found[1] - found[0] <= 1e-7 * found[1]
+    assert two((rate, 1.0 / noise), (rate, 1.0 / noise), found[1]) == pytest.approx(delta, rel=3e-6)
+
+
+def test_two_different_steps_agree_with_quadrature() -> None:
+    parts = (1e-3, 1.0), (3e-4, 1.0 / 0.8)
+    losses = tuple((loss_of(rate, 1.0 / mu), 1) for rate, mu in parts)
+    found = epsilon_by_jump(losses, math.log(1e-6))
+    assert found is not None
+    assert found[1] - found[0] <= 1e-7 * found[1]
+    assert two(*parts, found[1]) == pytest.approx(1e-6, rel=3e-6)
+
+
+def test_what_was_shown_holds_when_another_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise NotRepresentable("it would take more than the work that one question may cost")
+
+    monkeypatch.setattr(certified, "attempts", refused)
+    monkeypatch.setattr(certified, "ENOUGH", 0.0)
+    found = certified.epsilon_between(((loss_of(1e-6, 0.8), 10**4),), math.log(1e-9))
+    assert found is not None
+    assert found[0] <= 0.0010945975955 and 0.0010945975945 <= found[1] <= 0.00109460
+    with pytest.raises(NotRepresentable):
+        certified.epsilon_between(((MixtureAddLoss(binomial_mixture(1.0, 0.01, 1)), 10),), math.log(1e-9))
+
+
+RATES, NOISES = st.floats(-9.0, -1.0), st.floats(math.log10(0.4), math.log10(20.0))
+
+
+@given(RATES, NOISES, st.integers(2, 10**6), st.floats(-12.0, -4.0), st.floats(1.1, 3.0))
+def test_cuts_at_different_places_agree(rate: float, noise: float, steps: int, delta: float, higher: float) -> None:
+    """Every cut certifies by itself, so all intervals hold the same delta."""
+    losses, log_delta = ((loss_of(10.0**rate, 10.0**noise), steps),), delta * math.log(10.0)
+    other = None
+    with suppress(NotRepresentable), np.errstate(all="ignore"):
+        found = epsilon_by_jump(losses, log_delta)
+        assume(found is not None and found[0] > 0.0 and found[1] < 3.0)
+        assert found is not None
+        level = 1.3 * higher * found[1]
+        parts = cuts(losses, level, log_delta - 28.0)
+        other = None if parts is None else jump(parts, log_delta, found[1], level)
+    assume(other is not None)
+    assert other is not None
+    assert other.log_delta(found[1])[0] <= log_delta * (1.0 - 1e-12)
+    assert other.log_delta(found[0])[1] >= log_delta * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta", "_"), REFERENCES)
+def test_a_cut_far_too_low_still_certifies(rate: float, noise: float, steps: int, delta: float, _: str) -> None:
+    """Losses that are big and yet fall short of epsilon widen the interval; they may not be forgotten."""
+    losses, log_delta = ((loss_of(rate, noise), steps),), math.log(delta)
+    ends = interval(rate, noise, steps, delta)
+    assert ends is not None
+    with np.errstate(all="ignore"):
+        for share in (0.35, 0.5, 0.7, 0.85):
+            parts = cuts(losses, share * ends[1], log_delta - 28.0)
+            assert parts is not None
+            found = jump(parts, log_delta, ends[1], ends[1])
+            if found is not None:
+                assert found.log_delta(ends[1])[0] <= log_delta
+                assert found.log_delta(ends[0])[1] >= log_delta
+
+
+@given(RATES, NOISES, st.integers(1, 10**9), st.floats(-15.0, -2.0))
+def test_never_below_what_counting_big_outcomes_shows(rate: float, noise: float, steps: int, delta: float) -> None:
+    """A test of "some outcome is above c" is post-processing: P(A) - e^eps Q(A) <= delta at the epsilon claimed."""
+    ends = interval(10.0**rate, 10.0**noise, steps, 10.0**delta)
+    assume(ends is not None)
+    assert ends is not None
+    q, mu = 10.0**rate, 10.0**-noise
+    for c in np.linspace(-1.0, 20.0, 85).tolist():
+        tail, moved = math.exp(log_ndtr(-c)), math.exp(log_ndtr(mu - c))
+        kept, fewer = steps * math.log1p(-tail), steps * math.log1p(-q * (moved - tail) / (1.0 - tail))
+        shown = -math.exp(kept) * math.expm1(fewer) + math.expm1(min(ends[1], 700.0)) * math.expm1(kept)
+        assert shown <= 10.0**delta * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps", "delta"), [(1e-4, 1.0, 20, 1e-6), (1e-3, 1.0, 10, 1e-6), (1e-3, 2.0, 200, 1e-5)]
+)
+def test_the_grid_accountant_agrees(rate: float, noise: float, steps: int, delta: float) -> None:
+    ends = interval(rate, noise, steps, delta)
+    grid = PldProfile(((SampledGaussian(1.0 / noise, rate), steps),)).epsilon(delta)
+    assert ends is not None
+    assert grid.lower is not None
+    assert ends[0] <= grid.upper
+    assert grid.lower <= ends[1]
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta", "_"), REFERENCES[::3])
+def test_monotone_in_everything(rate: float, noise: float, steps: int, delta: float, _: str) -> None:
+    """By one in a hundred each way: far more than the intervals are wide."""
+    here = interval(rate, noise, steps, delta)
+    harder = (
+        interval(1.01 * rate, noise, steps, delta),
+        interval(rate, noise / 1.01, steps, delta),
+        interval(rate, noise, steps + max(steps // 100, 1), delta),
+        interval(rate, noise, steps, delta / 1.01),
+    )
+    for other in harder:
+        assert here is not None
+        assert other is not None
+        assert here[1] < other[0]
+
+
+@given(RATES, NOISES, st.floats(-4.0, 1.0), st.integers(1, 3))
+def test_the_small_part_is_integrated_to_the_last_digits(rate: float, noise: float, level: float, records: int) -> None:
+    """The same integrals with nodes three times as dense, at tilts up to where the edge decides: what a node distance too large for the
+    strip, or a strip that the weight does not allow, gets wrong."""
+    loss = loss_of(10.0**rate, 10.0**noise, records)
+    part = loss.cut(10.0**level, -40.0)
+    assume(part is not None and len(part.ratio) < 6000)
+    assert part is not None
+    low, high, bend = (float(x) for x in loss.mixture.outcome(10.0**level * np.array([1.8, 2.6, 1.0 / 30.0])))
+    most = loss.mixture.reach + math.sqrt(80.0)
+    again = _finer(loss, min(low, most - 1.0), min(high, most), bend)
+    tilts = np.array([0.3, 3.0, 12.0]) / 10.0**level
+    base = np.abs(again.change(tilts)) + again.big + (tilts + 1.0) * again.gained
+    assert np.all(np.abs(part.change(tilts) - again.change(tilts)) <= 1e-11 * base)
+    assert float(np.exp(part.log_density).sum()) + part.big == pytest.approx(1.0, abs=1e-11)
+    assert part.gained == pytest.approx(again.gained, rel=1e-11)
+
+
+def _finer(loss: MixtureRemoveLoss, low: float, high: float, bend: float) -> CutLoss:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("NODES", "NORMAL", "FALL"):
+            patch.setattr(f"dpcli.numerics.contour.cut.{name}", {"NODES": 0.149, "NORMAL": 0.3, "FALL": 0.14}[name] / 3.0)
+        patch.setattr("dpcli.numerics.contour.cut.MAX_NODES", 10**6)
+        found = cut(loss.line, loss.mixture.reach, low, high, bend)
+    assert found is not None
+    return found
+
+
+@given(st.floats(0.02, 4.0), st.floats(-2.0, 12.0), st.floats(-15.0, 15.0))
+def test_the_stretched_line_and_its_inverse(slope: float, bend: float, x: float) -> None:
+    line = Stretched(slope, bend)
+    assume(slope * (x - bend) < 12.0)
+    v = line.back(x)
+    back, log_rise = line.at(np.array([v, v + 1e-30j])) if v else line.at(np.array([v]))
+    assert float(back[0].real) == pytest.approx(x, rel=1e-12, abs=1e-11 / slope)
+    h = 1e-4 * max(1.0, abs(v) * 1e-3)
+    ahead, behind = (float(line.at(np.array([v + sign * h]))[0][0]) for sign in (1.0, -1.0))
+    assert math.exp(float(log_rise[0].real)) == pytest.approx((ahead - behind) / (2.0 * h), rel=1e-5)
+
+
+@given(st.floats(-11.0, -0.2), st.floats(math.log10(0.3), math.log10(40.0)), st.floats(-3.0, 1.5))
+def test_the_other_direction_at_orders_where_its_loss_matters(rate: float, noise: float, share: float) -> None:
+    """K of the add direction at z = share / rate, with nodes eight times as dense: it is an upper bound, by no more than its slack."""
+    q, mu = 10.0**rate, 10.0**-noise
+    loss, z = MixtureAddLoss(binomial_mixture(mu, q, 1)), 10.0 ** (share - rate)
+    step = loss.step(z) / 8.0
+    low, high = loss.window(z)
+    assume((high - low) / step < 60_000)
+    base, ratio = loss.line(np.arange(low - 2.0, max(high, 2.0 * mu + 10.0), step))
+    dense = float(np.exp(np.logaddexp.reduce(base + log_bernoulli(np.array([[z]]), ratio)[0])) * step)
+    found = float(loss.cgf(np.array([z]))[0])
+    assert math.log1p(dense) <= found * (1.0 + 1e-13)
+    if (high - low) / loss.step(z) < 16_000:
+        assert found <= math.log1p(dense) * (1.0 + 4e-12)
