@@ -78,7 +78,9 @@ class Query:
     name: Annotated[str, Key("unique name of the query and of its answer")]
     measure: Annotated[str, MEASURE]
     where: Annotated[Note | None, Key("SQL condition on columns; rows that it is not true for are out")] = None
-    epsilon: Annotated[float | None, Key("what it may cost: pure epsilon", POSITIVE)] = None
+    epsilon: Annotated[
+        float | None, Key("what it may cost: pure epsilon; with Gaussian noise the rho of it, epsilon^2 / 2", POSITIVE)
+    ] = None
     rho: Annotated[float | None, Key("what it may cost: rho of zCDP", POSITIVE)] = None
     weight: Annotated[
         float | None, Key("what it may cost: its share of [budget] among the queries that state a weight", POSITIVE)

@@ -14,7 +14,7 @@ from dpcli.release.keys import in_declared_order
 from dpcli.release.plan import ReleasePlan
 from dpcli.release.ready import require_ready
 from dpcli.release.store import Stored, store, stored_in
-from dpcli.sessions.charged import Session, commit, require_same_books, session_in, session_there
+from dpcli.sessions.charged import RUN, Session, commit, require_same_books, session_in, session_there
 from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
@@ -120,7 +120,12 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
             f'dataset "{ledger.dataset}": expected a new key, found "{session.run}", which was charged before: its answers are in the '
             "folder where it was released; another key is another charge"
         )
-    ledger.reserve(plan.pipeline, session.run, why=f"dpcli release {os.path.basename(plan.path)}")
+    try:
+        ledger.reserve(plan.pipeline, session.run, why=f"dpcli release {os.path.basename(plan.path)}")
+    except (Denied, InputError):
+        if known is None and not session.counted:  # nothing was charged: the folder is as good as new
+            os.remove(os.path.join(plan.folder, RUN))
+        raise
     replace(session, counted=True).write()
     if ledger.start(session.run).repeated:
         raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process: it answers, in its own folder')

@@ -266,3 +266,11 @@ def test_over_budget_touches_nothing(tmp_path: Path) -> None:
     with books(tmp_path, 0.1) as ledger, pytest.raises(Denied):
         release(plan(tmp_path), ledger)
     assert Table.asked == 0 and not (tmp_path / "out" / ANSWERS).exists()
+
+
+def test_what_a_ledger_denies_may_be_asked_for_less_in_the_same_folder(tmp_path: Path) -> None:
+    with books(tmp_path, 0.3) as ledger:
+        with pytest.raises(Denied):
+            release(plan(tmp_path), ledger)
+        assert not ledger.state().runs and Table.asked == 0
+        assert release(plan(tmp_path, epsilon=0.2), ledger).fresh
