@@ -160,8 +160,8 @@ def test_a_contour_starts_from_the_cgf_and_no_bound_on_it(pair: Callable[[Mixtur
     """K(t) within the error that the contour states, by the trapezoidal rule of its own."""
     mixture = Mixture(-math.inf, (math.log(0.1), math.log(0.25), math.log(0.65)), (0.2 * reach, 0.8 * reach, reach))
     loss = pair(mixture)
-    step = 2.0**-10
-    x: Array = step * np.arange(-math.ceil((3.0 * reach + 12.0) / step), math.ceil((3.0 * reach + 12.0) / step))
+    step, count = 1.0 / 1024.0, 1024.0 * math.ceil(3.0 * reach + 12.0)
+    x: Array = step * np.arange(-count, count)
     for t in (1e-3, 0.02, 0.3):
         with np.errstate(all="ignore"):
             base, ratio = loss.line(x)
