@@ -85,6 +85,16 @@ def log_bernoulli(z: Array, log_ratio: Array) -> Array:
         return np.asarray(np.where(y > 500.0, far, log_value))
 
 
+def span(z: float, window: Callable[[float], tuple[float, float]], step: Callable[[float], float]) -> tuple[float, float, float]:
+    """Ends of the interval and node distance with which `power_moment` finds K(z)."""
+    return *window(z), step(z)
+
+
+def fits(low: float, high: float, step: float) -> bool:
+    """Whether that is few enough nodes: otherwise `power_moment` has a bound only."""
+    return (high - low) / step < MAX_NODES
+
+
 def power_moment(
     z: Array,
     line: Callable[[Array], tuple[Array, Array]],
@@ -105,12 +115,10 @@ def power_moment(
         Upper bounds, at most about 1e-12 relative above the exact value except where the fallback serves.
     """
     result = np.empty(len(z))
-    spans = [(*window(order), step(order)) for order in z.tolist()]
+    spans = [span(order, window, step) for order in z.tolist()]
     groups: dict[int, list[int]] = {}
     for i, (low, high, distance) in enumerate(spans):
-        groups.setdefault(math.ceil(math.log2((high - low) / distance)) if (high - low) / distance < MAX_NODES else -1, []).append(
-            i
-        )
+        groups.setdefault(math.ceil(math.log2((high - low) / distance)) if fits(low, high, distance) else -1, []).append(i)
     with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite, which is on the private side
         for key, index in groups.items():
             lows, highs, steps = zip(*(spans[i] for i in index), strict=True)

@@ -22,7 +22,10 @@ class TiltedLabelled:
     """A mixture of tilted losses."""
 
     def __init__(self, log_weights: Array, parts: tuple[Tilted, ...]) -> None:
-        self._weights, self._parts = np.exp(log_weights - np.logaddexp.reduce(log_weights)), parts
+        log_moments = log_weights + np.array([part.cumulant for part in parts])
+        self.cumulant = float(np.logaddexp.reduce(log_moments))
+        self._weights, self._parts = np.exp(log_moments - self.cumulant), parts
+        self.sharp = all(part.sharp for part in parts)
         means = np.array([part.mean for part in parts])
         self.mean = float(self._weights @ means)
         self._shifts = means - self.mean
@@ -61,9 +64,8 @@ class LabelledLoss:
         return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + weights, axis=0)))
 
     def tilted(self, t: float) -> TiltedLabelled:
-        """A mixture, with the weights w_i e^{K_i(t)}."""
-        cumulants = [float(part.cgf(np.array([t]))[0]) for part in self.parts]
-        return TiltedLabelled(np.array(self.log_weights) + np.array(cumulants), tuple(part.tilted(t) for part in self.parts))
+        """A mixture, with the weights w_i e^{K_i(t)}: the parts' own K(t), since a bound would not weigh them rightly."""
+        return TiltedLabelled(np.array(self.log_weights), tuple(part.tilted(t) for part in self.parts))
 
     def tails(self, at: Array) -> Tails:
         """The parts' tails, mixed."""

@@ -53,7 +53,7 @@ class DiscreteGaussianLoss:
             raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
         x = np.arange(-math.ceil(40.0 * self.sigma) - 2.0, math.ceil(40.0 * self.sigma) + 3.0) + s + round(t * s)
         loss = (2.0 * x * s - s * s) / scale
-        return TiltedAtoms(-((x - s) ** 2) / scale + t * loss, loss)
+        return TiltedAtoms(-((x - s) ** 2) / scale + t * loss, loss, float(self.cgf(np.array([t]))[0]))
 
     def tails(self, at: Array) -> Tails:
         """The lattice within forty sigma of both centres; what is left out weighs less than e^-800 and counts as infinite loss."""

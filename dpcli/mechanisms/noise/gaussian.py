@@ -22,7 +22,8 @@ class GaussianLoss:
 
     def tilted(self, t: float) -> TiltedNormal:
         """N(mu^2 (t + 1/2), mu^2)."""
-        return TiltedNormal(self.mu * self.mu * (t + 0.5), self.mu * self.mu)
+        mu2 = self.mu * self.mu
+        return TiltedNormal(0.5 * mu2 * t * (t + 1.0), mu2 * (t + 0.5), mu2)
 
     def tails(self, at: Array) -> Tails:
         """L = mu x - mu^2/2 for x ~ N(mu, 1) under P and N(0, 1) under Q."""

@@ -28,7 +28,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_normal, log_normal_ends
 from dpcli.numerics.mixture import Line, Mixture
-from dpcli.numerics.quadrature import TAIL, power_moment, step_below, step_size
+from dpcli.numerics.quadrature import TAIL, fits, power_moment, span, step_below, step_size
 from dpcli.numerics.tails import Tails
 
 if TYPE_CHECKING:
@@ -61,13 +61,15 @@ class MixtureLoss:
 
     def cgf(self, z: Array) -> Array:
         """Upper bound, relative excess about 1e-12 (larger orders than the nodes allow: the convexity bound)."""
+        stretch = self.stretch
+        bound = lambda z: self.mixture.moment_bound(z, stretch)  # noqa: E731
+        return power_moment(z, self.line, self._whole_window, self.step, bound)
+
+    def _whole_window(self, z: float) -> tuple[float, float]:
+        """At small z the integrand of the CGF is Q (r - 1)^2."""
+        low, high = self.window(z)
         reach, stretch = self.mixture.reach, self.stretch
-
-        def window(z: float) -> tuple[float, float]:
-            low, high = self.window(z)
-            return low, max(high, (stretch + 1.0) * reach + TAIL)  # at small z the integrand is Q (r - 1)^2
-
-        return power_moment(z, self.line, window, self.step, lambda z: self.mixture.moment_bound(z, stretch))
+        return low, max(high, (stretch + 1.0) * reach + TAIL)
 
     def step(self, z: float) -> float:
         """Node distance for Q r^{z+1}."""
@@ -80,7 +82,8 @@ class MixtureLoss:
         reach = self.mixture.reach
         if reach > MAX_REACH:
             raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
-        return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, self.step(t))
+        sharp = fits(*span(t, self._whole_window, self.step))
+        return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, self.step(t), sharp)
 
     def tails(self, at: Array) -> Tails:
         """At the outcomes where log r = at, in blocks."""

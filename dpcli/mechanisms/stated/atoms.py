@@ -26,7 +26,7 @@ class AtomicLoss:
     def tilted(self, t: float) -> TiltedAtoms:
         """The same atoms and, with what mass they leave, the outcomes of ratio 1."""
         reference, ratio = self._complete()
-        return TiltedAtoms(reference + (t + 1.0) * ratio, ratio)
+        return TiltedAtoms(reference + (t + 1.0) * ratio, ratio, float(self.cgf(np.array([t]))[0]))
 
     def tails(self, at: Array) -> Tails:
         """The same atoms, in order."""

@@ -23,7 +23,7 @@ class FreeLoss:
 
     def tilted(self, t: float) -> TiltedNormal:
         """The constant 0."""
-        return TiltedNormal(0.0, 0.0)
+        return TiltedNormal(0.0, 0.0, 0.0)
 
     def tails(self, at: Array) -> Tails:
         """One atom at 0."""

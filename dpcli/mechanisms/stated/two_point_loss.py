@@ -29,7 +29,8 @@ class TwoPointLoss:
     def tilted(self, t: float) -> TiltedAtoms:
         """Two atoms, at +e0 and -e0 with odds e^{(2t+1) e0}."""
         e0 = self.epsilon
-        return TiltedAtoms(np.array([(t + 0.5) * e0, -(t + 0.5) * e0]), np.array([e0, -e0]))
+        cumulant = float(self.cgf(np.array([t]))[0])
+        return TiltedAtoms(np.array([(t + 0.5) * e0, -(t + 0.5) * e0]), np.array([e0, -e0]), cumulant)
 
     def tails(self, at: Array) -> Tails:
         """Two atoms."""

@@ -61,7 +61,7 @@ class CappedLoss:
         """The strip ends where the weight would grow."""
         window, step = self._placed(t)
         strip = min(0.5 * math.pi / self.slope, 0.45 * math.pi / self.sharpness)
-        return TiltedQuadrature(t, self._weighted, window, strip, step)
+        return TiltedQuadrature(t, self._weighted, window, strip, step, sharp=True)
 
 
 def cap(pair: Line, slope: float, log_mean: Callable[[float], float], log_mass: float) -> CappedLoss:

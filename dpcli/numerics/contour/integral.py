@@ -45,6 +45,16 @@ class Tilted(Protocol):
     """A privacy loss under the measure e^{t L - K(t)} dP."""
 
     @property
+    def cumulant(self) -> float:
+        """K(t) itself, not a bound on it, to what `_cumulant` allows for."""
+        ...
+
+    @property
+    def sharp(self) -> bool:
+        """Whether the loss's `cgf` is K(t) too, at most SLACK relative above it, and not just a bound."""
+        ...
+
+    @property
     def mean(self) -> float:
         """E_t[L]."""
         ...
@@ -71,7 +81,7 @@ class Loss(Protocol):
     """A privacy loss that can be tilted."""
 
     def cgf(self, z: Array) -> Array:
-        """K at real z > 0, from above, at most SLACK relative."""
+        """K at real z > 0, from above."""
         ...
 
     def tilted(self, t: float) -> Tilted:
@@ -199,13 +209,16 @@ def build(
     """
     far = t * np.geomspace(1.02, 4.0, 8)
     cumulants = total_cgf(losses, np.append(t, far))
-    cumulant, rise = float(cumulants[0]), cumulants[1:] - cumulants[0]
-    if not math.isfinite(cumulant):
+    if not math.isfinite(cumulants[0]):
         return None
     tilted = [(loss.tilted(t), count) for loss, count in losses]
+    cumulant, doubt = _cumulant(tilted, t, float(cumulants[0]))
+    if not math.isfinite(doubt):
+        return None
+    rise = cumulants[1:] - cumulant
     counts = float(sum(n for _, n in tilted))
     if epsilon is None:
-        epsilon = float(saddle(cumulants[:1], log_delta, np.array([t]))[0])
+        epsilon = float(saddle(np.array([cumulant]), log_delta, np.array([t]))[0])
     log_wanted, log_far = log_delta - cumulant + t * epsilon, rise + log_hockey(far)
     gaps = (log_far - (far - t) * epsilon - log_wanted - NEGLIGIBLE) / (far - t)
     step = min(2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300))
@@ -220,11 +233,27 @@ def build(
     rounding = (2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts) * float(modulus.sum()) * step / math.pi
     missing = (1.0 + t) * math.exp(log_lost)  # by which K of a capped loss may be too large
     return Contour(
-        t=t, step=step, cumulant=cumulant, cumulant_error=2.5 * SLACK * cumulant + missing, log_lost=log_lost,
+        t=t, step=step, cumulant=cumulant, cumulant_error=2.5 * SLACK * cumulant + doubt + missing, log_lost=log_lost,
         mean=math.fsum(n * part.mean for part, n in tilted), modulus=modulus, angle=log_factor.imag,
         error=rounding + math.exp(found.log_tail), far=far, log_far=log_far,
         spare=t + found.spare, log_spare=found.log_spare + log_hockey(t + found.spare),
     )  # fmt: skip
+
+
+def _cumulant(tilted: Parts, t: float, bound: float) -> tuple[float, float]:
+    """(K(t) from above, by how much that may be too large); (NaN, inf) where the parts contradict `bound`, the sum of their `cgf`.
+
+    Where a loss knows its CGF only by a bound that is not sharp, the bound would be a valid start of an upper bound on delta, but of no
+    lower one: there the parts' own K(t) serves, with its rounding and that of its exponents. Elsewhere the bound keeps more digits.
+    """
+    own = math.fsum(n * part.cumulant for part, n in tilted)
+    rounding = math.fsum(
+        n * (SLACK * (1.0 + abs(part.cumulant)) + 1e-14 * (1.0 + t) * (abs(part.mean) + math.sqrt(part.variance)))
+        for part, n in tilted
+    )
+    if not bound >= own - rounding:
+        return math.nan, math.inf
+    return (bound, 0.0) if all(part.sharp for part, _ in tilted) else (own + rounding, 2.0 * rounding)
 
 
 def log_hockey(s: Array) -> Array:
@@ -343,6 +372,8 @@ def _newton(contour: Contour, log_delta: float) -> tuple[float, float]:
         if not total > 0.0:
             return epsilon, math.nan
         slope = t - change / total
+        if slope == 0.0:
+            return epsilon, math.nan
         move = (contour.cumulant - t * epsilon + math.log(total) - log_delta) / slope
         epsilon += min(max(move, -2.0 / t), 2.0 / t)
         if not abs(move) > 1e-15 * abs(epsilon) or (abs(move) < 1e-9 * abs(epsilon) and abs(move) >= abs(last)):

@@ -39,10 +39,11 @@ class TiltedQuadrature:
         window: interval beyond which less than e^-40 of the tilted mass lies.
         strip: height up to which both are analytic and |r| is at most its value below.
         step: node distance at which positive integrals of this density are exact to e^-40.
+        sharp: whether the loss's CGF at t is known to SLACK, too.
     """
 
-    def __init__(self, t: float, pair: Line, window: tuple[float, float], strip: float, step: float) -> None:
-        self._t, self._pair = t, pair
+    def __init__(self, t: float, pair: Line, window: tuple[float, float], strip: float, step: float, sharp: bool) -> None:
+        self._t, self._pair, self.sharp = t, pair, sharp
         self._window, self._strip, self.step, self.reach = window, strip, step, min(strip, REACH)
         self._lines: tuple[Array, Array] | None = None
         log_density, ratio = self.line(step, np.zeros(0))
@@ -50,7 +51,7 @@ class TiltedQuadrature:
         top = float(density.max())
         weights = np.exp(density - top)
         total = float(weights.sum())
-        self.log_norm = top + math.log(total)
+        self.log_norm = self.cumulant = top + math.log(total)
         self._weights, self._loss = weights / total, loss
         self.mean = float(self._weights @ loss)
         self.variance = float(self._weights @ (loss - self.mean) ** 2)

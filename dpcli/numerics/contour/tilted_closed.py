@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex, turned_less_one
@@ -11,10 +12,12 @@ from dpcli.numerics.contour.rotations import log1p_complex, turned_less_one
 
 @dataclass(frozen=True, slots=True)
 class TiltedNormal:
-    """L ~ N(mean, variance) under the tilt."""
+    """L ~ N(mean, variance) under the tilt. cumulant: K(t)."""
 
+    cumulant: float
     mean: float
     variance: float
+    sharp: ClassVar[bool] = True
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         """Exactly -variance y^2 / 2."""
@@ -30,9 +33,15 @@ class TiltedNormal:
 
 
 class TiltedAtoms:
-    """Finitely many outcomes; the characteristic function does not decay, so `decay` claims nothing."""
+    """Finitely many outcomes; the characteristic function does not decay, so `decay` claims nothing.
 
-    def __init__(self, log_weights: Array, losses: Array) -> None:
+    log_weights: of the tilted outcomes, up to a factor. cumulant: K(t).
+    """
+
+    sharp = True
+
+    def __init__(self, log_weights: Array, losses: Array, cumulant: float) -> None:
+        self.cumulant = cumulant
         self._weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
         self.mean = float((self._weights * losses).sum())
         self._losses = losses - self.mean
@@ -54,11 +63,13 @@ class TiltedAtoms:
 class TiltedCgf:
     """A loss whose K is known at complex z; the decay is that of its absolutely continuous part at best, so nothing is claimed."""
 
+    sharp = True
+
     def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float) -> None:
         self._cgf, self._t = cgf, t
         small = 1e-5 * min(t, 1.0)
         ahead = complex(cgf(np.array([t + 1e-30j]))[0])
-        self.mean = ahead.imag / 1e-30
+        self.cumulant, self.mean = ahead.real, ahead.imag / 1e-30
         self.variance = max(-2.0 * (complex(cgf(np.array([t + 1j * small]))[0]) - ahead).real / small**2, 0.0)
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
