@@ -162,6 +162,18 @@ def test_a_cut_far_too_low_still_certifies(rate: float, noise: float, steps: int
                 assert found.log_delta(ends[0])[1] >= log_delta
 
 
+@pytest.mark.parametrize(("rate", "noise", "steps", "level"), [(0.03, 0.35, 3, 0.6), (0.1, 0.35, 10, 0.9), (0.3, 0.35, 10, 1.2)])
+def test_bounds_hold_far_above_the_cut(rate: float, noise: float, steps: int, level: float) -> None:
+    """Where e^eps Q(A) passes 1, what falls short of epsilon may weigh more than 1: the bound may not cross one step's own delta."""
+    with np.errstate(all="ignore"):
+        parts = cuts(((loss_of(rate, noise), steps),), level, math.log(1e-3) - 28.0)
+        found = None if parts is None else jump(parts, math.log(1e-3), 3.0, 3.0)
+    assert found is not None
+    big = found.gained + found.big
+    for epsilon in (np.log1p(np.linspace(-0.5, 3.0, 200) * big) - math.log(found.big)).tolist():
+        assert math.exp(min(found.log_delta(epsilon)[1], 0.0)) >= one(rate, 1.0 / noise)(epsilon) * (1.0 - 1e-9)
+
+
 @given(RATES, NOISES, st.integers(1, 10**9), st.floats(-15.0, -2.0))
 def test_never_below_what_counting_big_outcomes_shows(rate: float, noise: float, steps: int, delta: float) -> None:
     """A test of "some outcome is above c" is post-processing: P(A) - e^eps Q(A) <= delta at the epsilon claimed."""
