@@ -174,6 +174,18 @@ def test_bounds_hold_far_above_the_cut(rate: float, noise: float, steps: int, le
         assert math.exp(min(found.log_delta(epsilon)[1], 0.0)) >= one(rate, 1.0 / noise)(epsilon) * (1.0 - 1e-9)
 
 
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps", "epsilon"),
+    [(2e-8, 2.6, 9, 2.72e-7), (1e-3, 2.9, 12, 0.04), (0.15, 1.9, 15, 6.6), (1e-5, 5.4, 8, 1.2e-4)],
+)
+def test_delta_far_out_is_bounded_on_both_sides(rate: float, noise: float, steps: int, epsilon: float) -> None:
+    """Where the tilt leaves nothing of the bulk that is a number, that way is refused and the others serve."""
+    found = ExactProfile(((SampledGaussian(1.0 / noise, rate), steps),)).delta(epsilon)
+    assert found.lower is not None
+    assert 0.0 < one(rate, 1.0 / noise)(epsilon) * (1.0 - 1e-6) <= found.upper
+    assert found.lower <= found.upper <= 1.1 * found.lower < 1e-9
+
+
 @given(RATES, NOISES, st.integers(1, 10**9), st.floats(-15.0, -2.0))
 def test_never_below_what_counting_big_outcomes_shows(rate: float, noise: float, steps: int, delta: float) -> None:
     """A test of "some outcome is above c" is post-processing: P(A) - e^eps Q(A) <= delta at the epsilon claimed."""

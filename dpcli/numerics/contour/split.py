@@ -79,6 +79,8 @@ class SplitLoss:
         weights, loss = weights[heavy] / weights.sum(), ratio.real[heavy] - self._whole.mean
         inner, outer = weights * np.exp(log_share), weights * -np.expm1(log_share)
         mass = float(inner.sum())
+        if not mass > 0.0:  # nothing that is a number is left of the bulk
+            return np.full(count, np.nan, dtype=complex), np.full(count, np.nan, dtype=complex)
         less = turned_less_one(inner, loss, step, count)
         beyond = turned_less_one(outer, loss, step, count) + float(outer.sum())
         return log1p_complex(less / mass) + math.log(mass), log1p_complex(beyond / (mass + less))
