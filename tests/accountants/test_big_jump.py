@@ -162,6 +162,30 @@ def test_a_cut_far_too_low_still_certifies(rate: float, noise: float, steps: int
                 assert found.log_delta(ends[0])[1] >= log_delta
 
 
+@pytest.mark.parametrize(("rate", "noise", "steps", "level"), [(0.03, 0.35, 3, 0.6), (0.1, 0.35, 10, 0.9), (0.3, 0.35, 10, 1.2)])
+def test_bounds_hold_far_above_the_cut(rate: float, noise: float, steps: int, level: float) -> None:
+    """Where e^eps Q(A) passes 1, what falls short of epsilon may weigh more than 1: the bound may not cross one step's own delta."""
+    with np.errstate(all="ignore"):
+        parts = cuts(((loss_of(rate, noise), steps),), level, math.log(1e-3) - 28.0)
+        found = None if parts is None else jump(parts, math.log(1e-3), 3.0, 3.0)
+    assert found is not None
+    big = found.gained + found.big
+    for epsilon in (np.log1p(np.linspace(-0.5, 3.0, 200) * big) - math.log(found.big)).tolist():
+        assert math.exp(min(found.log_delta(epsilon)[1], 0.0)) >= one(rate, 1.0 / noise)(epsilon) * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps", "epsilon"),
+    [(2e-8, 2.6, 9, 2.72e-7), (1e-3, 2.9, 12, 0.04), (0.15, 1.9, 15, 6.6), (1e-5, 5.4, 8, 1.2e-4)],
+)
+def test_delta_far_out_is_bounded_on_both_sides(rate: float, noise: float, steps: int, epsilon: float) -> None:
+    """Where the tilt leaves nothing of the bulk that is a number, that way is refused and the others serve."""
+    found = ExactProfile(((SampledGaussian(1.0 / noise, rate), steps),)).delta(epsilon)
+    assert found.lower is not None
+    assert 0.0 < one(rate, 1.0 / noise)(epsilon) * (1.0 - 1e-6) <= found.upper
+    assert found.lower <= found.upper <= 1.1 * found.lower < 1e-9
+
+
 @given(RATES, NOISES, st.integers(1, 10**9), st.floats(-15.0, -2.0))
 def test_never_below_what_counting_big_outcomes_shows(rate: float, noise: float, steps: int, delta: float) -> None:
     """A test of "some outcome is above c" is post-processing: P(A) - e^eps Q(A) <= delta at the epsilon claimed."""
@@ -220,6 +244,21 @@ def test_the_small_part_is_integrated_to_the_last_digits(rate: float, noise: flo
     assert np.all(np.abs(part.change(tilts) - again.change(tilts)) <= 1e-11 * base)
     assert float(np.exp(part.log_density).sum()) + part.big == pytest.approx(1.0, abs=1e-11)
     assert part.gained == pytest.approx(again.gained, rel=1e-11)
+
+
+@given(st.floats(-9.0, -1.0), st.floats(-0.4, 1.5), st.floats(-6.0, 1.0), st.floats(-90.0, -30.0))
+def test_the_big_part_is_whole(rate: float, noise: float, level: float, log_mass: float) -> None:
+    """Q(b) and P(b) - Q(b) on a wider window, however blunt the weight is beside the normal density."""
+    loss = loss_of(10.0**rate, 10.0**noise)
+    part = loss.cut(10.0**level, log_mass)
+    assume(part is not None and part.big > 1e-280)
+    assert part is not None
+    k, c, h = part.sharpness, part.edge, 0.05 / part.sharpness
+    x = np.arange(min(c, 0.0) - 12.0, max(c, 0.0) + loss.mixture.reach + 12.0, h)
+    base, ratio = loss.line(x)
+    weights = np.exp(base) * -np.expm1(-np.exp(np.minimum(k * (x - c), 40.0))) * h
+    assert part.big == pytest.approx(float(weights.sum()), rel=1e-12)
+    assert part.gained == pytest.approx(float(weights @ np.expm1(ratio)), rel=1e-12)
 
 
 def _finer(loss: MixtureRemoveLoss, low: float, high: float, bend: float) -> CutLoss:

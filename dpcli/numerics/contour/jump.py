@@ -12,6 +12,7 @@ that some step's is. Given A or not, the outcomes still have the likelihood rati
 * The third is at least 0, and for every lambda > 0, as (e^eps - e^s)+ <= e^eps h(lambda) e^{-lambda (s - eps)} with
   h(lambda) = lambda^lambda / (1 + lambda)^{1 + lambda}, at most e^{(1 + lambda) eps} h(lambda) times E_Q[e^{-lambda S}; A], which is
   prod B^n - prod C^n, B = E_Q[e^{-lambda L}] and C that of the small part. Big losses lie well above epsilon: it is next to nothing.
+  Where epsilon is larger than the cut was made for, e^eps Q(A), which may be more than 1, bounds it still.
 
 That a large sum of heavy-tailed terms is one large term: the principle of a single big jump.
 """
@@ -56,7 +57,8 @@ class Jump:
         low, high = self.small.log_delta(epsilon)
         weight = math.expm1(epsilon) * self.big
         jumped, error = self.gained - weight, 4.0 * SLACK * (self.gained + abs(weight))
-        short = math.exp(min(float((self.log_short + (1.0 + self.power) * epsilon).min()), 0.0))
+        log_most = epsilon + math.log(self.big) if self.big > 0.0 else -math.inf  # of e^eps Q(A); it may be above 0
+        short = math.exp(min(log_most, float((self.log_short + (1.0 + self.power) * epsilon).min())))
         lower = math.exp(min(low, 0.0)) * (1.0 - 1e-15) + jumped - error
         upper = (math.exp(high) * (1.0 + 1e-15) if high < 0.0 else math.inf) + jumped + error + short
         return (math.log(lower) if lower > 0.0 else -math.inf), (math.log(upper) if upper > 0.0 else math.inf)
