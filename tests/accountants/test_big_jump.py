@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from dpcli.accountants.exact import ExactProfile
@@ -244,6 +244,23 @@ def test_the_small_part_is_integrated_to_the_last_digits(rate: float, noise: flo
     assert np.all(np.abs(part.change(tilts) - again.change(tilts)) <= 1e-11 * base)
     assert float(np.exp(part.log_density).sum()) + part.big == pytest.approx(1.0, abs=1e-11)
     assert part.gained == pytest.approx(again.gained, rel=1e-11)
+
+
+@given(st.floats(-9.0, -1.0), st.floats(-0.4, 1.5), st.floats(-6.0, 1.0), st.floats(-90.0, -30.0))
+@example(-8.4, 1.6, -3.3, -50.0)
+@example(-1.6, 0.7, -0.35, -70.0)
+def test_the_big_part_is_whole(rate: float, noise: float, level: float, log_mass: float) -> None:
+    """Q(b) and P(b) - Q(b) on a wider window, however blunt the weight is beside the normal density."""
+    loss = loss_of(10.0**rate, 10.0**noise)
+    part = loss.cut(10.0**level, log_mass)
+    assume(part is not None and part.big > 1e-280)
+    assert part is not None
+    k, c, h = part.sharpness, part.edge, 0.05 / part.sharpness
+    x = np.arange(min(c, 0.0) - 12.0, max(c, 0.0) + loss.mixture.reach + 12.0, h)
+    base, ratio = loss.line(x)
+    weights = np.exp(base) * -np.expm1(-np.exp(np.minimum(k * (x - c), 40.0))) * h
+    assert part.big == pytest.approx(float(weights.sum()), rel=1e-12, abs=0.0)
+    assert part.gained == pytest.approx(float(weights @ np.expm1(ratio)), rel=1e-12, abs=0.0)
 
 
 def _finer(loss: MixtureRemoveLoss, low: float, high: float, bend: float) -> CutLoss:

@@ -35,7 +35,7 @@ NORMAL = 0.3  # largest node distance in standard deviations
 FALL = 0.14  # node distance in 1 / k, for the big part
 SHARPER = 1.6  # k over the place of the edge at least, so that the weight outruns the normal density
 WIDE = 600.0  # e^{slope (edge - bend)} beyond which the loss has long ceased to grow exponentially
-LOST = 45.0  # k (c - x) below which nothing is big
+LOST = 45.0  # (k - c) (c - x) below which nothing is big: leftwards the normal density rises by e^{c (c - x)} at most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +136,7 @@ def cut(pair: Line, slope: float, low: float, high: float, bend: float) -> CutLo
 def _far(pair: Line, slope: float, k: float, edge: float) -> tuple[Array, Array]:
     """log of Q b times the node distance, and log r, where b is not nothing."""
     step = FALL / k
-    low, high = edge - LOST / k, max(edge, 0.0) + slope + TAIL
+    low, high = edge - LOST / (k - max(edge, 0.0)), max(edge, 0.0) + slope + TAIL
     hold((high - low) / step)
     x: ComplexArray = nodes_of(low, high, step)  # type: ignore[assignment]
     base, ratio = pair(x)
