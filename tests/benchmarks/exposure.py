@@ -49,7 +49,7 @@ def measured(plan: GenerationPlan, name: str, source: str) -> None:
     generate = plan.generate
     model, vocabulary = language_model(source, generate.tokenizer, str(FILE), "generate")
     frame = frame_of(generate, model, vocabulary)
-    (contexts,) = batches(generate, str(FILE), 1, frame, vocabulary, model.vocabulary)
+    (contexts,) = batches(generate, str(FILE), plan.pipeline.privacy, frame, vocabulary, model.vocabulary)
     writer = Writer(model, plan.clipping, frame.prompt, True, generate.tokens, vocabulary.end)
     rows: list[tuple[str, list[Next]]] = [
         ("public alone", [cache(lambda written: normal(writer.scores([], written)))]),

@@ -27,7 +27,7 @@ steps = 3
 [prompt]
 data = "private.csv"
 queries = "public.txt"
-public = "private.csv"
+public = "labelled.csv"
 labels = ["a", "b"]
 teachers = 6
 demonstrations = 3
@@ -62,6 +62,7 @@ def folder(tmp_path: Path) -> Path:
     GPT2LMHeadModel(config).save_pretrained(tmp_path / "model")
     rows = "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(12))
     (tmp_path / "private.csv").write_text(f"text,label\n{rows}")
+    (tmp_path / "labelled.csv").write_text(f"text,label\n{rows}")
     (tmp_path / "public.txt").write_text("one\ntwo\nthree\nfour\n")
     return tmp_path
 
