@@ -147,7 +147,7 @@ def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
 
 def _edited(tables: Tables, path: Path, value: Any) -> Tables:
     """A copy with one key set, or taken out where the value is None."""
-    if path[0] in LISTS and (len(path) == 2 or path[0] in tables):
+    if path[0] in LISTS and len(path) > 1 and isinstance(tables.get(path[0], []), list):
         return {**tables, path[0]: list(_entries(tables.get(path[0], ()), path[1:], value))}
     head, *rest = path
     if rest:
