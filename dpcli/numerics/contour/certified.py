@@ -170,7 +170,8 @@ def covers(losses: Losses, epsilon: float, t: float, log_delta: float) -> bool:
     """
     with np.errstate(all="ignore"):
         z = np.geomspace(0.1, 100.0, 10) * (t if math.isfinite(t) else 1.0 / max(epsilon, 1e-6))
-        if float(np.nanmin(total_cgf(losses, z) - z * epsilon + log_hockey(z))) <= log_delta:
+        bounds = total_cgf(losses, z) - z * epsilon + log_hockey(z)  # NaN where a CGF is no number: no bound
+        if float(np.nanmin(np.append(bounds, math.inf))) <= log_delta:
             return True
         found = build(losses, log_delta, t) if math.isfinite(t) else None
         return found is not None and found.log_delta(epsilon)[1] <= log_delta
