@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from dpcli.numerics.arrays import Array, np
@@ -48,8 +47,3 @@ def _symmetric_tail(mass: Array) -> Array:
     upper = np.cumsum(mass[::-1])[::-1]
     beyond = 2.0 * np.append(upper[middle + 1 :], 0.0)
     return np.asarray(beyond)
-
-
-def exact_variance(law: NoiseLaw, weights: Sequence[int]) -> float:
-    """Of the combination."""
-    return law.variance * math.fsum(weight * weight for weight in weights)
