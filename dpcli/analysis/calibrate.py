@@ -20,6 +20,7 @@ BESIDE = 1.5  # as a ratio: how near a value is to another that an accountant re
 REFUSALS = 4  # in a row, beyond which nothing further away is asked
 HALVINGS = 6  # of what lies beyond a value that was refused
 TIGHT = 1e-8  # relative width of an interval, below which others are not asked
+COUNTED = frozenset({"steps", "batch-size"})
 NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
 
 
@@ -46,6 +47,19 @@ class Calibration:
     pipeline: Pipeline
     group_size: int = 1
     runs: int = 1
+
+    @property
+    def values(self) -> list[tuple[str, str, float]]:
+        """(mechanism, key, value) as it goes into the file."""
+        entries = {entry.name: entry for entry in self.pipeline.mechanisms}
+        return [
+            (name, key, self.number(float(getattr(entries[name].spec, key, self.value) or self.value)))
+            for name, key in self.targets
+        ]
+
+    def number(self, value: float) -> float:
+        """As the file states it: what is counted is a whole number."""
+        return int(value) if self.parameter in COUNTED else value
 
 
 @limited

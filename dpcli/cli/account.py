@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcli.cli.options import accounting_options, emit, output_options, refuse, working
+from dpcli.cli.options import accounting_options, composed, emit, output_options, refuse, working, write_option
+
+if TYPE_CHECKING:
+    from dpcli.pipeline.model import Pipeline
+
+
+stated_options = composed(
+    click.option("--noise-multiplier", type=float, help="Noise over the most that one record adds (without FILE)."),
+    click.option("--laplace", is_flag=True, help="The noise is Laplace, its scale in place of the standard deviation."),
+    click.option("--pure", type=float, metavar="EPSILON", help="Epsilon of one step that is known to be pure (without FILE)."),
+    click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
+    click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
+    click.option("--dataset-size", type=int, help="Number of records, declared public."),
+    click.option("--steps", type=int, help="Number of steps  [default: 1]."),
+    click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
+    click.option(
+        "--adjacency",
+        type=click.Choice(["add-remove", "replace-one", "zero-out"]),
+        help="Neighbouring relation (without FILE)  [default: add-remove].",
+    ),
+    write_option("what the flags state"),
+)
 
 
 @click.command(short_help="What a pipeline costs, by every accountant.")
-@click.argument("file")
+@click.argument("file", required=False)
+@stated_options
 @accounting_options
 @click.option("--epsilon", type=float, help="Report delta at this epsilon instead.")
 @click.option("--tolerance", type=float, help="Relative width of the grid accountant's interval [default: 0.001].")
 @click.option("--digits", type=click.IntRange(0, 15), default=4, show_default=True, help="Decimals in the table.")
 @output_options("table", "findings", "checks", "total", "records")
 def command(
-    file: str,
+    file: str | None,
+    write: str | None,
     accountants: tuple[str, ...],
     delta: float | None,
     group_size: int,
@@ -26,8 +50,12 @@ def command(
     digits: int,
     format_: str,
     outputs: tuple[str, ...],
+    **flags: Any,
 ) -> int:
     """What the pipeline in FILE ("-" for standard input) costs: epsilon at its delta, by every accountant.
+
+    Without FILE: what the flags state. --noise-multiplier 1.1 --sampling-rate 0.004 --steps 10000 --delta 1e-6 is DP-SGD with Poisson
+    sampling; beside it stands what holds if batches were shuffled instead, and if a record were replaced. --write PATH keeps it as a file.
 
     Each row is an upper bound, rounded up; the headline is the smallest sound one. Exit code 1 where the file's budget is overspent,
     3 where nothing can be certified.
@@ -36,18 +64,42 @@ def command(
         refuse("--epsilon", delta=delta)
     from dpcli.analysis.account import account
     from dpcli.lint.run import judge
-    from dpcli.pipeline.read import parse
     from dpcli.present.account import document
-    from dpcli.toml.limits import read_bytes
 
-    data = read_bytes(file)
-    pipeline = parse(data, file)
+    pipeline, data, tables = _subject(file, flags, write, delta, epsilon)
     diagnostics = judge(pipeline, data)
     sources = click.get_current_context().obj.verbose > 0
     with working():
         result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
     found = document(result, diagnostics, digits, sources)
+    if tables is not None:
+        from dpcli.analysis.beside import beside
+        from dpcli.present.beside import with_beside
+
+        found = with_beside(found, beside(tables, delta, epsilon, accountants or None, group_size), digits)
+    if write is not None:
+        from dpcli.cli.stating import keep
+
+        keep(write, data.decode())
     return emit(replace(found, place=_place(data)) if result.exit_code == 1 else found, format_, outputs)
+
+
+def _subject(
+    file: str | None, flags: dict[str, Any], write: str | None, delta: float | None, epsilon: float | None
+) -> tuple[Pipeline, bytes, dict[str, Any] | None]:
+    """The pipeline, its bytes, and its tables where flags state it."""
+    from dpcli.pipeline.read import parse
+    from dpcli.toml.limits import read_bytes
+
+    if file is not None:
+        refuse("FILE", write=write, **{name: value for name, value in flags.items() if value is not False})
+        data = read_bytes(file)
+        return parse(data, file), data, None
+    from dpcli.cli.stating import stated
+    from dpcli.pipeline.flags import pipeline_of_flags
+
+    tables, text = stated(flags, delta, epsilon)
+    return pipeline_of_flags(tables, text), text.encode(), tables
 
 
 def _place(data: bytes) -> tuple[int, int]:

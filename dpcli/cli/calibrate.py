@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.options import accounting_options, emit, output_options
+from dpcli.cli.options import accounting_options, emit, output_options, write_option
 
 
 @click.command(short_help="Solve for steps, epochs, batch size, rate, radius, scale or noise.")
@@ -19,6 +19,7 @@ from dpcli.cli.options import accounting_options, emit, output_options
 @click.option(
     "-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism that is to change, where several could."
 )
+@write_option("FILE with the answer in place")
 @accounting_options
 @output_options("table", "total", "records")
 def command(
@@ -26,6 +27,7 @@ def command(
     solve: str,
     target_epsilon: float | None,
     mechanisms: tuple[str, ...],
+    write: str | None,
     accountants: tuple[str, ...],
     delta: float | None,
     group_size: int,
@@ -37,7 +39,14 @@ def command(
     The answer errs on the safe side. The next cheaper value, shown below it, misses the target.
     """
     from dpcli.analysis.calibrate_file import calibrate_file
+    from dpcli.analysis.solved_file import solved_text
     from dpcli.present.calibration import document
+    from dpcli.toml.limits import read_bytes
 
-    found = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size)
+    data = read_bytes(file)
+    found = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data)
+    if write is not None:
+        from dpcli.cli.stating import keep
+
+        keep(write, solved_text(data, found))
     return emit(document(found), format_, outputs)

@@ -50,6 +50,18 @@ def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
     return decorate
 
 
+def _new(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
+    """The path, before anything is computed."""
+    if path is not None and os.path.lexists(path):
+        raise InputError(f"--write: expected a path that does not exist yet, found {path}")
+    return path
+
+
+def write_option(what: str) -> Callable[..., Any]:
+    """--write PATH."""
+    return click.option("--write", metavar="PATH", callback=_new, help=f"Also write {what} to PATH, which must not exist.")
+
+
 class DocumentFormat(TextChoice):
     """A format of documents that hold some things; the others are looked at only for help and complaints."""
 

@@ -11,7 +11,6 @@ STEP = {"noise": "one step less noise", "scale": "one step less noise"}
 FURTHER = {"noise": "less noise", "scale": "less noise"}
 EARLY = "each attempt takes much work here: the search ended before the last digit, on the safe side"
 FORMULA = "classical formula: sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved for epsilon < 1 only (see dpcli explain sigma)"
-COUNTED = frozenset({"steps", "batch-size"})
 NAMES = {"batch-size": "batch_size"}
 
 
@@ -35,18 +34,18 @@ def document(calibration: Calibration, decimals: int = 4) -> Document:
     classical = classical_noise(calibration)
     rows += _classical_row(classical, calibration.target, decimals)
     result = {
-        key: _number(calibration.value, calibration),
+        key: calibration.number(calibration.value),
         "epsilon_upper": calibration.upper,
         "accountant": calibration.accountant,
         "next_cheaper": None
         if calibration.cheaper is None
         else {
-            key: _number(calibration.cheaper, calibration),
+            key: calibration.number(calibration.cheaper),
             "epsilon_upper": calibration.cheaper_upper,
             "adjacent": calibration.adjacent,
         },
     } | _classical_data(classical, key)
-    values = _values(calibration)
+    values = calibration.values
     return Document(
         headline=f"{key} = {calibration.value:.10g} for {where}: "
         f"epsilon <= {up(calibration.upper, decimals)} at delta = {calibration.delta!r} "
@@ -75,7 +74,7 @@ def document(calibration: Calibration, decimals: int = 4) -> Document:
             *(() if calibration.adjacent else (EARLY,)),
             *(() if classical is None else (FORMULA,)),
         ),
-        total=repr(_number(calibration.value, calibration)),
+        total=repr(calibration.number(calibration.value)),
         sheet=_sheet(calibration, values),
     )
 
@@ -93,11 +92,6 @@ def _classical_data(found: ClassicalNoise | None, key: str) -> dict[str, dict[st
     return {} if found is None else {"classical": {key: found.value, "epsilon_upper": found.upper, "proved": found.proved}}
 
 
-def _number(value: float, calibration: Calibration) -> float:
-    """As the file states it: what is counted is a whole number."""
-    return int(value) if calibration.parameter in COUNTED else value
-
-
 def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sheet:
     """The answer for each mechanism, and what it is compared with."""
     privacy = calibration.pipeline.privacy
@@ -109,7 +103,7 @@ def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sh
                 "next_cheaper",
                 None,
                 _key(calibration),
-                _number(calibration.cheaper, calibration),
+                calibration.number(calibration.cheaper),
                 calibration.cheaper_upper,
                 *setting,
             )
@@ -123,12 +117,3 @@ def _key(calibration: Calibration) -> str:
     if calibration.parameter == "noise":
         return "noise_over_sensitivity" if len(calibration.targets) > 1 else calibration.targets[0][1]
     return NAMES.get(calibration.parameter, calibration.parameter)
-
-
-def _values(calibration: Calibration) -> list[tuple[str, str, float]]:
-    """(mechanism, key, value) as it goes into the file."""
-    entries = {entry.name: entry for entry in calibration.pipeline.mechanisms}
-    return [
-        (name, key, _number(float(getattr(entries[name].spec, key, calibration.value) or calibration.value), calibration))
-        for name, key in calibration.targets
-    ]
