@@ -152,7 +152,7 @@ def _curves(losses: Losses, tilt: float, log_delta: float, error: float, effort:
 ACCOUNTANT = Accountant(
     name="pld",
     title="privacy-loss distribution",
-    source="Doroshenko et al. 2022, arXiv:2207.04380; Ghazi et al. 2022, arXiv:2207.04381; bounds in numerics/lattice.py",
+    source="Doroshenko et al. 2022, arXiv:2207.04380; Ghazi et al. 2022, arXiv:2207.04381; proof: dpcli explain accountants",
     compose=PldProfile,
     heavy=True,
 )
