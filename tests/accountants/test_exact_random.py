@@ -136,7 +136,7 @@ def test_random_compositions_in_thirty_digits() -> None:
     """The interval holds the true epsilon and its middle is good to 1e-9; refused, zero and slow ones are drawn again."""
     source, done = random.Random(20), 0
     with mp.workdps(34):
-        for _ in range(200):
+        for _ in range(400):
             case = draw(source)
             try:
                 bound = case.profile().epsilon(case.delta)
