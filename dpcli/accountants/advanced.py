@@ -76,6 +76,7 @@ ACCOUNTANT = Accountant(
     source="Kairouz, Oh, Viswanath 2015, arXiv:1311.0776, Theorems 3.4 and 3.5 (Hoeffding branch)",
     compose=lambda steps: AdvancedProfile(steps, sharp_mean, True),
     stepwise=True,
+    cells=lambda parts: 1e4 * parts,
 )
 CLASSICAL = Accountant(
     name="advanced-classical",
@@ -83,4 +84,5 @@ CLASSICAL = Accountant(
     source="Dwork, Rothblum, Vadhan 2010; Dwork & Roth 2014, Theorem 3.20",
     compose=lambda steps: AdvancedProfile(steps, classical_mean, False),
     stepwise=True,
+    cells=lambda parts: 1e4 * parts,
 )

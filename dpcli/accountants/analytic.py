@@ -45,4 +45,5 @@ ACCOUNTANT = Accountant(
     source="Balle & Wang 2018, arXiv:1805.06530, Theorem 8; composition Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2",
     compose=AnalyticProfile,
     adaptive=True,
+    cells=lambda parts: 2e2 * parts,
 )

@@ -74,6 +74,8 @@ class Accountant:
     adaptive: it stays valid where later mechanisms are chosen from earlier outputs (a privacy filter).
     heavy: its work grows with the difficulty of the question, and others answer where it is refused.
     stepwise: it asks every step for its epsilon again and again; where work is short, those that read one curve come first.
+    cells: about what one question about so many different mechanisms takes it, in cells (numerics/work.py), by which the others are
+        asked in turn where the headline is settled; measured once, and stated so that every machine asks the same ones.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Accountant:
     adaptive: bool = False
     heavy: bool = False
     stepwise: bool = False
+    cells: Callable[[int], float] = lambda parts: 0.0
 
     @contextmanager
     def within_allowance(self, least: float = 0.0, share: float = 1.0) -> Iterator[None]:

@@ -38,4 +38,5 @@ ACCOUNTANT = Accountant(
     compose=BasicProfile,
     adaptive=True,
     stepwise=True,
+    cells=lambda parts: 2e3 * parts,
 )

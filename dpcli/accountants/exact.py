@@ -123,4 +123,5 @@ ACCOUNTANT = Accountant(
     source="Alghamdi et al. 2022, arXiv:2208.09595; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10; certificate in numerics/contour.py",
     compose=ExactProfile,
     heavy=True,
+    cells=lambda parts: 1e5 + 5e4 * parts,
 )

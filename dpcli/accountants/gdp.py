@@ -59,4 +59,5 @@ ACCOUNTANT = Accountant(
     source="Dong, Roth, Su 2022, arXiv:1905.02383; Bu, Dong, Long, Su 2020, arXiv:1911.11607 (sampled Gaussians)",
     compose=GdpProfile,
     sound=False,
+    cells=lambda parts: 2e3 * parts,
 )

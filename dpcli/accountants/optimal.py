@@ -59,4 +59,5 @@ ACCOUNTANT = Accountant(
     source="Kairouz, Oh, Viswanath 2015, arXiv:1311.0776, Theorem 3.3; heterogeneous Murtagh & Vadhan 2016, arXiv:1507.03113",
     compose=OptimalProfile,
     stepwise=True,
+    cells=lambda parts: 2e4 if parts == 1 else 2e5 * parts,
 )

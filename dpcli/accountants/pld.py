@@ -155,4 +155,5 @@ ACCOUNTANT = Accountant(
     source="Doroshenko et al. 2022, arXiv:2207.04380; Ghazi et al. 2022, arXiv:2207.04381; bounds in numerics/lattice.py",
     compose=PldProfile,
     heavy=True,
+    cells=lambda parts: 2e6 + 2e5 * parts,
 )

@@ -57,10 +57,12 @@ ACCOUNTANT = Accountant(
     title="Renyi DP (balle)",
     source="Mironov 2017, arXiv:1702.07476; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21",
     compose=lambda steps: RdpProfile(steps, balle, balle_delta),
+    cells=lambda parts: 3e4 * parts,
 )
 CLASSIC = Accountant(
     name="rdp-classic",
     title="Renyi DP (classic)",
     source="Mironov 2017, arXiv:1702.07476, Propositions 1 and 3",
     compose=lambda steps: RdpProfile(steps, classic, classic_delta),
+    cells=lambda parts: 5e4 * parts,
 )

@@ -29,6 +29,7 @@ else:
 REPORTED = "reported"  # a note on an error that the reports asked for hold
 PICTURES = "pictures"  # of what a document may hold
 EVERYTHING = ("findings", "checks", "total", "records")  # what a document may hold
+ALL = "all"  # of --accountant
 NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_"})  # parameters that name what is written, and how
 
 
@@ -206,7 +207,8 @@ accounting_options = composed(
         multiple=True,
         metavar="NAME",
         shell_complete=completing.accountant,
-        help=f"Use only this one; repeatable: {', '.join(ACCOUNTANTS)}.",
+        callback=lambda _, __, given: tuple(ACCOUNTANTS) if ALL in given else given,
+        help=f"Use only this one; repeatable: {', '.join(ACCOUNTANTS)}; or {ALL}, also those that a certified interval makes needless.",
     ),
     click.option("--delta", type=float, help="Report at this delta instead of the file's."),
     click.option("--group-size", type=int, default=1, show_default=True, help="Units of privacy that change together."),

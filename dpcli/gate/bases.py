@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpcli.analysis.account import Account, account
+from dpcli.analysis.account import Account, headline
 from dpcli.analysis.comparable import statement_of
 from dpcli.errors import DpcliError, InputError
 from dpcli.gate.restatement import Standing, standings_of
@@ -78,7 +78,7 @@ def _at_ref(ref: str, path: str, cap: Capped) -> Base | None:
     try:
         own = parse(found.data, f"{ref}:{found.renamed or path}")
         pipeline = cap(path, own)
-        result = account(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
+        result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except DpcliError as error:
         raise InputError(f"{found.renamed or path} at {ref} cannot be compared with: {error}") from None
     stated = form(own)
