@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -302,7 +301,14 @@ def _render(document: Document, name: str, settings: Settings | None) -> str:
         return render(document)
     color = settings is not None and wants_color(settings.color)
     fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
-    return render(document, width=110 if fixed else max(40, shutil.get_terminal_size((110, 24)).columns), color=color)
+    return render(document, width=110 if fixed else max(40, _screen()), color=color)
+
+
+def _screen() -> int:
+    """Columns of the screen."""
+    import shutil  # with the compressions that it knows, too much for whoever writes to a file
+
+    return shutil.get_terminal_size((110, 24)).columns
 
 
 def wants_color(choice: str) -> bool:
