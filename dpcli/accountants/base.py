@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from dpcli.errors import CannotCertify, InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import KEPT, QUESTION, allowance
+from dpcli.values import dataclass
 
 Steps = tuple[tuple[Mechanism, int], ...]
 

@@ -7,7 +7,6 @@ delta is that which suits advanced composition, and many different epsilons are 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dpcli.accountants.advanced import advanced_split, sharp_mean
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised
@@ -15,6 +14,7 @@ from dpcli.accountants.slack import DeltaSplit, Groups
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.numerics.closed.two_point_sum import MAX_COUNT, two_point_epsilon
+from dpcli.values import dataclass
 
 
 def optimal_epsilon(groups: Groups, slack: float) -> float:

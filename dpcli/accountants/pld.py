@@ -8,7 +8,7 @@ on the tolerance and the time that are given.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
@@ -17,6 +17,7 @@ from dpcli.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.arrays import np
 from dpcli.numerics.work import remembered, shared
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:  # a grid is read when one is made: where the headline is settled, none is
     from dpcli.numerics.grid.composed import GridCurve

@@ -7,7 +7,6 @@ Consumes each step's Renyi curve; curves add up, and the best real order is sear
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
@@ -16,6 +15,7 @@ from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta, classic, classic_delta
 from dpcli.numerics.orders import FINE, least_over_orders
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.closed.conversion import Conversion

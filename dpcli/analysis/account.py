@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
@@ -17,6 +17,7 @@ from dpcli.numerics.work import LEAST, TooMuchWork, limited
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import BillLine, repeated, resolve
 from dpcli.registry import ACCOUNTANTS, SETTLING, load
+from dpcli.values import dataclass
 
 GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 4.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
 Quantity = Literal["epsilon", "delta"]

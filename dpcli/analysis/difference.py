@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dpcli.analysis.account import Account, headline
@@ -20,6 +20,7 @@ from dpcli.pipeline.read import parse
 from dpcli.toml import syntax
 from dpcli.toml.findings import Findings, TooMany
 from dpcli.toml.shown import key_text
+from dpcli.values import dataclass
 
 MOST = 40  # changes that are priced one at a time
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from dpcli.cli.printing import complain, show
 from dpcli.errors import DpcliError, InputError
 from dpcli.extras import unavailable
 from dpcli.registry import ACCOUNTANTS, FORMATS, load
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document

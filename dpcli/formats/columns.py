@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from dpcli.document.document import Table, visible
 from dpcli.formats.folded import cells, folded
+from dpcli.values import dataclass
 
 NARROW = 12  # cells that a column which may be folded has at least
 GAP = 3  # cells between two columns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from dpcli.analysis.account import Account, headline
@@ -14,6 +14,7 @@ from dpcli.gate.terms import horizon_data, terms_of
 from dpcli.git.history import past
 from dpcli.pipeline.gate_keys import Gate, Waiver
 from dpcli.pipeline.model import Pipeline
+from dpcli.values import dataclass
 
 Capped = Callable[[str, Pipeline], Pipeline]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dpcli.analysis.account import Account, headline
 from dpcli.analysis.difference import Priced
@@ -37,6 +37,7 @@ from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.findings import Findings
 from dpcli.toml.positions import locate
 from dpcli.toml.render import InvalidFile
+from dpcli.values import dataclass
 
 Bases = Mapping[str, Base | None]
 

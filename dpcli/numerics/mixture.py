@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
@@ -13,6 +12,7 @@ from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_binomial, log_expm1_array, log_normal_ends
 from dpcli.numerics.tails import mixed
 from dpcli.numerics.work import hold, spend
+from dpcli.values import dataclass
 
 Line = TypeVar("Line", Array, ComplexArray)
 FAR = 30.0  # exponent beyond which m is no longer taken as 1 and what it exceeds it by

@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.work import hold, spend
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.split import SplitLoss
