@@ -231,7 +231,7 @@ def test_accounting_loads_numpy_and_no_more() -> None:
 ENTERED = {
     ("account", "examples/mnist.toml"): 107,
     ("lint", "examples/mnist.toml"): 74,
-    ("gate", "examples/gate.toml"): 143,
+    ("gate", "examples/gate.toml"): 128,
     ("--help",): 9,
 }
 
