@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing's own costs an import, which the help has no other use for
 if TYPE_CHECKING:
+    from typing import Any
+
     from dpcli.analysis.account import Account, account
     from dpcli.analysis.calibrate import Calibration, calibrate
     from dpcli.pipeline.model import Pipeline

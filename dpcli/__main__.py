@@ -1,5 +1,5 @@
 """python -m dpcli"""
 
-from dpcli.cli.main import run
+from dpcli.cli.start import run
 
 run()

@@ -7,8 +7,9 @@ the JSON Schema, the manual page and `explain` are printed from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NewType
+
+from dpcli.values import dataclass
 
 Prose = NewType("Prose", str)  # text of some length, over several lines if need be
 Note = NewType("Note", str)  # free text that may be blank, over several lines if need be

@@ -63,6 +63,9 @@ ACCOUNTANTS: dict[str, str] = {
     "gdp": "dpcli.accountants.gdp:ACCOUNTANT",
 }
 
+# Accountants with an interval that may leave the others nothing to add, in the order in which they are asked.
+SETTLING = ("analytic", "exact")
+
 # Tables of the pipeline file that one command reads, and everybody checks.
 SECTIONS: dict[str, str] = {
     "train": "dpcli.train.plan.settings:Train",

@@ -23,6 +23,7 @@ import pytest
 from dpcli.cli import manual
 from dpcli.cli.budget.group import SUBCOMMANDS
 from dpcli.cli.main import COMMANDS, cli
+from dpcli.cli.overview import HELP
 from dpcli.cli.pmixed.group import SUBCOMMANDS as PMIXED
 from dpcli.explain.glossary import TERMS
 from dpcli.explain.topics import TOPICS
@@ -298,3 +299,14 @@ def test_every_name_is_explained(name: str) -> None:
 def test_examples_folder_is_documented_by_its_files() -> None:
     for path in Path(ROOT / "examples").glob("*.toml"):
         assert path.read_text().startswith("# ")
+
+
+def test_the_help_that_is_always_the_same_is_what_click_says() -> None:
+    """Written down, as laying it out takes longer than anything else that printing it takes."""
+    said = dpcli("--help").out
+    if UPDATE:
+        path = ROOT / "dpcli" / "cli" / "overview.py"
+        head = path.read_text().partition("HELP = ")[0]
+        path.write_text(f'{head}HELP = """\\\n{said}"""\n')
+    else:
+        assert said == HELP

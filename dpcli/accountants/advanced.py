@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.slack import DeltaSplit, Groups, best_split
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.numerics.work import shared
+from dpcli.values import dataclass
 
 _TOO_LARGE = "one step's epsilon is above 700: advanced composition overflows there, and basic is smaller"
 
@@ -76,6 +76,7 @@ ACCOUNTANT = Accountant(
     source="Kairouz, Oh, Viswanath 2015, arXiv:1311.0776, Theorems 3.4 and 3.5 (Hoeffding branch)",
     compose=lambda steps: AdvancedProfile(steps, sharp_mean, True),
     stepwise=True,
+    cells=lambda parts: 1e4 * parts,
 )
 CLASSICAL = Accountant(
     name="advanced-classical",
@@ -83,4 +84,5 @@ CLASSICAL = Accountant(
     source="Dwork, Rothblum, Vadhan 2010; Dwork & Roth 2014, Theorem 3.20",
     compose=lambda steps: AdvancedProfile(steps, classical_mean, False),
     stepwise=True,
+    cells=lambda parts: 1e4 * parts,
 )

@@ -7,10 +7,10 @@ Needs delta > 0. Steps may be chosen one after the other.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,4 +45,5 @@ ACCOUNTANT = Accountant(
     source="Balle & Wang 2018, arXiv:1805.06530, Theorem 8; composition Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2",
     compose=AnalyticProfile,
     adaptive=True,
+    cells=lambda parts: 2e2 * parts,
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from dpcli.errors import CannotCertify, InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import KEPT, QUESTION, allowance
+from dpcli.values import dataclass
 
 Steps = tuple[tuple[Mechanism, int], ...]
 
@@ -74,6 +75,8 @@ class Accountant:
     adaptive: it stays valid where later mechanisms are chosen from earlier outputs (a privacy filter).
     heavy: its work grows with the difficulty of the question, and others answer where it is refused.
     stepwise: it asks every step for its epsilon again and again; where work is short, those that read one curve come first.
+    cells: about what one question about so many different mechanisms takes it, in cells (numerics/work.py), by which the others are
+        asked in turn where the headline is settled; measured once, and stated so that every machine asks the same ones.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Accountant:
     adaptive: bool = False
     heavy: bool = False
     stepwise: bool = False
+    cells: Callable[[int], float] = lambda parts: 0.0
 
     @contextmanager
     def within_allowance(self, least: float = 0.0, share: float = 1.0) -> Iterator[None]:

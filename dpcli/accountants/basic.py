@@ -7,10 +7,10 @@ Bounds: upper; exact for one step. delta = 0 is answered where every step is pur
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, views
 from dpcli.mechanisms.combined.composed import Composed, split_delta
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +38,5 @@ ACCOUNTANT = Accountant(
     compose=BasicProfile,
     adaptive=True,
     stepwise=True,
+    cells=lambda parts: 2e3 * parts,
 )

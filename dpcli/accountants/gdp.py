@@ -7,13 +7,13 @@ number can be too small, so it decides nothing. Exact for unsampled Gaussian noi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
+from dpcli.values import dataclass
 
 
 def squared_mu(mechanism: Mechanism) -> float:
@@ -59,4 +59,5 @@ ACCOUNTANT = Accountant(
     source="Dong, Roth, Su 2022, arXiv:1905.02383; Bu, Dong, Long, Su 2020, arXiv:1911.11607 (sampled Gaussians)",
     compose=GdpProfile,
     sound=False,
+    cells=lambda parts: 2e3 * parts,
 )

@@ -6,12 +6,12 @@ Consumes each step's Renyi curve at orders 2 to 33. For comparison with papers. 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.renyi_curve import renyi_curve
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import np
+from dpcli.values import dataclass
 
 MOMENTS = 32
 
@@ -46,4 +46,5 @@ ACCOUNTANT = Accountant(
     title="moments accountant, 2016",
     source="Abadi et al. 2016, arXiv:1607.00133, Theorem 2",
     compose=MomentsProfile,
+    cells=lambda parts: 2e4 * parts,
 )

@@ -7,7 +7,6 @@ delta is that which suits advanced composition, and many different epsilons are 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dpcli.accountants.advanced import advanced_split, sharp_mean
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised
@@ -15,6 +14,7 @@ from dpcli.accountants.slack import DeltaSplit, Groups
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.numerics.closed.two_point_sum import MAX_COUNT, two_point_epsilon
+from dpcli.values import dataclass
 
 
 def optimal_epsilon(groups: Groups, slack: float) -> float:
@@ -59,4 +59,5 @@ ACCOUNTANT = Accountant(
     source="Kairouz, Oh, Viswanath 2015, arXiv:1311.0776, Theorem 3.3; heterogeneous Murtagh & Vadhan 2016, arXiv:1507.03113",
     compose=OptimalProfile,
     stepwise=True,
+    cells=lambda parts: 2e4 if parts == 1 else 2e5 * parts,
 )

@@ -8,17 +8,20 @@ on the tolerance and the time that are given.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.directions import Losses, directions
 from dpcli.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.arrays import np
-from dpcli.numerics.grid.composed import GridCurve, composed, planned
-from dpcli.numerics.grid.survey import Survey, best_tilt, survey, tilt_for
 from dpcli.numerics.work import remembered, shared
+from dpcli.values import dataclass
+
+if TYPE_CHECKING:  # a grid is read when one is made: where the headline is settled, none is
+    from dpcli.numerics.grid.composed import GridCurve
+    from dpcli.numerics.grid.survey import Survey
 
 TOLERANCE = 1e-3
 POINTS_PER_SECOND = 5e6
@@ -99,6 +102,8 @@ class PldProfile(PrivacyProfile):
 
     def shares(self, delta: float) -> tuple[float, ...]:
         """Each step's K at the tilt, which is what its loss adds to the exponent."""
+        from dpcli.numerics.grid.survey import best_tilt
+
         parts = []
         for mechanism, count in self.steps:
             sides = [[(surveyed(loss), n) for loss, n in side] for side in directions(((mechanism, count),))]
@@ -113,12 +118,16 @@ class PldProfile(PrivacyProfile):
 @shared(MAX_SURVEYS)
 def surveyed(loss: PrivacyLoss) -> Survey:
     """The survey of a loss, remembered."""
+    from dpcli.numerics.grid.survey import survey
+
     return survey(loss)
 
 
 @remembered(16)
 def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: Effort) -> tuple[GridCurve, GridCurve, float]:
     """(lower, upper, epsilon by Chernoff's bound) near log delta."""
+    from dpcli.numerics.grid.survey import best_tilt
+
     parts = [(loss, surveyed(loss), count) for loss, count in losses]
     surveys = [(found, count) for _, found, count in parts]
     infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(found.log_infinite), 1.0 - 1e-16)) for found, n in surveys))
@@ -132,6 +141,8 @@ def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: 
 @remembered(16)
 def curves_at_epsilon(losses: Losses, epsilon: float, tolerance: float, effort: Effort) -> tuple[GridCurve, GridCurve]:
     """(lower, upper) near epsilon."""
+    from dpcli.numerics.grid.survey import tilt_for
+
     surveys = [(surveyed(loss), count) for loss, count in losses]
     tilt, log_delta = tilt_for(surveys, epsilon)
     return _curves(losses, tilt, min(log_delta - 2.0, -1.0), tolerance * max(epsilon, 0.5 / tilt), effort)
@@ -140,6 +151,8 @@ def curves_at_epsilon(losses: Losses, epsilon: float, tolerance: float, effort: 
 def _curves(losses: Losses, tilt: float, log_delta: float, error: float, effort: Effort) -> tuple[GridCurve, GridCurve]:
     if len(losses) > MAX_PARTS:
         raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long")
+    from dpcli.numerics.grid.composed import composed, planned
+
     parts = [(loss, surveyed(loss), count) for loss, count in losses]
     with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
         unit = next((found.unit() for _, found, _ in parts if found.unit() > 0.0), 0.0)
@@ -155,4 +168,5 @@ ACCOUNTANT = Accountant(
     source="Doroshenko et al. 2022, arXiv:2207.04380; Ghazi et al. 2022, arXiv:2207.04381; proof: dpcli explain accountants",
     compose=PldProfile,
     heavy=True,
+    cells=lambda parts: 2e6 + 2e5 * parts,
 )

@@ -7,7 +7,6 @@ Consumes each step's Renyi curve; curves add up, and the best real order is sear
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
@@ -16,6 +15,7 @@ from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta, classic, classic_delta
 from dpcli.numerics.orders import FINE, least_over_orders
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.closed.conversion import Conversion
@@ -57,10 +57,12 @@ ACCOUNTANT = Accountant(
     title="Renyi DP (balle)",
     source="Mironov 2017, arXiv:1702.07476; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21",
     compose=lambda steps: RdpProfile(steps, balle, balle_delta),
+    cells=lambda parts: 3e4 * parts,
 )
 CLASSIC = Accountant(
     name="rdp-classic",
     title="Renyi DP (classic)",
     source="Mironov 2017, arXiv:1702.07476, Propositions 1 and 3",
     compose=lambda steps: RdpProfile(steps, classic, classic_delta),
+    cells=lambda parts: 5e4 * parts,
 )

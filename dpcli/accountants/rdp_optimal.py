@@ -7,7 +7,6 @@ its search visited and near the best one. Bounds: upper. Needs delta > 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.rdp import RdpProfile
@@ -15,6 +14,7 @@ from dpcli.accountants.renyi_curve import renyi_curve
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta
 from dpcli.numerics.closed.joint_range import optimal
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +46,5 @@ ACCOUNTANT = Accountant(
     title="Renyi DP (best)",
     source="Mironov 2017, arXiv:1702.07476; conversion Asoodeh et al. 2020, arXiv:2001.05990, 2008.06529",
     compose=OptimalRdpProfile,
+    cells=lambda parts: 6e5 + 3e4 * parts,
 )

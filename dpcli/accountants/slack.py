@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from dpcli.accountants.base import Steps, views
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import split_delta
 from dpcli.numerics.work import spend
+from dpcli.values import dataclass
 
 ROUNDS = 11  # to 0.1 on the logit scale, where the optimum is flat
 MANY = 64  # from here on only the split by step is tried

@@ -7,10 +7,10 @@ Consumes each mechanism's rho, which sampling does not lower, and converts the t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
 from dpcli.numerics.closed.conversion import zcdp_epsilon
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +37,5 @@ ACCOUNTANT = Accountant(
     source="Bun & Steinke 2016, arXiv:1605.02065; conversion Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13",
     compose=ZcdpProfile,
     adaptive=True,
+    cells=lambda parts: 2e2 * parts,
 )

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
 from dpcli.accountants.directions import parts_of
+from dpcli.analysis.settled import beside, not_asked, settles
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.numerics.work import BESIDE, LEAST, TooMuchWork, limited
+from dpcli.numerics.work import BESIDE as SHARE
+from dpcli.numerics.work import LEAST, TooMuchWork, limited
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import BillLine, repeated, resolve
-from dpcli.registry import ACCOUNTANTS, load
+from dpcli.registry import ACCOUNTANTS, SETTLING, load
+from dpcli.values import dataclass
 
 GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 4.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
 Quantity = Literal["epsilon", "delta"]
@@ -30,6 +33,7 @@ class AccountRow:
     reason: str | None = None
     lacking: tuple[object, ...] = ()  # the mechanisms that the reason is about
     too_much: bool = False  # whether the reason is the work that it would take
+    asked: bool = True  # whether it was asked at all; where the headline is settled, dear ones are not
 
     @property
     def upper(self) -> float:
@@ -52,7 +56,9 @@ class Account:
     """The privacy of one pipeline.
 
     quantity: what was asked for, given the other: epsilon at `delta`, or delta at `epsilon`.
-    winner: the row with the smallest bound among the sound accountants that apply, None where there is none.
+    rows: one for each accountant; where the headline is settled, those with much work were not asked.
+    winner: the row that settles the headline, an interval narrower than any other accountant could tell; else that with the smallest bound
+        among the sound accountants that apply, None where there is none.
     upper, lower: the headline; `lower` is None where no accountant certifies one.
     shares: of each charge, in the winner's currency.
     """
@@ -96,7 +102,8 @@ def account(
 
     Args:
         pipeline: as returned by `dpcli.load`.
-        accountants: names to use; all where None.
+        accountants: names to use; all where None, but where an interval settles the headline (certified from both sides to 1e-9), only
+            those that are cheap: by the work that they state, so that the same ones are asked on every machine.
         delta: at which epsilon is asked for; the file's privacy.delta, else its budget.delta, where None.
         epsilon: ask for delta at this epsilon (nats) instead.
         group_size: units of privacy that change together.
@@ -104,43 +111,82 @@ def account(
         runs: how often the whole pipeline runs on the same data, by a schedule fixed in advance; delta is that of all runs together.
 
     Returns:
-        Every row's value is an upper bound; the headline is the smallest of the sound ones that apply. An accountant that would take
-        more work than one command may cost (numerics/work.py) has that as its reason.
+        Every row's value is an upper bound; the headline is the smallest of the sound ones that apply, to within 1e-9. An accountant that
+        would take more work than one command may cost (numerics/work.py) has that as its reason.
 
     Raises:
         InputError: an unknown accountant, no delta to report at, a value out of range, or a pipeline that makes no sense.
     """
     if isinstance(pipeline, str) or isinstance(accountants, str):
         raise InputError("expected a pipeline from dpcli.load and a list of accountants, found text")
-    chosen = [_accountant(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
-    quantity: Quantity = "delta" if epsilon is not None else "epsilon"
-    at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
     if tolerance is not None and not 1e-9 <= tolerance < 1.0:
         raise InputError(f"expected a tolerance in [1e-9, 1), found {tolerance!r}")
-    charges = repeated(resolve(pipeline, _checked_group(group_size)), runs)
-    steps = tuple((charge.mechanism, charge.count) for charge in charges)
+    names = tuple(dict.fromkeys(accountants or ACCOUNTANTS))
     quick = accountants is None and tolerance is None
-    seconds = GLANCE if quick else PATIENCE
-    profiles = [_tuned(_profile(accountant, steps, pipeline.privacy.adaptive), tolerance, seconds) for accountant in chosen]
-    share = BESIDE if len(chosen) > 1 else 1.0
-    turns = sorted(range(len(chosen)), key=lambda k: (chosen[k].heavy, chosen[k].stepwise))
-    found = {k: _named(_row(chosen[k], profiles[k], quantity, at, share), charges) for k in turns}
-    rows = tuple(found[k] for k in range(len(chosen)))
-    if quick and not any(_certified(row) for row in rows):  # nobody has an interval: let the grid take its time
-        profiles = [_tuned(profile, tolerance, MOMENT) for profile in profiles]
-        rows = tuple(
-            row
-            if row.bound is not None or not row.accountant.heavy
-            else _named(_row(row.accountant, profile, quantity, at, share), charges)
-            for row, profile in zip(rows, profiles, strict=True)
-        )
-    if not all(mechanism.attained() for mechanism, _ in steps):
-        rows = tuple(_upper_only(row) for row in rows)
-    winner = _smallest(rows)
-    _cross_check(rows)
+    return _account(pipeline, _Asked(names, quick, tolerance), delta, epsilon, group_size, runs)
+
+
+@limited
+def headline(
+    pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1, runs: int = 1
+) -> Account:
+    """`account`, for whoever reads the headline alone: where an interval settles it, the other rows are left out."""
+    return _account(pipeline, _Asked(tuple(ACCOUNTANTS), rows=False), delta, epsilon, group_size, runs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """names: of the accountants. quick: whether nobody asked for one of them, so that one may settle the headline for all; rows: whether
+    the others' rows are wanted all the same. tolerance: of the grid."""
+
+    names: tuple[str, ...]
+    quick: bool = True
+    tolerance: float | None = None
+    rows: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What each accountant is asked: quantity: the other one is given, `at`."""
+
+    charges: tuple[BillLine, ...]
+    adaptive: bool
+    quantity: Quantity
+    at: float
+
+    @property
+    def steps(self) -> Steps:
+        return tuple((charge.mechanism, charge.count) for charge in self.charges)
+
+    @property
+    def attained(self) -> bool:
+        """Whether a lower bound on the dominating pairs is one on the pipeline."""
+        return all(charge.mechanism.attained() for charge in self.charges)
+
+    def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
+        return _tuned(_profile(accountant, self.steps, self.adaptive), tolerance, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The rows in the order of their accountants; the one that is the headline, and the profile that found it."""
+
+    rows: tuple[AccountRow, ...]
+    winner: AccountRow | None
+    profile: PrivacyProfile | str | None
+
+
+def _account(pipeline: Pipeline, asked: _Asked, delta: float | None, epsilon: float | None, group_size: int, runs: int) -> Account:
+    for name in asked.names:
+        _require_known(name)
+    quantity: Quantity = "delta" if epsilon is not None else "epsilon"
+    at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
+    charges = repeated(resolve(pipeline, _checked_group(group_size)), runs)
+    question = _Question(charges, pipeline.privacy.adaptive, quantity, at)
+    answer = _answer(question, asked)
+    rows, winner = answer.rows, answer.winner
     lowers = [row.bound.lower for row in rows if row.bound is not None and row.bound.lower is not None and row.accountant.sound]
     lower = max(lowers, default=None)
-    profile = profiles[rows.index(winner)] if winner is not None else None
     return Account(
         pipeline,
         charges,
@@ -150,10 +196,66 @@ def account(
         rows,
         winner,
         None if lower is None or winner is None else min(lower, winner.upper),
-        _shares(profile, quantity, at, winner, len(steps)),
-        _budget(pipeline, chosen, profiles, quantity, at, winner),
+        _shares(answer.profile, quantity, at, winner, len(charges)),
+        _budget(pipeline, question, asked, winner),
         group_size,
     )
+
+
+def _answer(question: _Question, asked: _Asked) -> _Answer:
+    """Those that may settle the headline first; where one does, of the others only those that are cheap, or none."""
+    if asked.quick and question.attained:
+        first: list[AccountRow] = []
+        for name in SETTLING:
+            accountant = _accountant(name)
+            profile = question.profile(accountant, None, GLANCE)
+            row = _named(_row(accountant, profile, question.quantity, question.at, SHARE), question.charges)
+            first.append(row)
+            if settles(row.bound):
+                rows = _beside(question, asked, row, tuple(first)) if asked.rows else tuple(first)
+                _cross_check(rows)
+                return _Answer(rows, row, profile)
+    return _everybody(question, asked)
+
+
+def _beside(question: _Question, asked: _Asked, settling: AccountRow, first: tuple[AccountRow, ...]) -> tuple[AccountRow, ...]:
+    """A row for each accountant: those at hand, those that are cheap, and the reason why the rest are left out."""
+    found = {row.accountant.name: row for row in first}
+    others = [_accountant(name) for name in asked.names if name not in found]
+    profiles = {each.name: question.profile(each, None, GLANCE) for each in others}
+    able = [each for each in others if not isinstance(profiles[each.name], str)]  # the others have said why not
+    parts = len({mechanism for mechanism, _ in question.steps})
+    cheap = list(beside(settling.accountant, able, parts))
+    for each in (*cheap, *(other for other in others if other not in able)):
+        row = _row(each, profiles[each.name], question.quantity, question.at, SHARE)
+        found[each.name] = _named(row, question.charges)
+    why = not_asked(settling.accountant)
+    found |= {each.name: AccountRow(each, None, why, asked=False) for each in others if each.name not in found}
+    return tuple(found[name] for name in asked.names)
+
+
+def _everybody(question: _Question, asked: _Asked) -> _Answer:
+    """Every accountant, those that read one curve before those that ask each step, and those with much work last."""
+    chosen = [_accountant(name) for name in asked.names]
+    seconds = GLANCE if asked.quick else PATIENCE
+    profiles = [question.profile(accountant, asked.tolerance, seconds) for accountant in chosen]
+    share = SHARE if len(chosen) > 1 else 1.0
+    turns = sorted(range(len(chosen)), key=lambda k: (chosen[k].heavy, chosen[k].stepwise))
+    found = {k: _named(_row(chosen[k], profiles[k], question.quantity, question.at, share), question.charges) for k in turns}
+    rows = tuple(found[k] for k in range(len(chosen)))
+    if asked.quick and not any(_certified(row) for row in rows):  # nobody has an interval: let the grid take its time
+        profiles = [_tuned(profile, None, MOMENT) for profile in profiles]
+        rows = tuple(
+            row
+            if row.bound is not None or not row.accountant.heavy
+            else _named(_row(row.accountant, profile, question.quantity, question.at, share), question.charges)
+            for row, profile in zip(rows, profiles, strict=True)
+        )
+    if not question.attained:
+        rows = tuple(_upper_only(row) for row in rows)
+    winner = _smallest(rows)
+    _cross_check(rows)
+    return _Answer(rows, winner, profiles[rows.index(winner)] if winner is not None else None)
 
 
 def _upper_only(row: AccountRow) -> AccountRow:
@@ -186,9 +288,14 @@ def sound_profiles(
 @limited
 def tightest(steps: Steps, delta: float) -> AccountRow | None:
     """The smallest sound upper bound on epsilon at `delta` for steps fixed in advance, None where there is no finite one."""
+    whole = all(mechanism.attained() for mechanism, _ in steps)
+    for accountant in map(_accountant, SETTLING if whole else ()):
+        row = _row(accountant, _tuned(_profile(accountant, steps, False), None, GLANCE), "epsilon", delta)
+        if settles(row.bound):
+            return row
     profiles = [(_accountant(name), _profile(_accountant(name), steps, False)) for name in ACCOUNTANTS]
     rows = tuple(_row(accountant, _tuned(profile, None, GLANCE), "epsilon", delta) for accountant, profile in profiles)
-    _cross_check(tuple(map(_upper_only, rows)) if not all(mechanism.attained() for mechanism, _ in steps) else rows)
+    _cross_check(rows if whole else tuple(map(_upper_only, rows)))
     return _smallest(rows)
 
 
@@ -197,13 +304,17 @@ def attained(pipeline: Pipeline, group_size: int = 1) -> bool:
     return all(charge.mechanism.attained() for charge in resolve(pipeline, group_size))
 
 
-def _accountant(name: str) -> Accountant:
+def _require_known(name: str) -> None:
     if name not in ACCOUNTANTS:
         import difflib
 
         close = difflib.get_close_matches(name, ACCOUNTANTS, 1)
         hint = f"; did you mean '{close[0]}'" if close else ""
         raise InputError(f"expected accountants among {', '.join(ACCOUNTANTS)}, found '{name}'{hint}")
+
+
+def _accountant(name: str) -> Accountant:
+    _require_known(name)
     found: Accountant = load(ACCOUNTANTS[name])
     return found
 
@@ -298,15 +409,8 @@ def _shares(
         return (math.nan,) * count
 
 
-def _budget(
-    pipeline: Pipeline,
-    chosen: list[Accountant],
-    profiles: list[PrivacyProfile | str],
-    quantity: Quantity,
-    at: float,
-    winner: AccountRow | None,
-) -> BudgetVerdict | None:
-    cap = pipeline.budget
+def _budget(pipeline: Pipeline, question: _Question, asked: _Asked, winner: AccountRow | None) -> BudgetVerdict | None:
+    cap, quantity, at = pipeline.budget, question.quantity, question.at
     if cap is None:
         return None
     delta = cap.delta if cap.delta is not None else pipeline.privacy.delta if pipeline.privacy.delta is not None else at
@@ -315,7 +419,7 @@ def _budget(
     if quantity == "epsilon" and delta == at:
         spent = math.inf if winner is None else winner.upper
     else:
-        best = _smallest(tuple(_row(a, p, "epsilon", delta) for a, p in zip(chosen, profiles, strict=True)))
+        best = _answer(replace(question, quantity="epsilon", at=delta), replace(asked, rows=False)).winner
         spent = math.inf if best is None else best.upper
     verdict: Verdict = (
         "unknown"

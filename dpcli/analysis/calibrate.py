@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Literal, get_args
 
 from dpcli.analysis.account import Account, account
@@ -12,6 +12,7 @@ from dpcli.errors import CannotCertify, InputError
 from dpcli.numerics.work import exhausted, limited
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.registry import ACCOUNTANTS
+from dpcli.values import dataclass
 
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "radius"]
 Scale = tuple[Callable[[int], float], Callable[[float], int]]  # from an index to its value, and back

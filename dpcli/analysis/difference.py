@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from dpcli.analysis.account import Account, account
+from dpcli.analysis.account import Account, headline
 from dpcli.analysis.changes import Change, Tables, changes
 from dpcli.analysis.comparable import statement_of
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
@@ -20,6 +20,7 @@ from dpcli.pipeline.read import parse
 from dpcli.toml import syntax
 from dpcli.toml.findings import Findings, TooMany
 from dpcli.toml.shown import key_text
+from dpcli.values import dataclass
 
 MOST = 40  # changes that are priced one at a time
 
@@ -76,7 +77,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
     old, new = read_source(a), read_source(b)
     before, after = parse(old, a), parse(new, b)
     at = next((value for value in (delta, _delta(before), _delta(after)) if value is not None), None)
-    first, second = account(before, delta=at), account(after, delta=at)
+    first, second = headline(before, delta=at), headline(after, delta=at)
     assert first.delta is not None
     priced = priced_changes(old, new, first)
     increase = second.upper - first.upper  # NaN where both are infinite
@@ -127,7 +128,7 @@ def _priced(change: Change, tables: Tables, first: Account) -> Priced:
         return Priced(change, first.upper, 0.0)
     try:
         pipeline = replace(_pipeline(change.applied(tables)), path=first.pipeline.path)
-        epsilon = account(pipeline, delta=first.delta).upper
+        epsilon = headline(pipeline, delta=first.delta).upper
     except (InputError, CannotCertify, NotRepresentable) as error:
         return Priced(change, None, math.nan, f"cannot stand alone: {error}")
     return Priced(change, epsilon, epsilon - first.upper)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpcli.analysis.account import Account, account
+from dpcli.analysis.account import Account, headline
 from dpcli.analysis.corners import corners
 from dpcli.analysis.curve import ProfileCurve, profile, trade_off
 from dpcli.errors import CannotCertify, InputError
@@ -92,7 +92,7 @@ def claimed(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Claim
         InputError: as `account` does.
     """
     group = _group(pipeline.privacy.adjacency, varied)
-    found = account(pipeline, delta=delta, group_size=group)
+    found = headline(pipeline, delta=delta, group_size=group)
     if found.winner is None or found.delta is None or not math.isfinite(found.upper):
         raise CannotCertify(f"{pipeline.path}: expected a finite epsilon to audit, found none that can be certified")
     reach = 1.25 * found.upper + 1e-3

@@ -22,7 +22,7 @@ def among(names: Iterable[str]) -> Completer:
     return lambda _, __, typed: [name for name in names if name.startswith(typed)]
 
 
-accountant, kind = among(ACCOUNTANTS), among(PLOTS)
+accountant, kind = among((*ACCOUNTANTS, "all")), among(PLOTS)
 
 
 def file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from dpcli.cli.printing import complain, show
 from dpcli.errors import DpcliError, InputError
 from dpcli.extras import unavailable
 from dpcli.registry import ACCOUNTANTS, FORMATS, load
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -29,6 +29,7 @@ else:
 REPORTED = "reported"  # a note on an error that the reports asked for hold
 PICTURES = "pictures"  # of what a document may hold
 EVERYTHING = ("findings", "checks", "total", "records")  # what a document may hold
+ALL = "all"  # of --accountant
 NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_"})  # parameters that name what is written, and how
 
 
@@ -218,7 +219,8 @@ accounting_options = composed(
         multiple=True,
         metavar="NAME",
         shell_complete=completing.accountant,
-        help=f"Use only this one; repeatable: {', '.join(ACCOUNTANTS)}.",
+        callback=lambda _, __, given: tuple(ACCOUNTANTS) if ALL in given else given,
+        help=f"Use only this one; repeatable: {', '.join(ACCOUNTANTS)}; or {ALL}, also those that a certified interval makes needless.",
     ),
     click.option("--delta", type=float, help="Report at this delta instead of the file's."),
     click.option("--group-size", type=int, default=1, show_default=True, help="Units of privacy that change together."),
@@ -312,7 +314,14 @@ def _render(document: Document, name: str, settings: Settings | None) -> str:
         return render(document)
     color = settings is not None and wants_color(settings.color)
     fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
-    return render(document, width=110 if fixed else max(40, shutil.get_terminal_size((110, 24)).columns), color=color)
+    return render(document, width=110 if fixed else max(40, _screen()), color=color)
+
+
+def _screen() -> int:
+    """Columns of the screen."""
+    import shutil  # with the compressions that it knows, too much for whoever writes to a file
+
+    return shutil.get_terminal_size((110, 24)).columns
 
 
 def wants_color(choice: str) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from dpcli.analysis.account import Account, account
+from dpcli.analysis.account import Account, headline
 from dpcli.analysis.comparable import statement_of
 from dpcli.errors import DpcliError, InputError
 from dpcli.gate.restatement import Standing, standings_of
@@ -14,6 +14,7 @@ from dpcli.gate.terms import horizon_data, terms_of
 from dpcli.git.history import past
 from dpcli.pipeline.gate_keys import Gate, Waiver
 from dpcli.pipeline.model import Pipeline
+from dpcli.values import dataclass
 
 Capped = Callable[[str, Pipeline], Pipeline]
 
@@ -78,7 +79,7 @@ def _at_ref(ref: str, path: str, cap: Capped) -> Base | None:
     try:
         own = parse(found.data, f"{ref}:{found.renamed or path}")
         pipeline = cap(path, own)
-        result = account(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
+        result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except DpcliError as error:
         raise InputError(f"{found.renamed or path} at {ref} cannot be compared with: {error}") from None
     stated = form(own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dpcli.errors import InputError
 from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Constraint
@@ -12,6 +12,7 @@ from dpcli.gate.ledger import LedgerSaid
 from dpcli.gate.policy import NO_POLICY, Policy
 from dpcli.gate.policy_read import read_policy
 from dpcli.pipeline.gate_keys import Caps, Horizon
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

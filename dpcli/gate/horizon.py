@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpcli.analysis.account import Account, account
+from dpcli.analysis.account import Account, headline
 from dpcli.errors import InputError
 from dpcli.gate.verdicts import Condition, Target
 from dpcli.pipeline.gate_keys import Horizon
@@ -46,4 +46,4 @@ def runs_that_fit(result: Account, horizon: Horizon) -> int:
 
 
 def _total(result: Account, runs: int) -> float:
-    return account(result.pipeline, delta=result.delta, runs=runs).upper
+    return headline(result.pipeline, delta=result.delta, runs=runs).upper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from dpcli.analysis.account import Account, account
+from dpcli.analysis.account import Account, headline
 from dpcli.gate.bases import Base
 from dpcli.gate.terms import Changed, changed_horizon, changed_terms, horizon_data
 from dpcli.gate.verdicts import Condition, Target, Verdict
@@ -26,7 +26,7 @@ def new_file(result: Account, outside: Caps) -> Condition:
 
 def epsilon_now(result: Account, base: Base) -> float:
     """Epsilon at the base's delta."""
-    return result.upper if base.delta in (None, result.delta) else account(result.pipeline, delta=base.delta).upper
+    return result.upper if base.delta in (None, result.delta) else headline(result.pipeline, delta=base.delta).upper
 
 
 def statement_conditions(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from dpcli.analysis.account import Account, account
+from dpcli.analysis.account import Account, headline
 from dpcli.analysis.difference import Priced
 from dpcli.errors import InputError
 from dpcli.gate.baseline import bases_from
@@ -37,6 +37,7 @@ from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.findings import Findings
 from dpcli.toml.positions import locate
 from dpcli.toml.render import InvalidFile
+from dpcli.values import dataclass
 
 Bases = Mapping[str, Base | None]
 
@@ -106,7 +107,7 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         caps = _caps(path, pipeline, terms)
         opened = Opened(path, data, pipeline, capped(pipeline, caps), diagnostics)
         assert opened.pipeline.budget is not None
-        result = account(opened.pipeline, delta=opened.pipeline.budget.delta)
+        result = headline(opened.pipeline, delta=opened.pipeline.budget.delta)
     except InvalidFile as error:
         unread = Condition("file", "invalid", f"the file cannot be read as a pipeline: {_first(error.diagnostics)}", ())
         return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))

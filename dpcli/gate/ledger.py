@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from dpcli.errors import CannotCertify, InputError, LedgerError, NotRepresentable
@@ -15,6 +15,7 @@ from dpcli.pipeline.read import parse
 from dpcli.registry import load
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
+from dpcli.values import dataclass
 
 KEY = ("privacy",)
 

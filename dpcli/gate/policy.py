@@ -26,7 +26,6 @@ Flags beat the policy, the policy beats the file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from dpcli.fields import Key
@@ -39,6 +38,7 @@ from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.registry import SAMPLING
 from dpcli.toml.findings import Problem
 from dpcli.toml.shown import quoted
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dpcli.analysis.comparable import statement_of
@@ -14,6 +13,7 @@ from dpcli.pipeline.gate_keys import Gate, Horizon
 from dpcli.pipeline.model import Budget, Pipeline, Privacy
 from dpcli.toml.findings import Path
 from dpcli.toml.shown import shown
+from dpcli.values import dataclass
 
 APART = ("waiver", "horizon")  # tables of [gate] that are compared as a whole
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dpcli.toml.findings import Path
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.pipeline.gate_keys import Waiver

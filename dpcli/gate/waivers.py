@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dpcli.gate.bases import Base, waiver_data
@@ -15,6 +15,7 @@ from dpcli.pipeline.gate_keys import Waiver
 from dpcli.pipeline.model import Pipeline
 from dpcli.rounding import up
 from dpcli.toml.findings import Findings, Path
+from dpcli.values import dataclass
 
 SOON = 14  # days before its end from which a waiver is a warning
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dpcli.errors import InputError
@@ -12,6 +11,7 @@ from dpcli.git.work_tree import commit_of, git, link_of, listed, review_of
 from dpcli.pipeline.read import toml_document
 from dpcli.toml.limits import escaped_path, read_bytes
 from dpcli.toml.render import InvalidFile
+from dpcli.values import dataclass
 
 ALIKE = 0.5  # share of what a file says that is still in the one it became
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from dpcli.fields import Constraint
 from dpcli.keys.kinds import KeyPlace, Kind, Refused, expected
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 from dpcli.fields import Constraint
 from dpcli.toml.findings import Findings, Path
 from dpcli.toml.shown import shown
+from dpcli.values import dataclass
 
 CALIBRATE = "calibrate"
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from dpcli.fields import Constraint, Reader
 from dpcli.keys.kinds import KeyPlace, Kind, Refused, expected
 from dpcli.toml.shown import quoted
 from dpcli.toml.suggest import closest
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

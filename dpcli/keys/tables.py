@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dpcli.fields import Constraint, Selection
@@ -11,6 +10,7 @@ from dpcli.keys.kinds import KeyPlace, Refused
 from dpcli.keys.member import Member, Members, Others, read_members
 from dpcli.keys.words import OneOf, words
 from dpcli.registry import load
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ import enum
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dpcli.fields import Constraint
 from dpcli.keys.kinds import KeyPlace
 from dpcli.toml.shown import listed, shown
+from dpcli.values import dataclass
 
 LONGEST_NAME = 200
 LONGEST_PASSAGE = 2000

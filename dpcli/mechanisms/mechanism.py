@@ -8,11 +8,11 @@ raises `NotRepresentable` for the others: never inf, 0 or a guess.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.integral import Tilted

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex
 from dpcli.numerics.inverse import increasing_root
 from dpcli.numerics.logspace import log_binomial, log_expm1_array, log_normal_ends
+from dpcli.numerics.products import product
 from dpcli.numerics.tails import mixed
 from dpcli.numerics.work import hold, spend
+from dpcli.values import dataclass
 
 Line = TypeVar("Line", Array, ComplexArray)
 FAR = 30.0  # exponent beyond which m is no longer taken as 1 and what it exceeds it by
@@ -66,7 +67,7 @@ class Mixture:
         u = self._exponents(x)
         weights = np.exp(self.log_weights) if self.stated is None else np.array(self.stated)
         far = u.real.max(axis=0) > FAR
-        change = weights @ np.expm1(np.where(far, 0.0, u) if far.any() else u)
+        change = product(weights, np.expm1(np.where(far, 0.0, u) if far.any() else u))
         logarithm: Any = log1p_complex(change) if np.iscomplexobj(x) else np.log1p(np.maximum(change, -0.5))
         found: Line = logarithm
         far |= change.real < -0.5

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_sum
+from dpcli.numerics.products import product
 from dpcli.numerics.work import hold
 
 TAIL = 10.0  # standard deviations beyond the outermost peak: e^-50 of the mass
@@ -137,7 +138,7 @@ def moment_on(z: Array, log_base: Array, log_ratio: Array, step: float) -> Array
     hold(float(len(z) * len(log_base)))
     column, weight = z[:, None], log_base + math.log(step)
     if (float(z.max()) + 1.0) * float(np.abs(log_ratio).max()) < 500.0:
-        total = bernoulli(column, log_ratio) @ np.exp(weight)
+        total = product(bernoulli(column, log_ratio), np.exp(weight))
         if float(total.min()) > LEAST:  # far above all terms whose weight was too small to be a number
             return np.asarray(np.log1p(total) * (1.0 + SLACK))
     return np.asarray(np.logaddexp(0.0, log_sum(log_bernoulli(column, log_ratio) + weight)) * (1.0 + SLACK))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dpcli.fields import Constraint
@@ -16,6 +16,7 @@ from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Priv
 from dpcli.pipeline.section import SectionTable
 from dpcli.registry import SECTIONS, load
 from dpcli.toml.findings import Findings
+from dpcli.values import dataclass
 
 FORMAT = Constraint("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
 

@@ -6,7 +6,6 @@ import datetime
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Literal
 
@@ -14,6 +13,7 @@ from dpcli.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Key, Person, Pros
 from dpcli.toml.findings import Path, Problem
 from dpcli.toml.shown import quoted
 from dpcli.toml.suggest import did_you_mean
+from dpcli.values import dataclass
 
 # Runs in a year of 365.25 days.
 PER_YEAR: dict[str, Fraction] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from dpcli.fields import COUNT, DELTA, POSITIVE, RATE, Key, Note, Prose
@@ -13,6 +12,7 @@ from dpcli.mechanisms.sampling.schemes import Scheme
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.gate_keys import NO_GATE
 from dpcli.pipeline.gate_keys import Gate as Gate
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.mechanism import Mechanism
@@ -11,6 +11,7 @@ from dpcli.mechanisms.sampling.schemes import Runs, Unsampled
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.model import Entry, PartitionKey, Pipeline
 from dpcli.pipeline.parts import named
+from dpcli.values import dataclass
 
 MAX_DEPTH = 16
 MAX_MEMBERS = 10_000

@@ -6,7 +6,6 @@ Those of a release, [source] and [[query]], become mechanisms: they are priced a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dpcli.fields import Constraint
@@ -15,6 +14,7 @@ from dpcli.keys.kinds import KeyPlace, Kind
 from dpcli.pipeline.gate_keys import under
 from dpcli.registry import ENTRIES_OF_QUERIES, JUDGED_IN_FILE, RELEASED, SECTIONS, load
 from dpcli.toml.findings import Findings, Path, Problem
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

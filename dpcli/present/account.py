@@ -135,7 +135,7 @@ def _sheet(account: Account) -> Sheet:
 def _accountants(account: Account, decimals: int) -> Table:
     notes: dict[str, int] = {}
     rows = []
-    for row in account.rows:
+    for row in (row for row in account.rows if row.asked):
         if row.bound is None:
             mark = notes.setdefault(row.reason or "", len(notes) + 1)
             rows.append(("", row.accountant.name, "-", f"[{mark}]", row.accountant.title))
@@ -149,8 +149,16 @@ def _accountants(account: Account, decimals: int) -> Table:
         ("", "accountant", account.quantity, "detail", "theorem"),
         tuple(rows),
         frozenset({2}),
-        tuple(f"[{number}] {reason}" for reason, number in notes.items()),
+        (*(f"[{number}] {reason}" for reason, number in notes.items()), *_left_out(account)),
     )
+
+
+def _left_out(account: Account) -> tuple[str, ...]:
+    """Which rows there are on request only."""
+    names = [row.accountant.name for row in account.rows if not row.asked]
+    assert account.winner is not None or not names
+    winner = account.winner.accountant.name if account.winner else ""
+    return (f"not run, as {winner} is certified to within 1e-9: {', '.join(names)} (run them with -a all)",) if names else ()
 
 
 def _detail(row: AccountRow, decimals: int) -> str:

@@ -125,9 +125,9 @@ def described(pipeline: Pipeline, delta: float) -> tuple[float, str]:
 
     Raises CannotCertify where there is none.
     """
-    from dpcli.analysis.account import account
+    from dpcli.analysis.account import headline
 
-    found = account(pipeline, delta=delta)
+    found = headline(pipeline, delta=delta)
     if found.winner is None or math.isinf(found.upper):
         raise CannotCertify(
             f"no finite epsilon can be certified at delta = {delta!r}, so the run has no cost that could be charged"

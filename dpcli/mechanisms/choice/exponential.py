@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import POSITIVE, Key
@@ -14,6 +13,7 @@ from dpcli.mechanisms.stated.atoms import atomic_cgf
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array, np
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
@@ -16,6 +15,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

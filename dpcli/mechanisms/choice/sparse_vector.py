@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, OPEN_UNIT, POSITIVE, Key
@@ -11,6 +10,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

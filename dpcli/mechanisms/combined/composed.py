@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.errors import NotRepresentable
@@ -16,6 +15,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.work import shared
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.integral import Tilted

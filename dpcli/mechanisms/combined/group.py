@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
 
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1
 from dpcli.numerics.work import spend
+from dpcli.values import dataclass
 
 
 def grouped(inner: Mechanism, size: int) -> Mechanism:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
@@ -20,6 +19,7 @@ from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.work import spend
+from dpcli.values import dataclass
 
 SMOOTH = 3.0  # from here on the lattice sums equal their integrals to e^-170
 MAX_SUM = 2000.0  # largest sigma whose (epsilon, delta) curve is summed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, POSITIVE, Key
@@ -16,6 +15,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
 from dpcli.numerics.roots import bracket_root
+from dpcli.values import dataclass
 
 MAX_ATOMS = 4096
 

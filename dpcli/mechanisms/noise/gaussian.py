@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 from dpcli.numerics.tails import Tails, normal_tails
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.fields import NON_NEGATIVE, POSITIVE, RATE_OR_ZERO, Key
@@ -16,6 +15,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.post_processing import Free
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.one_step import single_epsilon_upper
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.mixture import Mixture

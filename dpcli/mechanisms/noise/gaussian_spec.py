@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import POSITIVE, Key
@@ -14,6 +13,7 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO
 from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian, sampled_gaussian_replaced
 from dpcli.mechanisms.spec import Spec
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import POSITIVE, Key
@@ -15,6 +14,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
 from dpcli.numerics.tails import Tails
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ The pair without opposition is that of Choquette-Choo et al. 2023, arXiv:2310.15
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import NotRepresentable
@@ -30,6 +29,7 @@ from dpcli.numerics.logspace import log_normal, log_normal_ends
 from dpcli.numerics.mixture import Line, Mixture
 from dpcli.numerics.quadrature import TAIL, fits, power_moment, span, step_below, step_size
 from dpcli.numerics.tails import Tails
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.capped import CappedLoss

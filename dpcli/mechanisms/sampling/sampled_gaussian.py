@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import any_sampled
@@ -12,6 +10,7 @@ from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMix
 from dpcli.mechanisms.sampling.poisson import NO_RHO, amplify
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.mixture import binomial_mixture
+from dpcli.values import dataclass
 
 NOT_PLAIN = "it is a sampled Gaussian, and the closed form is for unsampled ones"
 MAX_MULTIPLICITY = 64  # larger groups are bounded by one record of their total size

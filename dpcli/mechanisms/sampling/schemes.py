@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isfinite
 from typing import Annotated, ClassVar
@@ -14,6 +13,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.registry import SAMPLING
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

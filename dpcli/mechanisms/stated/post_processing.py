@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dpcli.mechanisms.mechanism import Mechanism
@@ -11,6 +10,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 from dpcli.numerics.tails import Tails, atom_tails
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import NON_NEGATIVE, Key
@@ -13,6 +12,7 @@ from dpcli.mechanisms.stated.stated import GivenSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, zcdp_epsilon
 from dpcli.numerics.work import spend
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

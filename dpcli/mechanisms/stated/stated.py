@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from dpcli.errors import InputError
@@ -11,6 +10,7 @@ from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.spec import Spec
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.two_point_loss import TwoPointLoss
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

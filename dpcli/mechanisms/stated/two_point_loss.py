@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.tails import Tails, atom_tails
+from dpcli.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

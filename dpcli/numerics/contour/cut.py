@@ -16,6 +16,7 @@ from dpcli.numerics.contour.cutoff import EDGE, log_cutoff
 from dpcli.numerics.contour.stretched import Stretched
 from dpcli.numerics.contour.tilted import TiltedQuadrature
 from dpcli.numerics.logspace import log_sum
+from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK, TAIL, bernoulli, nodes_of
 from dpcli.numerics.work import hold
 
@@ -71,7 +72,7 @@ class CutLoss:
         """E_Q[(1 - b) r^{z+1}] - 1 for z > 0 or z < -1: by what B_{z+1}(r - 1) leaves to add, nothing of it large."""
         hold(float(len(z) * len(self.ratio)))
         with np.errstate(over="ignore", invalid="ignore"):
-            curved = bernoulli(z[:, None], self.ratio) @ np.exp(self.log_density)
+            curved = product(bernoulli(z[:, None], self.ratio), np.exp(self.log_density))
         return np.asarray(curved - self.big - (z + 1.0) * self.gained)
 
     def change_error(self, z: float) -> float:

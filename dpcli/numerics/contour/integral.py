@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.work import hold, spend
+from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.split import SplitLoss
@@ -144,8 +145,8 @@ class Contour:
         spend(len(self.modulus))
         y = self.step * np.arange(len(self.modulus))
         angle, scale = self.angle + y * (self.mean - epsilon), self.step / (2.0 * math.pi)
-        total = 2.0 * float(self.modulus @ np.cos(angle)) - float(self.modulus[0])
-        return total * scale, 2.0 * float((self.modulus * y) @ np.sin(angle)) * scale
+        total = 2.0 * float(product(self.modulus, np.cos(angle))) - float(self.modulus[0])
+        return total * scale, 2.0 * float(product(self.modulus * y, np.sin(angle))) * scale
 
     def _log_alias(self, epsilon: float) -> float:
         """Logarithm of the terms m != 0 of the sum over aliases, from above."""

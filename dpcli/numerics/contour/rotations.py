@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.products import product
 from dpcli.numerics.work import hold, spend
 
 BLOCK = 1 << 20  # entries of a table held at a time
@@ -26,8 +27,8 @@ def turned_less_one(weights: Array, loss: Array, step: float, count: int) -> Com
     block = max(1, BLOCK // max(len(loss), 1))
     for i in range(0, rows, block):
         large = _less_one(np.outer(step * fine * np.arange(i, min(i + block, rows)), loss)) * weights
-        total[i : i + block] = large @ small.T + large.sum(axis=1)[:, None]
-    return np.asarray((total + small @ weights).ravel()[:count])
+        total[i : i + block] = product(large, small.T) + large.sum(axis=1)[:, None]
+    return np.asarray((total + product(small, weights)).ravel()[:count])
 
 
 def _plan(fine: int, rows: int, terms: int) -> None:
@@ -56,7 +57,7 @@ def turned(log_weights: ComplexArray, loss: ComplexArray, step: float, first: in
     block = max(1, BLOCK // max(len(loss), 1))
     for i in range(0, rows, block):
         y = step * (first + fine * np.arange(i, min(i + block, rows)))
-        total[i : i + block] = np.exp(np.outer(y, 1j * loss) + log_weights) @ small.T
+        total[i : i + block] = product(np.exp(np.outer(y, 1j * loss) + log_weights), small.T)
     return np.asarray(total.ravel()[:count])
 
 

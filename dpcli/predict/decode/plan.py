@@ -45,12 +45,12 @@ class GenerationPlan(PricedSession):
 
     def epsilon(self, texts: int) -> float:
         """What so many texts would cost, with the rest of the file; an upper bound at the file's delta."""
-        from dpcli.analysis.account import account
+        from dpcli.analysis.account import headline
 
         steps = -(-texts // self.generate.batches) * self.generate.tokens
         pipeline = self.pipeline
         entries = tuple(replace(one, steps=steps) if one == self.entry else one for one in pipeline.mechanisms)
-        return account(replace(pipeline, mechanisms=entries, budget=None), delta=self.account.delta).upper
+        return headline(replace(pipeline, mechanisms=entries, budget=None), delta=self.account.delta).upper
 
     @property
     def rho(self) -> float:

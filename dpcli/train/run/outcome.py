@@ -35,11 +35,11 @@ class Outcome:
     @property
     def epsilon(self) -> float:
         """Of every step that drew noise, the repeated ones included; an upper bound."""
-        from dpcli.analysis.account import account
+        from dpcli.analysis.account import headline
 
         if not self.repeated:
             return self.plan.account.upper
-        return account(self.plan.costs([(0, self.plan.steps), *self.repeated])).upper
+        return headline(self.plan.costs([(0, self.plan.steps), *self.repeated])).upper
 
     @property
     def repeated_steps(self) -> int:

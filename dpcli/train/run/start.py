@@ -24,7 +24,7 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
     Raises:
         Denied: the file's own budget does not allow the run. InputError: there is no such state, or it is not this run's.
     """
-    from dpcli.analysis.account import account
+    from dpcli.analysis.account import headline
     from dpcli.train.run.checkpoint import Checkpoint, restored
 
     state = os.path.join(folder, STATE)
@@ -47,7 +47,7 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
         before.resumed.append(before.step)
     if before.resumed:
         again = [(step, plan.milestone(step)) for step in before.resumed]
-        require_budget(account(plan.costs([(0, plan.steps), *again])).budget, f"--resume: {plan.path}")
+        require_budget(headline(plan.costs([(0, plan.steps), *again])).budget, f"--resume: {plan.path}")
     return replace(before, private=before.private and private)
 
 

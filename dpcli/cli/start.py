@@ -1,0 +1,36 @@
+"""Where the process begins: what it needs to know before anything is imported, and the help that is always the same."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def run() -> None:
+    """Run the command line and leave the process with its exit code."""
+    # Before numpy is imported: our products are small, and threads that wait for them cost many times what one takes. Training has torch's.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if sys.argv[1:] in (["--help"], ["-h"]) and _usual():
+        from dpcli.cli.overview import HELP
+
+        try:
+            sys.stdout.write(HELP)
+            sys.stdout.flush()
+            return
+        except OSError:  # whoever read it has left, or there is no room: the command line knows what to do then
+            pass
+    from dpcli.cli import main
+
+    main.run()
+
+
+def _usual() -> bool:
+    """Whether the help is that of a screen of 80 columns or more, or of none: it is then laid out alike."""
+    if "_DPCLI_COMPLETE" in os.environ or sys.stdout is None:
+        return False
+    try:
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns) >= 80
+    except ValueError:
+        return False
+    except OSError:  # no terminal
+        return True

@@ -1,0 +1,16 @@
+"""Here every accountant is asked, also where an interval has settled the headline: tests/test_settled.py has that rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from unittest import mock
+
+import pytest
+
+from dpcli.analysis import account as accounting
+
+
+@pytest.fixture(scope="module", autouse=True)
+def every_row() -> Iterator[None]:
+    with mock.patch.object(accounting, "SETTLING", ()):
+        yield

@@ -1,0 +1,141 @@
+"""Which accountants are asked: all of them, but where an interval settles the headline only those whose work is little, or nobody else."""
+
+from __future__ import annotations
+
+import json
+import math
+from unittest import mock
+
+import pytest
+
+from dpcli.accountants.base import Accountant, Bound
+from dpcli.analysis import account as accounting
+from dpcli.analysis.account import Account, account, headline, tightest
+from dpcli.analysis.settled import BESIDE, SETTLED, beside, settles
+from dpcli.pipeline.model import Pipeline
+from dpcli.registry import ACCOUNTANTS, SETTLING, load
+from tests.command import dpcli
+from tests.strategies import entry, pipeline
+
+SAMPLED = pipeline(entry("gaussian", steps=1000, rate=0.01, noise_multiplier=1.5), delta=1e-6)
+PLAIN = pipeline(entry("gaussian", steps=10, noise_multiplier=9.0), delta=1e-6)
+MANY = pipeline(*(entry("gaussian", f"m{k}", 5, 0.001 + 1e-4 * k, noise_multiplier=2.0 + 0.1 * k) for k in range(4)), delta=1e-6)
+SETTLED_BY = {"exact": SAMPLED, "analytic": PLAIN}
+OPEN = {
+    "atoms": pipeline(entry("randomized-response", steps=30, epsilon=0.1), adjacency="zero-out", delta=1e-6),
+    "no data attain its pair": pipeline(entry("exponential", steps=50, epsilon=0.1), delta=1e-6),
+    "pure at delta 0": pipeline(entry("pure-dp", epsilon=0.5), delta=0.0),
+}
+
+
+def everybody(subject: Pipeline) -> Account:
+    with mock.patch.object(accounting, "SETTLING", ()):
+        return account(subject)
+
+
+def asked(result: Account) -> set[str]:
+    return {row.accountant.name for row in result.rows if row.asked}
+
+
+def test_an_interval_is_narrow_or_it_settles_nothing() -> None:
+    assert settles(Bound(1.0, 1.0 - 0.9 * SETTLED)) and settles(Bound(0.0, 0.0))
+    assert not settles(None) and not settles(Bound(1.0)) and not settles(Bound(math.inf, 0.5))
+    assert not settles(Bound(math.inf, math.inf))
+    assert not settles(Bound(1.0, 1.0 - 1.1 * SETTLED)) and not settles(Bound(1e-300, 0.0))
+
+
+@pytest.mark.parametrize("name", SETTLING)
+def test_the_interval_is_the_headline_and_all_the_others_agree(name: str) -> None:
+    result, whole = account(SETTLED_BY[name]), everybody(SETTLED_BY[name])
+    assert result.winner is not None and result.winner.accountant.name == name and settles(result.winner.bound)
+    assert whole.upper <= result.upper <= whole.upper * (1.0 + SETTLED)
+    assert result.lower is not None and whole.lower is not None and result.lower <= whole.upper
+    by_name = {row.accountant.name: row for row in whole.rows}
+    for row in result.rows:  # as many as ever; those that were asked said what they always say
+        assert row.bound == by_name[row.accountant.name].bound if row.asked else row.bound is None and "-a all" in str(row.reason)
+    assert [row.accountant.name for row in result.rows] == list(ACCOUNTANTS)
+
+
+def test_what_costs_little_is_shown_and_what_costs_much_is_not() -> None:
+    assert asked(account(SAMPLED)) == {*ACCOUNTANTS} - {"pld", "rdp-optimal"}
+    assert "pld" not in asked(account(MANY)) and "optimal" not in asked(account(MANY))
+    assert {"zcdp", "gdp", "basic", *SETTLING} <= asked(account(MANY))
+
+
+def test_which_rows_there_are_depends_on_the_file_alone() -> None:
+    """Neither on what is left of the work that a command may cost, nor on what is remembered."""
+    first = account(MANY)
+    again = account(MANY)
+    split = account(pipeline(*MANY.mechanisms[::-1], delta=1e-6))
+    assert asked(first) == asked(again) == asked(split)
+    twice = account(pipeline(*(entry("gaussian", f"m{k}", 500, 0.01, noise_multiplier=1.5) for k in range(2)), delta=1e-6))
+    assert asked(twice) == asked(account(SAMPLED))  # one mechanism, however often it is written
+
+
+@pytest.mark.parametrize("parts", [1, 3, 10, 100, 1000, 5000])
+def test_the_cheapest_come_first_within_a_share(parts: int) -> None:
+    accountants = [load(target) for target in ACCOUNTANTS.values()]
+    settling: Accountant = load(ACCOUNTANTS["exact"])
+    chosen = list(beside(settling, accountants, parts))
+    costs = [each.cells(parts) for each in chosen]
+    assert costs == sorted(costs) and sum(costs) <= max(BESIDE, settling.cells(parts))
+    dearest = max(costs, default=0.0)
+    assert all(each in chosen or each.cells(parts) >= dearest for each in accountants)
+
+
+def test_every_accountant_states_its_work() -> None:
+    for target in ACCOUNTANTS.values():
+        cells = load(target).cells
+        assert 0.0 < cells(1) <= cells(2) <= cells(1000)
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_where_nothing_is_settled_everybody_is_asked(name: str) -> None:
+    result, whole = account(OPEN[name]), everybody(OPEN[name])
+    assert asked(result) == {*ACCOUNTANTS}
+    assert [(row.bound, row.reason) for row in result.rows] == [(row.bound, row.reason) for row in whole.rows]
+    assert result.upper == min(row.upper for row in result.rows if row.accountant.sound)
+
+
+@pytest.mark.parametrize("subject", [SAMPLED, PLAIN, MANY, *OPEN.values()], ids=["sampled", "plain", "many", *OPEN])
+def test_the_headline_alone_is_that_of_the_whole_table(subject: Pipeline) -> None:
+    alone, whole = headline(subject), account(subject)
+    assert (alone.upper, alone.lower, alone.shares, alone.exit_code) == (whole.upper, whole.lower, whole.shares, whole.exit_code)
+    assert alone.winner == whole.winner
+    steps = tuple((charge.mechanism, charge.count) for charge in whole.charges)
+    found = tightest(steps, whole.delta or 0.0)
+    assert (None if found is None else found.upper) == (None if whole.winner is None else whole.upper)
+
+
+def test_a_headline_asks_nobody_in_vain() -> None:
+    called: list[str] = []
+
+    def row(accountant: Accountant, *args: object) -> object:
+        called.append(accountant.name)
+        return plain(accountant, *args)  # type: ignore[arg-type]
+
+    plain = accounting._row
+    with mock.patch.object(accounting, "_row", row):
+        headline(PLAIN)
+        headline(SAMPLED)
+    assert called == ["analytic", "analytic", "exact"]
+
+
+def test_accountants_asked_by_name_are_asked() -> None:
+    for names in (["pld"], ["rdp-optimal", "exact"]):
+        assert asked(account(SAMPLED, names)) == {*names}
+    assert asked(account(SAMPLED, tolerance=1e-4)) == {*ACCOUNTANTS}
+
+
+def test_the_command_says_which_were_left_out_and_how_to_ask() -> None:
+    shown = dpcli("account", "examples/mnist.toml").out
+    assert "not run, as exact is certified to within 1e-9: rdp-optimal, pld (run them with -a all)" in " ".join(shown.split())
+    told = {row["name"]: row for row in json.loads(dpcli("account", "examples/mnist.toml", "-f", "json").out)["accountants"]}
+    assert {*told} == {*ACCOUNTANTS}
+    for name in ("pld", "rdp-optimal"):
+        assert told[name]["epsilon_upper"] is None
+        assert told[name]["reason"] == "not run: exact is certified to within 1e-9 (run with -a all)"
+    whole = dpcli("account", "examples/mnist.toml", "-a", "all", "-f", "json").out
+    rows = {row["name"]: row for row in json.loads(whole)["accountants"]}
+    assert {*rows} == {*ACCOUNTANTS} and "not run" not in whole
+    assert rows["pld"]["epsilon_upper"] and rows["rdp-optimal"]["epsilon_upper"]

@@ -1,0 +1,154 @@
+"""Dataclasses that wait with their methods are those of the standard library in all that can be seen of them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import field
+from typing import Any, ClassVar
+
+import pytest
+
+from dpcli import values
+from tests.command import ROOT
+
+Decorate = Callable[..., Any]
+OPTIONS: tuple[dict[str, bool], ...] = (
+    {"frozen": True},
+    {"frozen": True, "slots": True},
+    {"frozen": True, "slots": True, "kw_only": True},
+    {"frozen": True, "slots": True, "eq": False},
+    {"slots": True},
+)
+
+
+def kinds(decorate: Decorate, options: dict[str, bool]) -> Iterator[type]:
+    """Classes with fields of every sort, each made anew."""
+
+    @decorate(**options)
+    class Plain:
+        one: int
+        two: str = "two"
+
+    yield Plain
+
+    @decorate(**options)
+    class Sorts:
+        """All that a field may say."""
+
+        many: list[int] = field(default_factory=list)
+        silent: int = field(default=1, repr=False)
+        apart: int = field(default=2, compare=False)
+        unhashed: float = field(default=0.5, hash=False)
+        named: int = field(default=3, kw_only=True)
+        fixed: int = field(default=4, init=False)
+        made: tuple[int, ...] = field(default_factory=tuple, init=False)
+        shared: ClassVar[int] = 5
+
+    yield Sorts
+
+    @decorate(**options)
+    class Checked:
+        value: float
+
+        def __post_init__(self) -> None:
+            if self.value < 0.0:
+                raise ValueError("negative")
+
+    yield Checked
+
+    @decorate(**options)
+    class Below(Checked):
+        more: int = 7
+
+        def __repr__(self) -> str:
+            return f"<{self.more}>"
+
+    yield Below
+
+    @decorate(**options)
+    class Own:
+        value: int
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Own)
+
+    yield Own
+
+    class Further(Plain):
+        """No dataclass itself."""
+
+    yield Further
+
+
+CALLS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
+    *(((), {}), ((1,), {}), ((1, "x"), {}), ((1,), {"two": "y"}), ((2.0, 3), {}), ((-1.0,), {}), ((1, 2, 3, 4, 5, 6, 7), {})),
+    *(((), {"one": 1}), ((), {"value": 2}), ((), {"value": 2, "more": 9}), ((), {"nothing": 1}), ((1,), {"one": 1})),
+    *(((), {"named": 8}), (([1],), {"apart": 9}), (((1,),), {"silent": 3, "unhashed": 2.5}), ((), {"fixed": 1})),
+)
+
+
+def told(call: Callable[[], Any]) -> Any:
+    """What comes of it; an error by its kind and words."""
+    try:
+        return call()
+    except Exception as error:
+        return type(error), str(error)
+
+
+def seen(made: list[type]) -> list[Any]:
+    """All that can be asked of classes and their values."""
+    found: list[Any] = []
+    for cls in made:
+        found.append([(f.name, f.init, f.compare) for f in dataclasses.fields(cls)])
+        found.append((getattr(cls, "__match_args__", None), getattr(cls, "__slots__", None), cls.__hash__ is None))
+        given = [told(lambda cls=cls, args=args, names=names: cls(*args, **names)) for args, names in CALLS]  # type: ignore[misc]
+        alive = [each for each in given if isinstance(each, cls)]
+        found += [repr(each) for each in given] if cls.__repr__ is not object.__repr__ else []
+        found.append([[a == b for a in alive] for b in alive])
+        found.append([[a == b for a in alive] for b in map(copy.copy, alive)])
+        if cls.__hash__ is not object.__hash__:
+            hashes = [told(lambda each=each: hash(each)) for each in alive]  # type: ignore[misc]
+            found.append([each if isinstance(each, tuple) else hashes.index(each) for each in hashes])
+        for each in alive[:2]:
+            name = dataclasses.fields(cls)[0].name
+            found.append(told(lambda each=each, name=name: setattr(each, name, 1)))  # type: ignore[misc]
+            found.append(told(lambda each=each, name=name: repr(dataclasses.replace(each, **{name: 11}))))  # type: ignore[misc]
+            found.append(told(lambda each=each: dataclasses.asdict(each)))  # type: ignore[misc]
+            found.append(each == 1)
+    return found
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options))
+def test_they_are_those_of_the_standard_library(options: dict[str, bool]) -> None:
+    ours, theirs = list(kinds(values.dataclass, options)), list(kinds(dataclasses.dataclass, options))
+    assert seen(ours) == seen(theirs)
+
+
+@values.dataclass(frozen=True, slots=True)
+class Kept:
+    value: int
+    others: tuple[int, ...] = ()
+
+
+def test_they_outlive_a_process() -> None:
+    assert pickle.loads(pickle.dumps(Kept(3, (1, 2)))) == Kept(3, (1, 2))
+    assert {Kept(3): "found"}[Kept(3)] == "found" and repr(Kept(3)) == "Kept(value=3, others=())"
+    match Kept(5):
+        case Kept(value):
+            assert value == 5
+
+
+def test_nothing_is_written_before_it_is_needed() -> None:
+    """Half of what an import costs is what this saves: a class that is never made has no method of its own yet."""
+    code = (
+        "from dpcli.pipeline.gate_keys import Caps\n"
+        "print(Caps.__init__.__code__.co_filename.endswith('values.py'))\n"
+        "Caps()\nprint(Caps.__init__.__code__.co_varnames[:1], Caps.__init__.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split("\n")[:2] == ["True", "('self',) __init__"]
