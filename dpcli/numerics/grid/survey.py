@@ -17,6 +17,7 @@ from dpcli.numerics.work import spend
 
 TILTS = (1e-3, 1e4)
 FARTHEST = 1e6
+MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more different losses than the first are looked at by these two numbers of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +90,22 @@ def _cells(above: Array, below: Array) -> Array:
     return np.where(outer > inner, outer + np.log(-np.expm1(inner - outer)), -np.inf)
 
 
-Surveys = Sequence[tuple[Survey, int]]
+Surveys = Sequence[tuple[Survey, float]]
+
+
+def some(surveys: Surveys) -> Surveys:
+    """A few that stand for many: those that weigh most, by count times K(1), and of the others every so many, their counts raised to
+    the weight of all."""
+    if len(surveys) <= MANY:
+        return surveys
+    one = np.array([1.0])
+    weights = [abs(count * float(found.cgf(one)[0])) for found, count in surveys]
+    order = sorted(range(len(surveys)), key=lambda i: (-weights[i], i))
+    rest = order[HEAVIEST:]
+    chosen = rest[:: max(len(rest) // SAMPLE, 1)]
+    light = sum(weights[i] for i in chosen)
+    scale = sum(weights[i] for i in rest) / light if 0.0 < light < np.inf else len(rest) / len(chosen)
+    return [surveys[i] for i in order[:HEAVIEST]] + [(surveys[i][0], scale * surveys[i][1]) for i in chosen]
 
 
 def total(surveys: Surveys, z: Array) -> Array:
@@ -103,15 +119,18 @@ def total(surveys: Surveys, z: Array) -> Array:
 def best_tilt(surveys: Surveys, log_delta: float) -> tuple[float, float]:
     """(t, epsilon by Chernoff's bound) near log delta."""
 
+    few = some(surveys)
+
     def bound(z: Array) -> Array:
-        return (total(surveys, z) - log_delta - np.log(z) - np.log1p(z)) / z
+        return (total(few, z) - log_delta - np.log(z) - np.log1p(z)) / z
 
     return _smallest(bound)
 
 
 def tilt_for(surveys: Surveys, epsilon: float) -> tuple[float, float]:
     """(t, log delta) at which Chernoff's bound of delta(epsilon) is least."""
-    return _smallest(lambda z: total(surveys, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z))
+    few = some(surveys)
+    return _smallest(lambda z: total(few, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z))
 
 
 def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:
@@ -129,7 +148,7 @@ def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:
 def spread(surveys: Surveys, tilt: float, log_rare: float) -> tuple[float, float, float, float]:
     """(A, B, a, b): the tilted composition lies outside of [A, B] with a probability of about e^log_rare at either side, by
     Chernoff's bound at the tilts t - a and t + b."""
-    s = np.geomspace(1e-3, 1e3, 49) * max(tilt, 1e-2)
+    s, surveys = np.geomspace(1e-3, 1e3, 49) * max(tilt, 1e-2), some(surveys)
     with np.errstate(all="ignore"):
         here = float(total(surveys, np.array([tilt]))[0])
         high = (total(surveys, tilt + s) - here - log_rare) / s
