@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
@@ -13,6 +14,8 @@ from dpcli.numerics.tails import Tails, atom_tails
 @dataclass(frozen=True, slots=True)
 class TwoPointLoss:
     """L = +e0 with probability e^e0 / (1 + e^e0), else -e0: K(z) = log cosh((z+1/2) e0) - log cosh(e0/2)."""
+
+    decays: ClassVar[bool] = False
 
     epsilon: float
 

@@ -39,6 +39,7 @@ NEGLIGIBLE = -28.0  # logarithm of what may be cut off or aliased, relative to t
 NEAR = 0.3  # logarithm of what the integrand may lose on a tilt that is not quite the best
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # of epsilon, below which a single loss counts as bulk
 MANY = 6  # losses that are looked at for families
+FEW = 16  # losses, beyond which it is asked first whether the characteristic function of any decays
 SAMPLE = 8  # parts that place the contour where there are many
 
 
@@ -217,6 +218,8 @@ def build(
         factor: `whole` or `beyond`; the former where None.
         log_lost: of the probability, at most, that the losses lack: it is added to every upper bound.
     """
+    if len(losses) > FEW and not any(getattr(loss, "decays", True) for loss, _ in losses):
+        return None  # before anything is tilted
     far = t * np.geomspace(1.02, 4.0, 8)
     cumulants = total_cgf(losses, np.append(t, far))
     if not math.isfinite(cumulants[0]):

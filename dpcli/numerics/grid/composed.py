@@ -112,7 +112,7 @@ def _needed(
     """A spacing at which this part's share of the interval is at most `error`, found by trying; coarser where work forbids it."""
     count = part[2]
     finest = _finest(part, tilt, log_delta, work)
-    spacing = min(math.sqrt(4.0 * error / (count * (tilt + 1.0))), widest)
+    spacing = min(max(math.sqrt(4.0 * error / (count * (tilt + 1.0))), unit), widest)
     if not 0.0 < spacing < math.inf:
         raise NotRepresentable(TOO_STEADY)
     for _ in range(8):
