@@ -2,7 +2,7 @@
 
 Consumes each step's privacy losses, both directions, with their characteristic functions at a tilt. Bounds: lower and upper on the
 dominating pairs; the lower one is shown where every mechanism attains its pair. Refused where the characteristic function decays too
-slowly to certify (atoms, very few steps), for more than 1000 different parts, and at delta = 0 or above 0.5.
+slowly to certify (atoms, very few steps), for more than 10,000 different parts, and at delta = 0 or above 0.5.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
 from dpcli.accountants.directions import directions
+from dpcli.accountants.renyi_curve import renyi_shares
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import PrivacyLoss
-from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.one_step import single_epsilon, single_log_delta, total_variation
 from dpcli.numerics.contour.certified import covers, epsilon_between, log_delta_between
 from dpcli.numerics.contour.integral import Losses, log_hockey, total_cgf
@@ -22,7 +22,7 @@ from dpcli.numerics.roots import minimise_unimodal
 from dpcli.numerics.work import remembered
 from dpcli.values import dataclass
 
-MAX_PARTS = 1000
+MAX_PARTS = 10_000
 MAX_LOG_DELTA = math.log(0.5)
 LOG_LEAST = -740.0  # logarithm of a delta that floating-point numbers still hold
 FEW_PARTS = 16  # whose total variation distances are worth a look first
@@ -69,8 +69,7 @@ class ExactProfile(PrivacyProfile):
     def shares(self, delta: float) -> tuple[float, ...]:
         """Each step's K at the tilt, which is what its loss adds to the exponent."""
         tilt = self._best(delta)[2]
-        z = np.array([1.0 if math.isnan(tilt) else tilt])
-        return normalised([count * float(z[0]) * float(mechanism.rdp(z + 1.0)[0]) for mechanism, count in self.steps])
+        return renyi_shares(self.steps, 2.0 if math.isnan(tilt) else 1.0 + tilt)
 
 
 @remembered(32)

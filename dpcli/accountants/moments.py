@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
-from dpcli.accountants.renyi_curve import renyi_curve
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
+from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import np
 from dpcli.values import dataclass
@@ -37,8 +37,7 @@ class MomentsProfile(PrivacyProfile):
         return Bound(value, detail={"moment": moment})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        order = np.array([self._best(delta)[1] + 1.0])
-        return normalised([count * float(mechanism.rdp(order)[0]) for mechanism, count in self.steps])
+        return renyi_shares(self.steps, self._best(delta)[1] + 1.0)
 
 
 ACCOUNTANT = Accountant(

@@ -16,7 +16,7 @@ from dpcli.accountants.directions import Losses, directions
 from dpcli.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.arrays import np
-from dpcli.numerics.work import remembered, shared
+from dpcli.numerics.work import foresee, remaining, remembered, shared
 from dpcli.values import dataclass
 
 if TYPE_CHECKING:  # a grid is read when one is made: where the headline is settled, none is
@@ -28,7 +28,8 @@ POINTS_PER_SECOND = 5e6
 PATIENCE = 4.0  # seconds for one direction, where nobody says
 REFINEMENTS = 3
 MAX_SURVEYS = 4096
-MAX_PARTS = 2000
+PASSES = 3.0  # cells that a point of the plan takes, both bounds together
+PART = 1.5e4  # cells that one more part takes at the least: a look at its loss, and its transform
 TOO_LONG = "the grid that this file needs would take too long"
 SKIPPED = "skipped: slow for this file (run with -a pld)"
 
@@ -128,8 +129,8 @@ def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: 
     """(lower, upper, epsilon by Chernoff's bound) near log delta."""
     from dpcli.numerics.grid.survey import best_tilt
 
-    parts = [(loss, surveyed(loss), count) for loss, count in losses]
-    surveys = [(found, count) for _, found, count in parts]
+    _foresee(losses, effort)
+    surveys = [(surveyed(loss), count) for loss, count in losses]
     infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(found.log_infinite), 1.0 - 1e-16)) for found, n in surveys))
     if infinite >= math.exp(log_delta):
         raise NotRepresentable(f"everything may be revealed with probability {infinite:.6g}, which is not below delta")
@@ -143,20 +144,29 @@ def curves_at_epsilon(losses: Losses, epsilon: float, tolerance: float, effort: 
     """(lower, upper) near epsilon."""
     from dpcli.numerics.grid.survey import tilt_for
 
+    _foresee(losses, effort)
     surveys = [(surveyed(loss), count) for loss, count in losses]
     tilt, log_delta = tilt_for(surveys, epsilon)
     return _curves(losses, tilt, min(log_delta - 2.0, -1.0), tolerance * max(epsilon, 0.5 / tilt), effort)
 
 
+def _foresee(losses: Losses, effort: Effort) -> None:
+    """Refuse what is certain to be refused for its number of parts, before any of them is looked at."""
+    from dpcli.numerics.grid.composed import SMALLEST
+
+    if len(losses) * SMALLEST > effort.points:  # no grid has fewer points
+        raise NotRepresentable(SKIPPED if effort.strict else TOO_LONG)
+    foresee(PART * len(losses))
+
+
 def _curves(losses: Losses, tilt: float, log_delta: float, error: float, effort: Effort) -> tuple[GridCurve, GridCurve]:
-    if len(losses) > MAX_PARTS:
-        raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long")
     from dpcli.numerics.grid.composed import composed, planned
+    from dpcli.numerics.grid.survey import common_unit
 
     parts = [(loss, surveyed(loss), count) for loss, count in losses]
     with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
-        unit = next((found.unit() for _, found, _ in parts if found.unit() > 0.0), 0.0)
-        plan = planned(parts, tilt, log_delta, max(error, 1e-12), unit, effort.points)
+        unit = common_unit(parts)
+        plan = planned(parts, tilt, log_delta, max(error, 1e-12), unit, min(effort.points, remaining() / PASSES))
         if plan is None or (effort.strict and plan.coarseness > 1.0):
             raise NotRepresentable(SKIPPED if effort.strict else TOO_LONG)
         return composed(parts, plan)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
-from dpcli.accountants.renyi_curve import renyi_curve
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
+from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.errors import NotRepresentable
-from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta, classic, classic_delta
 from dpcli.numerics.orders import FINE, least_over_orders
 from dpcli.values import dataclass
@@ -48,8 +47,7 @@ class RdpProfile(PrivacyProfile):
         return 1.0 + z, value * (1.0 + 1e-15)
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        order = np.array([self.best(delta)[0]])
-        return normalised([count * float(mechanism.rdp(order)[0]) for mechanism, count in self.steps])
+        return renyi_shares(self.steps, self.best(delta)[0])
 
 
 ACCOUNTANT = Accountant(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
 from dpcli.accountants.rdp import RdpProfile
-from dpcli.accountants.renyi_curve import renyi_curve
+from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta
 from dpcli.numerics.closed.joint_range import optimal
@@ -37,8 +37,7 @@ class OptimalRdpProfile(PrivacyProfile):
         return Bound(value, detail={"order": order})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        order = np.array([self._best(delta)[0]])
-        return normalised([count * float(mechanism.rdp(order)[0]) for mechanism, count in self.steps])
+        return renyi_shares(self.steps, self._best(delta)[0])
 
 
 ACCOUNTANT = Accountant(

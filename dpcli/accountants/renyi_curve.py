@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dpcli.accountants.base import Steps, views
+from collections.abc import Sequence
+
+from dpcli.accountants.base import Steps, normalised, views
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import shared
+
+MANY = 6  # mechanisms that are looked at for families
 
 
 class RenyiCurve:
@@ -20,12 +24,41 @@ class RenyiCurve:
         if len(missing):
             total = np.zeros(len(missing))
             with np.errstate(all="ignore"):  # overflow is inf, and a NaN below becomes inf: both on the private side
-                curves = views(self.steps, lambda mechanism: np.asarray(mechanism.rdp(missing)))
-                for (_, count), curve in zip(self.steps, curves, strict=True):
+                for (_, count), curve in zip(self.steps, renyi_curves(self.steps, missing), strict=True):
                     total = total + count * curve
                 total = total * (1.0 + 1e-15 * (2 + len(self.steps) ** 0.5))
             self.known.update(zip(missing.tolist(), np.where(np.isnan(total), np.inf, total).tolist(), strict=True))
         return np.array([self.known[float(order)] for order in orders])
+
+
+def renyi_curves(steps: Steps, orders: Array) -> list[Array]:
+    """The mechanisms' `rdp` at `orders` > 1, those of one family of losses together. Raises as `views` does."""
+    if len(steps) < MANY:
+        return views(steps, lambda mechanism: mechanism.rdp(orders))
+    from dpcli.numerics.shifted import Shifted, TableRow, cgfs, row_of, table_of
+
+    rows = [None if loss is None else row_of(loss) for loss in (mechanism.renyi_loss() for mechanism, _ in steps)]
+    groups: dict[type[Shifted], list[tuple[int, TableRow]]] = {}
+    for i, row in enumerate(rows):
+        if row is not None:
+            groups.setdefault(row.family, []).append((i, row))
+    found = dict(
+        zip((i for i, row in enumerate(rows) if row is None), views(_without(steps, rows), lambda m: m.rdp(orders)), strict=True)
+    )
+    for members in groups.values():
+        table = cgfs(table_of([row for _, row in members]), orders - 1.0) / (orders - 1.0)
+        found.update(zip((i for i, _ in members), table, strict=True))
+    return [np.asarray(found[i]) for i in range(len(steps))]
+
+
+def _without(steps: Steps, rows: Sequence[object]) -> Steps:
+    return tuple(step for step, row in zip(steps, rows, strict=True) if row is None)
+
+
+def renyi_shares(steps: Steps, order: float) -> tuple[float, ...]:
+    """Each step's share of the composition's Renyi divergence at an order."""
+    curves = renyi_curves(steps, np.array([order]))
+    return normalised([count * float(curve[0]) for (_, count), curve in zip(steps, curves, strict=True)])
 
 
 @shared(8)

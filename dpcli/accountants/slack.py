@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dpcli.accountants.base import Steps, views
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import split_delta
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import foresee, remaining, spend
 from dpcli.values import dataclass
 
 ROUNDS = 11  # to 0.1 on the logit scale, where the optimum is flat
+STEP = 400.0  # cells of a closed form for one step's epsilon; what takes more says so itself
 MANY = 64  # from here on only the split by step is tried
 
 Groups = tuple[tuple[float, float, int], ...]  # (epsilon, delta, count)
@@ -38,7 +39,7 @@ def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool
     if any(mechanism.delta_floor() >= 1.0 for mechanism, _ in steps):
         raise NotRepresentable("a step's own delta is 1: it promises nothing")
     spent = delta if not _needs_delta(steps) else delta - share * (delta - _total(floors, steps, product))
-    spend(1000.0 * len(steps))
+    spend(STEP * len(steps))
     deltas = split_delta(steps, spent, by_step)
     if max(deltas, default=0.0) >= 1.0:
         raise NotRepresentable("the steps' own deltas leave nothing for the composition")
@@ -80,8 +81,13 @@ def best_split(steps: Steps, delta: float, product: bool, value: Callable[[Delta
 
 def _golden(make: Callable[[float], DeltaSplit], value: Callable[[DeltaSplit], float]) -> tuple[float, DeltaSplit]:
     low, high, ratio = -9.0, 9.0, 0.6180339887498949
-    left, right = make(high - ratio * (high - low)), make(low + ratio * (high - low))
-    f_left, f_right = value(left), value(right)
+    before = remaining()
+    left = make(high - ratio * (high - low))
+    f_left = value(left)
+    if math.isfinite(before):
+        foresee((ROUNDS + 1) * (before - remaining()))  # or the first would be in vain
+    right = make(low + ratio * (high - low))
+    f_right = value(right)
     for _ in range(ROUNDS):
         if f_left <= f_right:
             high = math.log(right.share / (1.0 - right.share))

@@ -87,6 +87,10 @@ class Mechanism:
 
         return Dominated(self) if self.attained() else self
 
+    def renyi_loss(self) -> PrivacyLoss | None:
+        """The loss whose CGF at a - 1, over a - 1, is what `rdp` returns at every order a; None where no single one is."""
+        return None
+
     def rdp(self, orders: Array) -> Array:
         """Renyi divergence (nats) at real orders > 1, the larger of the two directions: an upper bound, inf where it diverges.
 

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     ComplexArray = NDArray[np.complex128]
+    IndexArray = NDArray[np.int64]
 else:
     np = lazy("numpy")
-    Array = ComplexArray = Any
+    Array = ComplexArray = IndexArray = Any
 
-__all__ = ["Array", "ComplexArray", "np"]
+__all__ = ["Array", "ComplexArray", "IndexArray", "np"]

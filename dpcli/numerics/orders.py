@@ -17,6 +17,7 @@ FINE = tuple(
 SHORT = OCTAVE // 4**3  # a grain for searches that are done many times over
 LOWEST = -41 * OCTAVE  # z = 1.8e-12
 VALLEYS = 4
+AHEAD = (4, 6, 8, 10, 12, 14, 17, 40)  # octaves above z = 4 at which the first look stops to see whether to go on
 
 
 def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[int, ...] = FIRST) -> tuple[float, float]:
@@ -35,7 +36,7 @@ def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[
         what the search misses is on the private side.
     """
     search = _Search(f, grain)
-    search.look(first)
+    search.look_along(first)
     while search.at_left_end():
         left = min(search.seen)
         search.look(tuple(range(left - OCTAVE, max(left - 8 * OCTAVE, LOWEST) - 1, -OCTAVE)))
@@ -53,6 +54,23 @@ class _Search:
         self.f = f
         self.grain = grain
         self.seen: dict[int, float] = {}
+
+    def look_along(self, places: tuple[int, ...]) -> None:
+        """From the left, as far as it may be worth it: large orders are dear."""
+        for end in AHEAD:
+            found = tuple(i for i in places if i <= end * OCTAVE and i not in self.seen)
+            if found:
+                self.look(found)
+            if self._behind():
+                return
+
+    def _behind(self) -> bool:
+        """Whether the best lies so far back that nothing further on can be better. What is said of order z + 1 is at least D or z (D -
+        epsilon), D the divergence, which does not fall in the order: where it is positive and twice the best value so far to the left,
+        D alone is more than that."""
+        last = max(self.seen)
+        best = min(self.seen, key=lambda i: (self.seen[i], i))
+        return last > best and self.seen[last] > max(2.0 * self.seen[best], 0.0) and math.isfinite(self.seen[last])
 
     def look(self, places: tuple[int, ...]) -> None:
         self.seen.update(zip(places, self.values([_abscissa(i) for i in places]), strict=True))

@@ -42,6 +42,19 @@ def spend(cells: float) -> None:
             raise TooMuchWork("it would take more than the work that one question may cost")
 
 
+def foresee(cells: float) -> None:
+    """Raise NotRepresentable where at least so many cells will be needed and fewer are left; none is spent."""
+    left = _left.get()
+    if left is not None and cells > left[0]:
+        raise TooMuchWork("it would take more than the work that one question may cost")
+
+
+def remaining() -> float:
+    """Cells that are left; inf where nobody counts."""
+    left = _left.get()
+    return math.inf if left is None else max(left[0], 0.0)
+
+
 def hold(cells: float) -> None:
     """`spend`, for a table that is held whole. Raises NotRepresentable where it is larger than TABLE too."""
     if not cells <= TABLE:

@@ -91,3 +91,16 @@ def test_sampled_pure_mechanisms(
     found = profile.epsilon(delta).upper
     assert found <= float(every.min()) * (1.0 + 1e-8)
     assert profile.delta(found).upper <= delta * (1.0 + 1e-9)
+
+
+def test_orders_that_are_useless_are_not_looked_at() -> None:
+    """Where the divergence alone is more than the best value so far, larger orders, which cost the most, are left alone."""
+    asked: list[float] = []
+
+    def bound(z: Array) -> Array:
+        asked.extend(z.tolist())
+        return np.asarray(0.5 * z + 12.0 / z)
+
+    assert least_over_orders(bound)[1] == pytest.approx(math.sqrt(24.0), rel=1e-8)
+    assert max(asked) <= 64.0
+    assert least_over_orders(lambda z: np.minimum(0.5 * z, 3.0) + 12.0 / z)[1] == pytest.approx(3.0, rel=1e-8)

@@ -29,6 +29,8 @@ MAX_SUM = 2000.0  # largest sigma whose (epsilon, delta) curve is summed
 class DiscreteGaussianLoss:
     """K(z) = z(z+1) s^2/(2 sigma^2) + log(theta(z s) / theta(0)), theta(c) = sum_y e^{-(y-c)^2/(2 sigma^2)} <= theta(0)."""
 
+    decays: ClassVar[bool] = False
+
     sigma: float
     sensitivity: int
 
@@ -52,6 +54,7 @@ class DiscreteGaussianLoss:
         if self.sigma > MAX_SUM:
             raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
         x = np.arange(-math.ceil(40.0 * self.sigma) - 2.0, math.ceil(40.0 * self.sigma) + 3.0) + s + round(t * s)
+        spend(3.0 * len(x))
         loss = (2.0 * x * s - s * s) / scale
         return TiltedAtoms(-((x - s) ** 2) / scale + t * loss, loss, float(self.cgf(np.array([t]))[0]))
 

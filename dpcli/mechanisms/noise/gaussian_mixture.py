@@ -59,11 +59,13 @@ class GaussianMixture(Mechanism):
 
         return MixtureRemoveLoss(self.mixture), MixtureAddLoss(self.mixture)
 
-    def rdp(self, orders: Array) -> Array:
+    def renyi_loss(self) -> PrivacyLoss | None:
         """For one shift the remove direction is the larger: Mironov, Talwar, Zhang 2019, arXiv:1908.10530, Theorem 5."""
-        if self.mixture.single:
-            return self.losses()[0].cgf(orders - 1.0) / (orders - 1.0)
-        return Mechanism.rdp(self, orders)
+        return self.losses()[0] if self.mixture.single else None
+
+    def rdp(self, orders: Array) -> Array:
+        larger = self.renyi_loss()
+        return Mechanism.rdp(self, orders) if larger is None else larger.cgf(orders - 1.0) / (orders - 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from dpcli.values import dataclass
 class LaplaceLoss:
     """(Lap(e0, 1), Lap(0, 1)); the reverse direction is its mirror image."""
 
+    decays: ClassVar[bool] = False
+
     epsilon: float
 
     def cgf(self, z: Array) -> Array:

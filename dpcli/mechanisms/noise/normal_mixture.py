@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.capped import CappedLoss
     from dpcli.numerics.contour.cut import CutLoss
     from dpcli.numerics.contour.tilted import TiltedQuadrature
+    from dpcli.numerics.shifted import TableRow
 
 BLOCK = 1 << 20  # entries of a table of tails
 MAX_REACH = 120.0  # contribution over noise up to which the contour accountant is tried
@@ -85,6 +86,10 @@ class MixtureLoss:
         sharp = fits(*span(t, self._whole_window, self.step))
         return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, self.step(t), sharp)
 
+    def row(self) -> TableRow | None:
+        """Its row in a table of many of its kind; None where there is no such table."""
+        return None
+
     def tails(self, at: Array) -> Tails:
         """At the outcomes where log r = at, in blocks."""
         size = max(BLOCK // len(self.mixture.shifts), 1)
@@ -101,6 +106,11 @@ class MixtureRemoveLoss(MixtureLoss):
     """(m N(0, 1), N(0, 1)): r = m."""
 
     mixture: Mixture
+
+    def row(self) -> TableRow | None:
+        from dpcli.numerics.shifted import ShiftedRemove, single_row
+
+        return single_row(ShiftedRemove, self.mixture, MAX_REACH)
 
     def line(self, x: Line) -> tuple[Line, Line]:
         return log_normal(x), self.mixture.log_ratio(x)
@@ -134,6 +144,11 @@ class MixtureAddLoss(MixtureLoss):
     """(N(0, 1), m N(0, 1)): r = 1/m."""
 
     mixture: Mixture
+
+    def row(self) -> TableRow | None:
+        from dpcli.numerics.shifted import ShiftedAdd, single_row
+
+        return single_row(ShiftedAdd, self.mixture, MAX_REACH)
 
     def line(self, x: Line) -> tuple[Line, Line]:
         ratio = self.mixture.log_ratio(x)

@@ -55,6 +55,9 @@ class SampledGaussian(Mechanism):
     def losses(self) -> tuple[PrivacyLoss, ...]:
         return self._pair().losses()
 
+    def renyi_loss(self) -> PrivacyLoss | None:
+        return self._pair().renyi_loss()
+
     def rdp(self, orders: Array) -> Array:
         return self._pair().rdp(orders)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
@@ -15,6 +16,8 @@ from dpcli.values import dataclass
 @dataclass(frozen=True, slots=True)
 class AtomicLoss:
     """Outcomes of probability e^{log_reference} under Q and likelihood ratio e^{log_ratio}."""
+
+    decays: ClassVar[bool] = False
 
     log_reference: tuple[float, ...]
     log_ratio: tuple[float, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
@@ -13,6 +14,8 @@ from dpcli.values import dataclass
 @dataclass(frozen=True, slots=True)
 class TwoPointLoss:
     """L = +e0 with probability e^e0 / (1 + e^e0), else -e0: K(z) = log cosh((z+1/2) e0) - log cosh(e0/2)."""
+
+    decays: ClassVar[bool] = False
 
     epsilon: float
 

@@ -39,6 +39,8 @@ ENOUGH_NODES = 60_000  # that every part may have
 NEGLIGIBLE = -28.0  # logarithm of what may be cut off or aliased, relative to the answer
 NEAR = 0.3  # logarithm of what the integrand may lose on a tilt that is not quite the best
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # of epsilon, below which a single loss counts as bulk
+MANY = 6  # losses that are looked at for families
+FEW = 16  # losses, beyond which it is asked first whether the characteristic function of any decays
 SAMPLE = 8  # parts that place the contour where there are many
 
 
@@ -93,10 +95,19 @@ class Loss(Protocol):
 Losses = Sequence[tuple[Loss, int]]
 
 
+def stacked(losses: Losses) -> Losses:
+    """The losses; where they are many, those of one family put together in one that stands for all of their steps."""
+    if len(losses) < MANY:
+        return losses
+    from dpcli.numerics.contour.stacked import in_stacks
+
+    return in_stacks(losses)
+
+
 def total_cgf(losses: Losses, z: Array) -> Array:
     """Upper bound on the composition's K at real z > 0."""
     total = np.zeros_like(z)
-    for loss, count in losses:
+    for loss, count in stacked(losses):
         total = total + count * loss.cgf(z)
     return total
 
@@ -208,16 +219,18 @@ def build(
         factor: `whole` or `beyond`; the former where None.
         log_lost: of the probability, at most, that the losses lack: it is added to every upper bound.
     """
+    if len(losses) > FEW and not any(getattr(loss, "decays", True) for loss, _ in losses):
+        return None  # before anything is tilted
     far = t * np.geomspace(1.02, 4.0, 8)
     cumulants = total_cgf(losses, np.append(t, far))
     if not math.isfinite(cumulants[0]):
         return None
-    tilted = [(loss.tilted(t), count) for loss, count in losses]
-    cumulant, doubt = _cumulant(tilted, t, float(cumulants[0]))
+    counts = float(sum(n for _, n in losses))
+    tilted = [(loss.tilted(t), count) for loss, count in (losses if factor is beyond else stacked(losses))]
+    cumulant, doubt = _cumulant(tilted, t, float(cumulants[0]), counts)
     if not math.isfinite(doubt):
         return None
     rise = cumulants[1:] - cumulant
-    counts = float(sum(n for _, n in tilted))
     if epsilon is None:
         epsilon = float(saddle(np.array([cumulant]), log_delta, np.array([t]))[0])
     log_wanted, log_far = log_delta - cumulant + t * epsilon, rise + log_hockey(far)
@@ -241,17 +254,17 @@ def build(
     )  # fmt: skip
 
 
-def _cumulant(tilted: Parts, t: float, bound: float) -> tuple[float, float]:
+def _cumulant(tilted: Parts, t: float, bound: float, counts: float) -> tuple[float, float]:
     """(K(t) from above, by how much that may be too large); (NaN, inf) where the parts contradict `bound`, the sum of their `cgf`.
 
     Where a loss knows its CGF only by a bound that is not sharp, the bound would be a valid start of an upper bound on delta, but of no
     lower one: there the parts' own K(t) serves, with its rounding and that of its exponents. Elsewhere the bound keeps more digits.
     """
     own = math.fsum(n * part.cumulant for part, n in tilted)
-    rounding = math.fsum(
-        n * (SLACK * (1.0 + abs(part.cumulant)) + 1e-14 * (1.0 + t) * (abs(part.mean) + math.sqrt(part.variance)))
-        for part, n in tilted
-    )
+    sizes = math.fsum(n * abs(part.cumulant) for part, n in tilted)
+    means = math.fsum(n * abs(part.mean) for part, n in tilted)
+    deviations = math.sqrt(counts * math.fsum(n * part.variance for part, n in tilted))  # at least the steps' own, added up
+    rounding = SLACK * (counts + sizes) + 1e-14 * (1.0 + t) * (means + deviations)
     if not bound >= own - rounding:
         return math.nan, math.inf
     return (bound, 0.0) if all(part.sharp for part, _ in tilted) else (own + rounding, 2.0 * rounding)

@@ -14,7 +14,7 @@ from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.grid.convolution import convolved, transform_size
 from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
-from dpcli.numerics.grid.survey import Survey, spread
+from dpcli.numerics.grid.survey import MANY, SAMPLE, Survey, spread
 from dpcli.numerics.tails import HasTails
 
 TOO_STEADY = "the loss varies too little, compared with its size, for a grid"
@@ -81,11 +81,15 @@ def _cheapest(
     widest: float,
 ) -> GridPlan | None:
     """The cheapest plan whose cells are at most `widest`, as of `planned`."""
-    needed = [_needed(part, tilt, log_delta, error / len(parts), unit, widest, work) for part in parts]
+    every = max(len(parts) // SAMPLE, 1) if len(parts) > MANY else 1  # where they are many, a few of them say how fine
+    looked = {i: _needed(parts[i], tilt, log_delta, error / len(parts), unit, widest, work) for i in range(0, len(parts), every)}
+    scale = min(spacing * math.sqrt(parts[i][2]) for i, spacing in looked.items())  # the error goes as count times the square of it
+    needed = [looked.get(i, scale / math.sqrt(part[2])) for i, part in enumerate(parts)]
+    reaches = [_reach(part, tilt, log_delta) for part in parts]
     most = 0 if unit > 0.0 else min(max(_most_rounds(count) for _, _, count in parts), 20)
     for relaxed in (1.25**k for k in range(40)):
         wanted = [spacing * relaxed for spacing in needed]
-        plans = [_plan(parts, tilt, log_delta, unit, window, wanted, widest, limit) for limit in range(1 + most)]
+        plans = [_plan(parts, reaches, tilt, log_delta, unit, window, wanted, widest, limit) for limit in range(1 + most)]
         cheap = [plan for plan in plans if plan.affordable(work)]
         if cheap:
             return replace(min(cheap, key=lambda plan: plan.work), coarseness=relaxed)
@@ -108,7 +112,7 @@ def _needed(
     """A spacing at which this part's share of the interval is at most `error`, found by trying; coarser where work forbids it."""
     count = part[2]
     finest = _finest(part, tilt, log_delta, work)
-    spacing = min(math.sqrt(4.0 * error / (count * (tilt + 1.0))), widest)
+    spacing = min(max(math.sqrt(4.0 * error / (count * (tilt + 1.0))), unit), widest)
     if not 0.0 < spacing < math.inf:
         raise NotRepresentable(TOO_STEADY)
     for _ in range(8):
@@ -151,6 +155,7 @@ def _snapped(spacing: float, unit: float) -> float:
 
 def _plan(
     parts: Parts,
+    reaches: list[tuple[float, float]],
     tilt: float,
     log_delta: float,
     unit: float,
@@ -172,8 +177,7 @@ def _plan(
     size = transform_size(math.ceil(high / spacing) - first + 1)
     work = float(size) * (len(parts) + 1)
     longest = 0.0
-    for part, r in zip(parts, rounds, strict=True):
-        start, end = _reach(part, tilt, log_delta)
+    for (start, end), r in zip(reaches, rounds, strict=True):
         longest = max(longest, (end - start) / spacing * 2.0**r * (4.0 if r else 1.0))
         work += (end - start) / spacing * 2.0**r * (3.0 + 20.0 * r)
     return GridPlan(tilt, log_delta, spacing, first, size, rounds, work, longest, 1.0, (orders[0], orders[1]))

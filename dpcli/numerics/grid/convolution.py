@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.grid.lattice import Lattice
 from dpcli.numerics.work import spend
 
 UNIT = 7e-16  # six roundings of a complex product and sum
+FACTORS = 16  # that are multiplied before logarithms are taken: their product, each at least 1e-15, is still a number
 
 
 def transform_size(length: int) -> int:
@@ -32,23 +34,86 @@ def norm(x: Array) -> float:
     return math.sqrt(float((x * x).sum()))
 
 
+class Spectrum:
+    """A product of powers of transforms of length `size`: few factors as they are, more of them in logarithms.
+
+    relative: bound on the relative error, as a logarithm, where a modulus is raised to at least what rounding makes of 0.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._factor: ComplexArray | None = None
+        self._modulus: Array = np.ones(size // 2 + 1)
+        self._held = 0
+        self._log: Array | None = None  # of the modulus of what is not in `_factor`
+        self._angle: Array = np.zeros(size // 2 + 1)
+        self._relative: Array = np.zeros(size // 2 + 1)
+
+    def multiply(self, weights: Array, count: int) -> None:
+        """By the transform of `weights`, to the power of `count`."""
+        spectrum = np.fft.rfft(_folded(weights, self.size), self.size)
+        slip = UNIT * math.log2(self.size) * float(weights.sum())
+        modulus = np.maximum(np.abs(spectrum), slip)
+        self._relative += count * (slip / modulus + UNIT)
+        if count > FACTORS:
+            self._add(count * np.log(modulus), np.remainder(count * np.angle(spectrum), 2.0 * math.pi))
+            return
+        if self._held + count > FACTORS:
+            self._settle()
+        power, size = _powers(spectrum, count), _powers(modulus, count)
+        self._factor = power if self._factor is None else self._factor * power
+        self._modulus = self._modulus * size
+        self._held += count
+
+    def _add(self, log_modulus: Array, angle: Array) -> None:
+        self._log = log_modulus if self._log is None else self._log + log_modulus
+        self._angle += angle
+
+    def _settle(self) -> None:
+        """Turn the factors at hand into logarithms."""
+        if self._factor is not None:
+            self._add(np.log(self._modulus), np.angle(self._factor))
+            self._factor, self._modulus, self._held = None, np.ones(self.size // 2 + 1), 0
+
+    def inverse(self) -> tuple[Array, float]:
+        """The weights that have this spectrum, and a bound on the Euclidean norm of their error.
+
+        With x the relative errors, prod (1 + x) - 1 <= e^r min(r, 1) for r = sum x.
+        """
+        product, modulus = self._factor, self._modulus
+        if self._log is None and product is not None:
+            grown = modulus * np.exp(self._relative)
+        else:
+            self._settle()
+            log_modulus = np.zeros(self.size // 2 + 1) if self._log is None else self._log
+            modulus = np.exp(np.maximum(log_modulus, -300.0))
+            product = modulus * np.exp(1j * self._angle)
+            grown = np.exp(np.maximum(log_modulus + self._relative, -300.0))
+        slips = grown * np.minimum(self._relative, 1.0)
+        rounding = math.sqrt(2.0 / self.size) * (norm(slips) + UNIT * math.log2(self.size) * norm(modulus))
+        return np.fft.irfft(product, self.size), rounding
+
+
+def _powers(x: Any, count: int) -> Any:
+    """x to a small power, by products."""
+    found = x
+    for bit in bin(count)[3:]:
+        found = found * found
+        if bit == "1":
+            found = found * x
+    return found
+
+
 def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lattice:
     """Every lattice convolved with itself `count` times and with the others, on grid points first, ..., first + size - 1.
 
     Mass outside that window is wrapped around into it: the caller bounds it. All parts share tilt and spacing.
     """
     spend(float(size) * (len(parts) + 1))
-    log_modulus: Array = np.zeros(size // 2 + 1)
-    angle: Array = np.zeros(size // 2 + 1)
-    relative: Array = np.zeros(size // 2 + 1)
+    whole = Spectrum(size)
     offset, scale, log_finite, error, log_error, shift, lost = 0, 0.0, 0.0, 0.0, 1e-12, 0.0, 0.0
     for lattice, count in parts:
-        spectrum = np.fft.rfft(_folded(lattice.weights, size), size)
-        slip = UNIT * math.log2(size) * float(lattice.weights.sum())
-        modulus = np.maximum(np.abs(spectrum), slip)
-        log_modulus += count * np.log(modulus)
-        angle += np.remainder(count * np.angle(spectrum), 2.0 * math.pi)
-        relative += count * (slip / modulus + UNIT)
+        whole.multiply(lattice.weights, count)
         offset += count * lattice.start
         scale += count * lattice.log_scale
         log_finite += count * math.log1p(-lattice.infinite) if lattice.infinite < 1.0 else -math.inf
@@ -56,11 +121,7 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
         log_error += count * lattice.log_error
         shift += count * lattice.shift
         lost += count * math.log1p(lattice.lost)
-    modulus = np.exp(np.maximum(log_modulus, -300.0))
-    growth = np.where(relative > 30.0, relative, np.log(np.expm1(np.minimum(relative, 30.0))))
-    slips = np.exp(np.maximum(log_modulus + growth, -300.0))
-    weights = np.fft.irfft(modulus * np.exp(1j * angle), size)
-    rounding = math.sqrt(2.0 / size) * (norm(slips) + UNIT * math.log2(size) * norm(modulus))
+    weights, rounding = whole.inverse()
     weights = np.maximum(np.roll(weights, (offset - first) % size), 0.0)
     one = parts[0][0]
     return Lattice(

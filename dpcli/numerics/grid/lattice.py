@@ -26,6 +26,7 @@ from dpcli.numerics.work import spend
 TINY = 1e-60  # tilted weights below it are dropped, and counted as error: subnormal numbers are slow
 EDGE = 1e-9  # share of the spacing by which cells begin below their grid point, so that an atom on it lies within
 SNAP = 1e-3  # share of the spacing up to which a loss counts as its left grid point
+ASIDE = 64  # kinks that are passed over between two looks at the work
 BLOCK = 400.0  # cells that a short stretch of a long sum costs, for the calls alone
 
 
@@ -144,41 +145,42 @@ def convex(weights: Array, spacing: float, tilt: float) -> Array:
     if not (weights < 0.0).any():
         return weights
     alive = np.flatnonzero(weights)
-    spend(20.0 * len(alive))  # one by one
-    left: dict[int, int | None] = {}  # neighbours that are no longer those in `alive`: few points are passed over
-    right: dict[int, int | None] = {}
-    found = weights.copy()
-    waiting = np.flatnonzero(weights < 0.0).tolist()
-
-    def beside(i: int) -> tuple[int | None, int | None]:
-        """The kinks to the left and to the right of one."""
-        k = int(alive.searchsorted(i))
-        before = int(alive[k - 1]) if k else None
-        after = int(alive[k + 1]) if k + 1 < len(alive) else None
-        return left.get(i, before), right.get(i, after)
-
+    spend(0.2 * len(alive))
+    found = weights[alive]
+    values: dict[int, float] = {}  # of kinks that have changed, by their place in `alive`
+    left: dict[int, int] = {}  # neighbours that are no longer those in `alive`: few points are passed over
+    right: dict[int, int] = {}
+    waiting = np.flatnonzero(found < 0.0).tolist()
+    rate, gained, last = tilt * spacing, -spacing, len(alive)
     while waiting:
-        i = waiting.pop()
-        weight = float(found[i])
+        k = waiting.pop()
+        weight = values[k] if k in values else float(found[k])
         if weight >= 0.0:
             continue
-        found[i] = 0.0
-        before, after = beside(i)
-        if after is None:  # nothing above to give it to: no claim below it either
+        if len(values) % ASIDE == 0:
+            spend(30.0 * ASIDE)  # one by one
+        values[k] = 0.0
+        before, after = left.get(k, k - 1), right.get(k, k + 1)
+        if after == last:  # nothing above to give it to: no claim below it either
             return np.zeros_like(weights)
-        if before is None:
-            left[after] = None
-            share = 1.0
-        else:
-            right[before], left[after] = after, before
-            share = math.expm1(-spacing * (i - before)) / math.expm1(-spacing * (after - before))
-            found[before] += weight * (1.0 - share) * math.exp(-tilt * spacing * (i - before))
-            if found[before] < 0.0:
+        here, end = int(alive[k]), int(alive[after])
+        left[after] = before
+        share = 1.0
+        if before >= 0:
+            right[before] = after
+            begin = int(alive[before])
+            share = math.expm1(gained * (here - begin)) / math.expm1(gained * (end - begin))
+            value = values[before] if before in values else float(found[before])
+            values[before] = value + weight * (1.0 - share) * math.exp(-rate * (here - begin))
+            if values[before] < 0.0:
                 waiting.append(before)
-        found[after] += weight * share * math.exp(min(tilt * spacing * (after - i), 700.0))
-        if found[after] < 0.0:
+        value = values[after] if after in values else float(found[after])
+        values[after] = value + weight * share * math.exp(min(rate * (end - here), 700.0))
+        if values[after] < 0.0:
             waiting.append(after)
-    return found
+    result = weights.copy()
+    result[alive[list(values)]] = list(values.values())
+    return result
 
 
 def edges(start: int, size: int, spacing: float) -> Array:

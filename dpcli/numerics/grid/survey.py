@@ -13,10 +13,13 @@ from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.tails import HasTails
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import shared, spend
 
 TILTS = (1e-3, 1e4)
 FARTHEST = 1e6
+FEW = 4  # different losses, of which common atoms are looked for
+OUTSTANDING = 20.0  # times the mass of the cells beside it: an atom
+MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more different losses than the first are looked at by these two numbers of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +54,9 @@ class Survey:
 
     def rare_order(self, copies: int, log_rare: float) -> float:
         """The order at which Chernoff's bound best shows what loss `copies` steps exceed with a P-mass of e^log_rare."""
-        s = np.geomspace(1e-2, 1e4, 61)
+        s, values = _rare_cgfs(self)
         with np.errstate(all="ignore"):
-            above = (copies * self.cgf(s) - log_rare) / s
+            above = (copies * values - log_rare) / s
         return float(s[int(np.argmin(np.where(np.isfinite(above), above, np.inf)))])
 
     def range(self, log_rare: float, tilt: float, log_tilted_rare: float) -> tuple[float, float]:
@@ -83,13 +86,60 @@ def survey(loss: HasTails) -> Survey:
     return Survey(np.append(edges[:-1][kept], edges[1:][kept][-1:]), p[kept], typical[kept], infinite)
 
 
+def _atom(loss: HasTails, found: Survey) -> float:
+    """The common size of the losses whose cells have most of the mass, each far more than its neighbours; 0 where there is none."""
+    mass = np.exp(found.log_mass)
+    beside = np.maximum(np.append(0.0, mass[:-1]), np.append(mass[1:], 0.0))
+    heavy = np.flatnonzero((mass > 0.01) & (mass > OUTSTANDING * beside))
+    if not 1 <= len(heavy) <= 2 or float(mass[heavy].sum()) < 0.5:
+        return 0.0
+    sizes = [abs(_jump(loss, float(found.edges[k]), float(found.edges[k + 1]))) for k in heavy.tolist()]
+    return sizes[0] if max(sizes) - min(sizes) <= 1e-12 * max(sizes) else 0.0
+
+
+def _jump(loss: HasTails, low: float, high: float) -> float:
+    """Where between two losses the distribution function rises most, to the last digits."""
+    for _ in range(24):
+        at = np.unique(np.linspace(low, high, 33))
+        if len(at) < 3:
+            break
+        with np.errstate(all="ignore"):
+            k = int(np.argmax(np.diff(np.exp(loss.tails(at).p_below))))
+        low, high = float(at[k]), float(at[k + 1])
+    return high
+
+
 def _cells(above: Array, below: Array) -> Array:
     rising = below[1:] < above[1:]
     outer, inner = np.where(rising, below[1:], above[:-1]), np.where(rising, below[:-1], above[1:])
     return np.where(outer > inner, outer + np.log(-np.expm1(inner - outer)), -np.inf)
 
 
-Surveys = Sequence[tuple[Survey, int]]
+Surveys = Sequence[tuple[Survey, float]]
+
+
+def common_unit(parts: Sequence[tuple[HasTails, Survey, int]]) -> float:
+    """The unit of the first loss that has one, or the size of the atoms that all losses share; 0 where there is none."""
+    units = [found.unit() for _, found, _ in parts if found.unit() > 0.0]
+    if units or len(parts) > FEW:
+        return units[0] if units else 0.0
+    sizes = {_atom(loss, found) for loss, found, _ in parts}
+    return sizes.pop() if len(sizes) == 1 else 0.0
+
+
+def some(surveys: Surveys) -> Surveys:
+    """A few that stand for many: those that weigh most, by count times K(1), and of the others every so many, their counts raised to
+    the weight of all."""
+    if len(surveys) <= MANY:
+        return surveys
+    one = np.array([1.0])
+    weights = [abs(count * float(found.cgf(one)[0])) for found, count in surveys]
+    order = sorted(range(len(surveys)), key=lambda i: (-weights[i], i))
+    rest = order[HEAVIEST:]
+    chosen = rest[:: max(len(rest) // SAMPLE, 1)]
+    light = sum(weights[i] for i in chosen)
+    scale = sum(weights[i] for i in rest) / light if 0.0 < light < np.inf else len(rest) / len(chosen)
+    return [surveys[i] for i in order[:HEAVIEST]] + [(surveys[i][0], scale * surveys[i][1]) for i in chosen]
 
 
 def total(surveys: Surveys, z: Array) -> Array:
@@ -103,15 +153,18 @@ def total(surveys: Surveys, z: Array) -> Array:
 def best_tilt(surveys: Surveys, log_delta: float) -> tuple[float, float]:
     """(t, epsilon by Chernoff's bound) near log delta."""
 
+    few = some(surveys)
+
     def bound(z: Array) -> Array:
-        return (total(surveys, z) - log_delta - np.log(z) - np.log1p(z)) / z
+        return (total(few, z) - log_delta - np.log(z) - np.log1p(z)) / z
 
     return _smallest(bound)
 
 
 def tilt_for(surveys: Surveys, epsilon: float) -> tuple[float, float]:
     """(t, log delta) at which Chernoff's bound of delta(epsilon) is least."""
-    return _smallest(lambda z: total(surveys, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z))
+    few = some(surveys)
+    return _smallest(lambda z: total(few, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z))
 
 
 def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:
@@ -126,14 +179,32 @@ def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:
     return best
 
 
+@shared(64)
+def _rare_cgfs(found: Survey) -> tuple[Array, Array]:
+    """Orders, and K there: what is asked anew for every number of copies."""
+    s = np.geomspace(1e-2, 1e4, 61)
+    return s, found.cgf(s)
+
+
+@shared(64)
+def _cgfs_around(found: Survey, tilt: float) -> tuple[float, Array, Array]:
+    """K at a tilt, at those above it, and at those below it."""
+    s = _distances(tilt)
+    return float(found.cgf(np.array([tilt]))[0]), found.cgf(tilt + s), found.cgf(tilt - s)
+
+
+def _distances(tilt: float) -> Array:
+    return np.asarray(np.geomspace(1e-3, 1e3, 49) * max(tilt, 1e-2))
+
+
 def spread(surveys: Surveys, tilt: float, log_rare: float) -> tuple[float, float, float, float]:
     """(A, B, a, b): the tilted composition lies outside of [A, B] with a probability of about e^log_rare at either side, by
     Chernoff's bound at the tilts t - a and t + b."""
-    s = np.geomspace(1e-3, 1e3, 49) * max(tilt, 1e-2)
+    s = _distances(tilt)
     with np.errstate(all="ignore"):
-        here = float(total(surveys, np.array([tilt]))[0])
-        high = (total(surveys, tilt + s) - here - log_rare) / s
-        low = (here - total(surveys, tilt - s) + log_rare) / s
+        parts = [(_cgfs_around(found, tilt), count) for found, count in some(surveys)]
+        here, above, below = (sum(count * values[k] for values, count in parts) for k in (0, 1, 2))
+        high, low = (above - here - log_rare) / s, (here - below + log_rare) / s
     low, high = np.where(np.isfinite(low), low, -np.inf), np.where(np.isfinite(high), high, np.inf)
     margin = 0.1 * float(high.min() - low.max()) + 1e-12
     # The smallest order that does nearly as well: a grid's own moments of a larger one are far from the survey's.
