@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.cutoff import EDGE, log_cutoff
+from dpcli.numerics.contour.split import Ramp, SplitLoss
 from dpcli.numerics.contour.stretched import Stretched
 from dpcli.numerics.contour.tilted import TiltedQuadrature
 from dpcli.numerics.logspace import log_sum
@@ -88,14 +89,57 @@ class CutLoss:
         weights = np.exp(self.log_density + self.ratio)
         return float(weights @ self.ratio), float(weights @ self.ratio**2)
 
-    def tilted(self, t: float) -> TiltedQuadrature:
+    def tilted(self, t: float) -> StretchedQuadrature:
         """On the stretched line, where the CGF is summed too: it is no bound."""
-        return TiltedQuadrature(t, self.weighted, (self.low, self.high), self.strip, self.step, True)
+        return StretchedQuadrature(t, self)
+
+    def ramp(self, level: float) -> Ramp:
+        """The weight that turns from 1 to 0 where the loss passes `level`: within about a factor of 2 of it, and faster than the normal
+        density rises to the left of there."""
+        half, edge = (self._outcome(share * level) for share in (0.5, 1.0))
+        k = min(max(4.0 / max(edge - half, 1e-3), SHARPER * abs(edge), 3.0), self.sharpness)
+        height = min(self.strip, TURN / (k * self.line.rise(edge)))
+        return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, NODES * height))  # type: ignore[arg-type]
+
+    def _outcome(self, level: float) -> float:
+        """About where the loss is `level`."""
+        at = min(int(np.searchsorted(self.ratio, level)), len(self.ratio) - 1)
+        return float(self.line.at(nodes_of(self.low, self.high, self.step)[at : at + 1])[0][0])
+
+    def powers(self, z: Array) -> Array:
+        """Q (1 - b) r^{z+1} at the nodes."""
+        hold(float(len(z) * len(self.ratio)))
+        return np.asarray(np.exp(self.log_density + (z[:, None] + 1.0) * self.ratio))
+
+    def beyond(self, level: float) -> Array:
+        """What `ramp` takes off at the nodes."""
+        return np.asarray(-np.expm1(self.ramp(level).log_weight(nodes_of(self.low, self.high, self.step)).real))
+
+    def bulk_cgf(self, z: Array, level: float) -> Array:
+        """log E_Q[(1 - b) w r^{z+1}] for the w of `ramp`."""
+        ramp = self.ramp(level)
+        nodes: ComplexArray = nodes_of(self.low, self.high, ramp.step)  # type: ignore[assignment]
+        hold(float(len(z) * len(nodes)))
+        density, ratio = self.weighted(nodes)
+        log_weights = density.real + ramp.log_weight(nodes).real + math.log(ramp.step)
+        return log_sum(log_weights + (z[:, None] + 1.0) * ratio.real)
 
     def log_big_moment(self, power: Array) -> Array:
         """log E_Q[b r^-power]."""
         hold(float(len(power) * len(self.far_ratio)))
         return log_sum(self.far_density - power[:, None] * self.far_ratio)
+
+
+class StretchedQuadrature(TiltedQuadrature):
+    """The small part under a tilt; its bulk ends where an outcome's loss passes a level, and not a node's."""
+
+    def __init__(self, t: float, part: CutLoss) -> None:
+        super().__init__(t, part.weighted, (part.low, part.high), part.strip, part.step, True)
+        self._part = part
+
+    def split(self, level: float) -> SplitLoss:
+        """The loss below and beyond `level`."""
+        return SplitLoss(self, self._part.ramp(level))
 
 
 def weighted(pair: Line, line: Stretched, sharpness: float, edge: float, v: ComplexArray) -> tuple[ComplexArray, ComplexArray]:

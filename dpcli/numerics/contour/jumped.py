@@ -48,7 +48,7 @@ def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
     level = max(epsilon, SPREAD * core[1])
     single = max(single_log_delta(loss, epsilon)[0] for loss, _ in losses)  # type: ignore[arg-type]
     parts = cuts(losses, level, max(min(log_delta, single), LEAST) + SHARE)
-    return None if parts is None else jump(parts, None, epsilon, level)
+    return None if parts is None else jump(parts, None, epsilon, level, single)
 
 
 @np.errstate(all="ignore")
