@@ -117,11 +117,11 @@ class MixtureRemoveLoss(MixtureLoss):
     def cut(self, level: float, log_mass: float) -> CutLoss | None:
         """Its small part and its big one, which begins at about twice `level`, or where no more than e^log_mass of P is left; None
         where they cannot be told apart."""
-        from dpcli.numerics.contour.cut import BEND, BIG, SMALL, cut
+        from dpcli.numerics.contour.cut import BEND, BIG, SMALL, cut, edge_at
 
-        low, high, bend = self.mixture.outcome(level * np.array([SMALL, BIG, BEND])).tolist()
-        most = self.mixture.reach + math.sqrt(-2.0 * log_mass)
-        return cut(self.line, self.mixture.reach, min(low, most - 1.0), min(high, most), bend)
+        m = self.mixture
+        low, high, bend = m.outcome(level * np.array([SMALL, BIG, BEND])).tolist()
+        return cut(self.line, m.reach, *edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass), bend)
 
     def tails_at(self, at: Array) -> Tails:
         x = self.mixture.outcome(at)

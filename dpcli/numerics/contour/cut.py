@@ -8,6 +8,7 @@ needed but integrals over the real line.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from dpcli.numerics.work import hold
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Line
 
-SMALL, BIG = 1.8, 2.6  # of a level: where losses begin to be big, and where nearly all are
+SMALL, BIG = 1.35, 2.1  # of a level: where losses begin to be big, and where nearly all are
 BEND = 1.0 / 30.0  # of a level: the loss from which on the nodes of the small part crowd
 MAX_NODES = 20_000
 STRIP = 0.45 * math.pi  # of the stretched line: where the ratio grows with 1 + e^v, this keeps it away from its zeros
@@ -34,6 +35,7 @@ TURN = (
 NODES = 0.149  # node distance over the strip's height: e^{-2 pi / NODES} is below e^-42
 NORMAL = 0.3  # largest node distance in standard deviations
 FALL = 0.14  # node distance in 1 / k, for the big part
+BLUNT = 6.0  # k where the weight takes off only what is next to nothing
 SHARPER = 1.6  # k over the place of the edge at least, so that the weight outruns the normal density
 WIDE = 600.0  # e^{slope (edge - bend)} beyond which the loss has long ceased to grow exponentially
 LOST = 45.0  # (k - c) (c - x) below which nothing is big: leftwards the normal density rises by e^{c (c - x)} at most
@@ -149,17 +151,31 @@ def weighted(pair: Line, line: Stretched, sharpness: float, edge: float, v: Comp
     return base + log_rise + log_cutoff(sharpness * (x - edge)), ratio
 
 
-def cut(pair: Line, slope: float, low: float, high: float, bend: float) -> CutLoss | None:
-    """The loss, of which what lies beyond `high` is big and what lies well below `low` is not; None where that takes too many nodes.
+def edge_at(low: float, high: float, most: float, log_mean: Callable[[float], float], log_mass: float) -> tuple[float, float]:
+    """(k, c) such that nothing is big below `low` and everything beyond `high`; where no more than e^log_mass is left before that, it
+    may be as blunt as serves.
+
+    Args:
+        most: an outcome beyond which P has no more than e^log_mass.
+        log_mean: log E_P[e^{k x}] at k, so that P has no more than that big, either, at c = (log_mean - log_mass) / k.
+    """
+    blunt = (log_mean(BLUNT) - log_mass) / BLUNT
+    if blunt + EDGE / BLUNT <= high:
+        return BLUNT, blunt
+    low, high = min(low, most - 1.0), min(high, most)
+    k = max(17.4 / (high - low), SHARPER * abs(high), 3.0)  # from e^-14 to e^3.4, and faster than the normal density falls
+    return k, high - 3.4 / k
+
+
+def cut(pair: Line, slope: float, k: float, edge: float, bend: float) -> CutLoss | None:
+    """The loss, of which what lies beyond `edge` is big; None where that takes too many nodes.
 
     Args:
         pair: log Q (a normal density) and log r, analytic for |Im x| slope <= pi / 2.
         slope: largest exponent in r's e^{s x}.
-        low, high: outcomes.
+        k, edge: sharpness and place of the weight. Blunter than about the place, big outcomes lie well below it, too.
         bend: the outcome from which on the nodes should crowd.
     """
-    k = max(12.6 / (high - low), SHARPER * abs(high), 3.0)  # from e^-9.2 to e^3.4
-    edge = high - 3.4 / k
     top = edge + EDGE / k
     line = Stretched(slope, bend if slope * (top - bend) < math.log(WIDE) else top)
     strip = min(STRIP, STANDARD * slope, TURN / (k * line.rise(edge)))
@@ -180,7 +196,8 @@ def cut(pair: Line, slope: float, low: float, high: float, bend: float) -> CutLo
 def _far(pair: Line, slope: float, k: float, edge: float) -> tuple[Array, Array]:
     """log of Q b times the node distance, and log r, where b is not nothing."""
     step = FALL / k
-    low, high = edge - LOST / (k - max(edge, 0.0)), max(edge, 0.0) + slope + TAIL
+    low = edge - LOST / (k - max(edge, 0.0)) if k > edge + 1.0 else -TAIL
+    high = max(edge, 0.0) + slope + TAIL
     hold((high - low) / step)
     x: ComplexArray = nodes_of(low, high, step)  # type: ignore[assignment]
     base, ratio = pair(x)

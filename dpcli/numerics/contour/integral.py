@@ -309,7 +309,7 @@ def beyond(
     """phi^n - B^n, at the first of the levels (shares of epsilon) at which B^n leaves no more than that at epsilon, relative."""
     if place.epsilon <= 0.0:
         return None
-    spare = np.geomspace(1.0, 1e4, 33) / place.epsilon
+    spare = np.geomspace(2.0, 4e3, 33) / place.epsilon
     for share in levels:
         divided = [(found, part, n) for part, n in tilted if (found := part.split(share * place.epsilon)) is not None]
         if len(divided) < len(tilted):
@@ -323,16 +323,14 @@ def beyond(
     if end is None:
         return None
     count = math.ceil(end[0] / place.step) + 1
-    log_whole, log_bulk, excess = (np.zeros(count, dtype=complex) for _ in range(3))
+    log_whole, log_less = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)
     for found, _, n in divided:
         log_error = NEGLIGIBLE - math.log(counts)
-        bulk, more, both = found.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
-        log_bulk, excess, log_whole = log_bulk + n * bulk, excess + n * more, log_whole + n * both
-    large = excess.real > 1.0
-    with np.errstate(all="ignore"):  # each where it keeps its digits: the bulk may be nothing at all, or nearly all there is
-        less = log_whole + np.log(-np.expm1(np.where(large, -excess, -1.0)))
-        more = log_bulk + np.log(np.expm1(np.where(large, 1.0, excess)))
-    return Factor(np.where(large, less, more), end[1], spare, log_spare)
+        both, less = found.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
+        log_whole, log_less = log_whole + n * both, log_less + n * less
+    more = log_less.real > 1.0  # where phi decays sooner than B
+    left = np.log(-np.expm1(np.where(more, -log_less, log_less)))
+    return Factor(log_whole + left + np.where(more, log_less + 1j * math.pi, 0.0), end[1], spare, log_spare)
 
 
 def saddle(cumulant: Array, log_delta: float, t: Array) -> Array:

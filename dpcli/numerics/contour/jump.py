@@ -33,12 +33,13 @@ from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import allowance
 
-POWERS = (0.01, 1.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # lambda, in units of 1 / epsilon
+POWERS = (0.01, 1.0, 4.0, 8.0, 11.0, 16.0, 19.0, 23.0, 27.0, 32.0, 45.0, 64.0, 90.0, 128.0)  # lambda, in units of 1 / epsilon
 
 SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # of epsilon, below which a loss may count as bulk
-TILTS = 24  # that are looked at
+TILTS = 40  # that are looked at
 SPARED = -20.0  # logarithm of what bulk alone may make of delta
-QUICK = 5e5  # cells for the integrand as it is, where it may do without the bulk
+SACRIFICED = 6.0  # the same, by a tilt that is less than the best
+QUICK = 2e5  # cells for the integrand as it is, where it may do without the bulk
 ROOM = 20.0  # by how much the logarithm of delta may be below Chernoff's bound of it
 DROWNED = 8.0  # by how much the bulk may raise the logarithm of Chernoff's bound
 MAX_EPSILON = 300.0  # beyond it the closed part would leave floating point
@@ -119,7 +120,7 @@ def _small(losses: Cut, log_delta: float | None, epsilon: float, level: float, f
     ways: list[tuple[float, float, Method]] = [(t, chernoff - 2.0, whole)]
     if bulk is not None:
         share, t, beyond_bulk = bulk
-        ways.append((t, max(beyond_bulk - ROOM, floor), partial(beyond, levels=(share,), negligible=SPARED + 5.0)))
+        ways.append((t, max(beyond_bulk - ROOM, floor), partial(beyond, levels=(share,), negligible=SPARED + 4.0)))
         if chernoff - beyond_bulk > DROWNED:
             ways.reverse()
     for t, log_least, factor in ways:
@@ -143,11 +144,21 @@ def _without_bulk(losses: Cut, epsilon: float, level: float, floor: float) -> tu
         middles = [table @ loss.beyond(share * epsilon) for (loss, _), table in zip(losses, powers, strict=True)]
         parts = list(zip(losses, changes, middles, strict=True))
         beyond_bulk = np.logaddexp.reduce([math.log(n) + np.log(middle) - np.log1p(change) for (_, n), change, middle in parts])
-        found = sum((n * np.log1p(change) for (_, n), change, _ in parts), exponent + np.minimum(beyond_bulk, 0.0))
-        found = np.where(np.isfinite(found), found, np.inf)
-        best = int(found.argmin())
+        totals = exponent + sum(n * np.log1p(change) for (_, n), change, _ in parts)
+        found = totals + np.minimum(beyond_bulk, 0.0)
+        best = _cheapest(z, np.where(np.isfinite(found), found, np.inf), totals, floor)
         return (share, float(z[best]), float(found[best])) if math.isfinite(found[best]) else None
     return None
+
+
+def _cheapest(z: Array, chernoff: Array, totals: Array, floor: float) -> int:
+    """Which tilt lets the nodes be farthest apart, among those at which what reaches epsilon is not drowned: where the CGF has begun to
+    rise steeply, a little less of a tilt keeps the aliases away. totals: the exponents of Chernoff's bound of all."""
+    farther = z[None, :] - z[:, None]
+    with np.errstate(all="ignore"):
+        gaps = np.where(farther > 0.0, (totals[None, :] - floor + ROOM) / farther, np.inf)
+        steps = np.minimum(z / (ROOM - floor), 1.0 / np.fmax(np.nanmin(gaps, axis=1), 1e-300))
+    return int(np.where(chernoff <= float(chernoff.min()) + SACRIFICED, steps, 0.0).argmax())
 
 
 def _tilt(losses: Cut, epsilon: float, level: float) -> tuple[float, float]:

@@ -46,9 +46,9 @@ def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
     if core is None or not 0.0 < epsilon < MAX_EPSILON:
         return None
     level = max(epsilon, SPREAD * core[1])
-    single = max(single_log_delta(loss, epsilon)[0] for loss, _ in losses)  # type: ignore[arg-type]
-    parts = cuts(losses, level, max(min(log_delta, single), LEAST) + SHARE)
-    return None if parts is None else jump(parts, None, epsilon, level, single)
+    about = max(min(log_delta, by_one(losses, epsilon)), LEAST)
+    parts = cuts(losses, level, about + SHARE)
+    return None if parts is None else jump(parts, None, epsilon, level, about)
 
 
 @np.errstate(all="ignore")
@@ -76,6 +76,11 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
         higher *= 1.0 if abs(ends[0] - near) > NEAR * near else HIGHER
         near = ends[0] if ends[0] > 0.0 else near * (FARTHER if found.log_delta(near)[0] > log_delta else 1.0 / FARTHER)
     return (min(low, high), high, tilt) if math.isfinite(high) else None
+
+
+def by_one(losses: Losses, epsilon: float) -> float:
+    """About the logarithm of what one big loss alone makes of delta."""
+    return max(single_log_delta(loss, epsilon)[0] + math.log(n) for loss, n in losses)  # type: ignore[arg-type]
 
 
 def _single(losses: Sequence[tuple[Tailed, int]], log_delta: float) -> float:

@@ -76,11 +76,9 @@ class SplitLoss:
         hold(len(rise) * exponent.size)
         return log_sum(exponent + rise[:, None] * (ratio.real - self._whole.mean))
 
-    def centred(
-        self, step: float, count: int, log_error: float, log_error_beyond: float
-    ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """(log B, log phi - log B, log phi) at y = 0, step, ... without e^{i y mean}; absolute errors e^log_error of B,
-        e^log_error_beyond of phi - B.
+    def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
+        """(log phi, log B - log phi) at y = 0, step, ... without e^{i y mean}; absolute errors e^log_error of phi, e^log_error_beyond of
+        phi - B.
 
         On a line above the real one, where arg r > 0: there no turn grows with y, so one node distance serves every y. The error of
         either sum is at most e^{-2 pi a / distance} times the integrals of its modulus on the lines at 0 and 2a.
@@ -96,15 +94,15 @@ class SplitLoss:
         least = math.log(LIGHT) + np.array([log_error, log_error_beyond])
         heavy = (np.abs(parts) > np.exp(least)[:, None]).any(axis=0)
         parts, loss = parts[:, heavy], ratio[heavy] - self._whole.mean
-        mass, rest = (float(total) for total in parts.sum(axis=1).real)
-        if not mass > 0.0:  # the tilt has left the bulk no mass that is a number: there is nothing to take off
-            return tuple(np.full((3, count), np.nan, dtype=complex))  # type: ignore[return-value]
+        rest = float(parts[1].sum().real)
         less, beyond = faded_less_one(parts, loss, step, count)
-        log_bulk, log_whole = log1p_complex(less / mass) + math.log(mass), log1p_complex(less + beyond + (mass + rest - 1.0))
-        for log_part in (log_bulk, log_whole):
-            log_part.real = np.maximum(log_part.real, LEAST)  # infinite numbers times a count would not be complex ones
-        excess = np.where(np.abs(log_whole - log_bulk) > 0.5, log_whole - log_bulk, log1p_complex((beyond + rest) / (mass + less)))
-        return log_bulk, excess, log_whole
+        change = less + beyond  # phi - 1: with no mass to lose, its rounding is relative to it
+        log_whole, log_bulk = log1p_complex(change), log1p_complex(less - rest)
+        for logarithm in (log_whole, log_bulk):
+            logarithm.real = np.maximum(logarithm.real, LEAST)  # infinite numbers times a count would not be complex ones
+        share = (beyond + rest) / (1.0 + change)
+        near = np.abs(share) < 0.5
+        return log_whole, np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_whole)
 
     def _growing(self) -> tuple[Array, Array, Array, Array]:
         """Heights, log moduli of the density, log |1 - w| and |arg r| on a few lines."""
