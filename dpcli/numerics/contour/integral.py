@@ -309,7 +309,7 @@ def beyond(
     """phi^n - B^n, at the first of the levels (shares of epsilon) at which B^n leaves no more than that at epsilon, relative."""
     if place.epsilon <= 0.0:
         return None
-    spare = np.geomspace(2.0, 4e3, 33) / place.epsilon
+    spare = np.geomspace(2.0, 3e3, 65) / place.epsilon
     for share in levels:
         divided = [(found, part, n) for part, n in tilted if (found := part.split(share * place.epsilon)) is not None]
         if len(divided) < len(tilted):

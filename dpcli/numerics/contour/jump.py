@@ -13,6 +13,8 @@ that some step's is. Given A or not, the outcomes still have the likelihood rati
   h(lambda) = lambda^lambda / (1 + lambda)^{1 + lambda}, at most e^{(1 + lambda) eps} h(lambda) times E_Q[e^{-lambda S}; A], which is
   prod B^n - prod C^n, B = E_Q[e^{-lambda L}] and C that of the small part. Big losses lie well above epsilon: it is next to nothing.
   Where epsilon is larger than the cut was made for, e^eps Q(A), which may be more than 1, bounds it still.
+  A loss with a lower tail as long as its upper one has no such moment. Let D be the event that no step's lies in that tail, by the
+  mirror image of b. On D the bound holds with B and C on D, and e^eps Q(A, not D) is added, which needs two rare steps.
 
 That a large sum of heavy-tailed terms is one large term: the principle of a single big jump.
 """
@@ -37,7 +39,7 @@ POWERS = (0.01, 1.0, 4.0, 8.0, 11.0, 16.0, 19.0, 23.0, 27.0, 32.0, 45.0, 64.0, 9
 
 SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # of epsilon, below which a loss may count as bulk
 TILTS = 40  # that are looked at
-SPARED = -20.0  # logarithm of what bulk alone may make of delta
+SPARED = -24.0  # logarithm of what bulk alone may make of delta
 SACRIFICED = 6.0  # the same, by a tilt that is less than the best
 QUICK = 2e5  # cells for the integrand as it is, where it may do without the bulk
 ROOM = 20.0  # by how much the logarithm of delta may be below Chernoff's bound of it
@@ -52,7 +54,7 @@ class Jump:
     """Bounds on delta near one epsilon.
 
     small: the contour of the small parts. gained: P(A) - Q(A). big: Q(A). power, log_short: lambda, and log of h(lambda) times
-    prod B^n - prod C^n there.
+    prod B^n - prod C^n there. missed: Q(A, not D).
     """
 
     small: Contour
@@ -60,6 +62,7 @@ class Jump:
     big: float
     power: Array
     log_short: Array
+    missed: float
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """(lower, upper) bounds on log delta(epsilon)."""
@@ -69,7 +72,8 @@ class Jump:
         weight = math.expm1(epsilon) * self.big
         jumped, error = self.gained - weight, 4.0 * SLACK * (self.gained + abs(weight))
         log_most = epsilon + math.log(self.big) if self.big > 0.0 else -math.inf  # of e^eps Q(A); it may be above 0
-        short = math.exp(min(log_most, float((self.log_short + (1.0 + self.power) * epsilon).min())))
+        log_short = float(np.nanmin(np.append(self.log_short + (1.0 + self.power) * epsilon, math.inf)))
+        short = min(math.exp(min(log_most, 700.0)), math.exp(min(log_short, 700.0)) + math.exp(epsilon) * self.missed)
         lower = math.exp(min(low, 0.0)) * (1.0 - 1e-15) + jumped - error
         upper = (math.exp(high) * (1.0 + 1e-15) if high < 0.0 else math.inf) + jumped + error + short
         return (math.log(lower) if lower > 0.0 else -math.inf), (math.log(upper) if upper > 0.0 else math.inf)
@@ -110,6 +114,7 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, flo
         -math.expm1(kept),
         power,
         log_hockey(power) + _log_short(losses, power),
+        _missed(losses),
     )
 
 
@@ -120,7 +125,7 @@ def _small(losses: Cut, log_delta: float | None, epsilon: float, level: float, f
     ways: list[tuple[float, float, Method]] = [(t, chernoff - 2.0, whole)]
     if bulk is not None:
         share, t, beyond_bulk = bulk
-        ways.append((t, max(beyond_bulk - ROOM, floor), partial(beyond, levels=(share,), negligible=SPARED + 4.0)))
+        ways.append((t, max(beyond_bulk - ROOM, floor), partial(beyond, levels=(share,), negligible=math.inf)))
         if chernoff - beyond_bulk > DROWNED:
             ways.reverse()
     for t, log_least, factor in ways:
@@ -136,7 +141,7 @@ def _without_bulk(losses: Cut, epsilon: float, level: float, floor: float) -> tu
     may reach epsilon at every share."""
     z: Array = np.geomspace(0.2 / level, 120.0 / epsilon, TILTS)
     changes, powers = [loss.change(z) for loss, _ in losses], [loss.powers(z) for loss, _ in losses]
-    far, exponent = np.geomspace(10.0, 1e4, TILTS) / epsilon, log_hockey(z) - z * epsilon
+    far, exponent = np.geomspace(20.0, 3e3, TILTS) / epsilon, log_hockey(z) - z * epsilon
     for share in SHARES:
         spare = sum((n * loss.bulk_cgf(far, share * epsilon) for loss, n in losses), log_hockey(far) - far * epsilon)
         if not float(np.nanmin(np.append(spare, math.inf))) <= floor + SPARED:
@@ -177,8 +182,23 @@ def _log_short(losses: Cut, power: Array) -> Array:
     """log of (prod B^n - prod C^n) from above: prod B^n sum n (B - C) / B."""
     total, shares = np.zeros_like(power), []
     for loss, n in losses:
-        log_big = loss.log_big_moment(power)
-        log_whole = np.log1p(loss.change(-power - 1.0) + np.exp(log_big))
+        log_whole, log_big = loss.log_short_moments(power)
         total = total + n * (log_whole + 1e-9 * np.abs(log_whole) + 1e-15)
         shares.append(math.log(n) + log_big - log_whole)
     return np.asarray(total + np.logaddexp.reduce(shares))
+
+
+def log_short(losses: Cut, epsilon: float) -> float:
+    """The third term's bound, as a logarithm: what a cut at another level would make smaller."""
+    power, big = np.array(POWERS) / epsilon, math.fsum(n * loss.big for loss, n in losses)
+    found = log_hockey(power) + _log_short(losses, power) + (1.0 + power) * epsilon
+    return float(np.nanmin(np.append(found, epsilon + math.log(big) if big > 0.0 else -math.inf)))
+
+
+def _missed(losses: Cut) -> float:
+    """Q(A, not D), D being that no step's loss lies in its left tail: for two steps by their product, for one as it is."""
+    big, lost = (
+        math.fsum(n * value for value, n in values)
+        for values in ([(loss.big, n) for loss, n in losses], [(loss.missed(), n) for loss, n in losses])
+    )
+    return (big * lost + math.fsum(n * loss.missed_big() for loss, n in losses)) * (1.0 + 1e-9)

@@ -11,12 +11,14 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.one_step import Tailed, single_epsilon, single_log_delta
 from dpcli.numerics.contour.cut import CutLoss
 from dpcli.numerics.contour.integral import Losses
-from dpcli.numerics.contour.jump import MAX_EPSILON, Jump, jump
+from dpcli.numerics.contour.jump import MAX_EPSILON, Jump, jump, log_short
 
 NARROW = 1e-7  # relative width at which no other cut is tried
 NEAR = 0.1  # relative distance from the cut at which another would not help
 ROUNDS = 8  # cuts
 FARTHER = 2.5  # the next place to look at, over one from where no epsilon can be shown
+RISES = (1.0, 1.2, 1.5, 2.0)  # of a level
+SHORT = -21.0  # logarithm of what big losses that fall short of epsilon may make of delta
 HIGHER = 2.0  # the next cut, where one near epsilon does not serve
 LEAST = -1400.0  # logarithm of a delta that no floating-point number holds
 SPREAD = 2.0  # standard deviations of the sum below which nothing is big
@@ -39,6 +41,16 @@ def cuts(losses: Losses, level: float, log_mass: float) -> Cuts | None:
     return tuple(found)
 
 
+def _fitting(losses: Losses, epsilon: float, level: float, log_delta: float) -> Cuts | None:
+    """The cuts at the first level from which on hardly any big loss falls short of epsilon; at the last where none is high enough."""
+    parts = None
+    for rise in RISES:
+        parts = cuts(losses, rise * level, log_delta + SHARE - epsilon)
+        if parts is None or log_short(parts, epsilon) <= log_delta + SHORT:
+            break
+    return parts
+
+
 @np.errstate(all="ignore")  # an overflow ends as inf or NaN in a certificate, which is then of no use
 def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
     """Bounds on delta near `epsilon`, where log delta is at most about `log_delta`; None where they cannot be had."""
@@ -47,7 +59,7 @@ def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
         return None
     level = max(epsilon, SPREAD * core[1])
     about = max(min(log_delta, by_one(losses, epsilon)), LEAST)
-    parts = cuts(losses, level, about + SHARE)
+    parts = _fitting(losses, epsilon, level, about)
     return None if parts is None else jump(parts, None, epsilon, level, about)
 
 
@@ -61,7 +73,7 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
     low, high, tilt = 0.0, math.inf, math.nan
     for _ in range(ROUNDS):
         level = higher * max(near, SPREAD * core[1])
-        parts = cuts(losses, level, log_delta + SHARE) if 0.0 < near < 0.5 * MAX_EPSILON else None
+        parts = _fitting(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
         found = None if parts is None else jump(parts, log_delta, near, level)
         if found is None:
             break
