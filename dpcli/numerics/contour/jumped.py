@@ -19,6 +19,7 @@ ROUNDS = 8  # cuts
 FARTHER = 2.5  # the next place to look at, over one from where no epsilon can be shown
 RISES = (1.0, 1.2, 1.5, 2.0)  # of a level
 SHORT = -21.0  # logarithm of what big losses that fall short of epsilon may make of delta
+FARTHEST = 12.0  # the same, at most
 HIGHER = 2.0  # the next cut, where one near epsilon does not serve
 LEAST = -1400.0  # logarithm of a delta that no floating-point number holds
 SPREAD = 2.0  # standard deviations of the sum below which nothing is big
@@ -86,8 +87,18 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
         if found.log_delta(0.0)[1] <= log_delta:
             return 0.0, 0.0, found.small.t
         higher *= 1.0 if abs(ends[0] - near) > NEAR * near else HIGHER
-        near = ends[0] if ends[0] > 0.0 else near * (FARTHER if found.log_delta(near)[0] > log_delta else 1.0 / FARTHER)
+        near = ends[0] if ends[0] > 0.0 else _farther(found, log_delta, near)
     return (min(low, high), high, tilt) if math.isfinite(high) else None
+
+
+def _farther(found: Jump, log_delta: float, near: float) -> float:
+    """Where to look next, if no epsilon could be shown about `near`: along the tangent, which falls short of a convex curve's crossing."""
+    here, before = (found.log_delta(share * near)[1] for share in (1.0, 0.8))
+    slope = (before - here) / (0.2 * near)
+    up = found.log_delta(near)[0] > log_delta
+    along = near + (here - log_delta) / slope if slope > 0.0 and math.isfinite(here) else math.nan
+    least, most = (FARTHER, FARTHEST) if up else (1.0 / FARTHEST, 1.0 / FARTHER)
+    return min(max(along / near, least), most) * near if math.isfinite(along) else near * (FARTHER if up else 1.0 / FARTHER)
 
 
 def by_one(losses: Losses, epsilon: float) -> float:
