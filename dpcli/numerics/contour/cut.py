@@ -39,8 +39,10 @@ FALL = 0.14  # node distance in 1 / k, for the big part
 GROWN = 14.0  # e^{2 pi / NODES} over which is still nothing
 TILT = 150.0  # largest order, times the level, that matters
 FARTHEST = 4.0  # times the tilt: orders at which the CGF bounds aliases
+FARTHER = 0.8  # of the way from `low` to `high`, by which it may then end beyond `high`
 BLUNT = 6.0  # k where the weight takes off only what is next to nothing
 SHARPER = 1.6  # k over the place of the edge at least, so that the weight outruns the normal density
+LOG_LIGHT = -500.0  # of weights that are left out where a tilt is looked for
 WIDE = 600.0  # e^{slope (edge - bend)} beyond which the loss has long ceased to grow exponentially
 LOST = 45.0  # (k - c) (c - x) below which nothing is big: leftwards the normal density rises by e^{c (c - x)} at most
 
@@ -50,7 +52,7 @@ class CutLoss:
     """log r(X) under the small part of Q r.
 
     pair: log Q and log r, which increases. line: where the nodes are; low, high, step: in v. sharpness, edge: k and c.
-    log_density, ratio: log of Q (1 - b) times the node distance, and log r, at the nodes.
+    outcomes, log_density, ratio: x, log of Q (1 - b) dx/dv times the node distance, and log r, at the nodes.
     big, gained: Q(b) and P(b) - Q(b), each to SLACK relative.
     far_density, far_ratio: log of Q b times the node distance, and log r, at nodes of its own.
     left: where the loss has a lower tail as long as its upper one.
@@ -64,6 +66,7 @@ class CutLoss:
     strip: float
     sharpness: float
     edge: float
+    outcomes: Array
     log_density: Array
     ratio: Array
     big: float
@@ -104,33 +107,33 @@ class CutLoss:
     def ramp(self, level: float) -> Ramp:
         """The weight that turns from 1 to 0 where the loss passes `level`: within about a factor of 2 of it, and faster than the normal
         density rises to the left of there."""
-        half, edge = (self._outcome(share * level) for share in (0.5, 1.0))
-        k = min(max(4.0 / max(edge - half, 1e-3), SHARPER * abs(edge), 3.0), self.sharpness)
+        k, edge = self._turn(level)
         height = min(self.strip, TURN / (k * self.line.rise(edge)))
         return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, NODES * height))  # type: ignore[arg-type]
 
-    def _outcome(self, level: float) -> float:
-        """About where the loss is `level`."""
-        at = min(int(np.searchsorted(self.ratio, level)), len(self.ratio) - 1)
-        return float(self.line.at(nodes_of(self.low, self.high, self.step)[at : at + 1])[0][0])
+    def _turn(self, level: float) -> tuple[float, float]:
+        """Sharpness and place of that weight."""
+        half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
+        return min(max(4.0 / max(edge - half, 1e-3), SHARPER * abs(edge), 3.0), self.sharpness), edge
 
-    def powers(self, z: Array) -> Array:
-        """Q (1 - b) r^{z+1} at the nodes."""
+    def log_beyond(self, z: Array, level: float) -> Array:
+        """log E_Q[(1 - b) (1 - w) r^{z+1}], about, for the w of `ramp`."""
         hold(float(len(z) * len(self.ratio)))
-        return np.asarray(np.exp(self.log_density + (z[:, None] + 1.0) * self.ratio))
-
-    def beyond(self, level: float) -> Array:
-        """What `ramp` takes off at the nodes."""
-        return np.asarray(-np.expm1(self.ramp(level).log_weight(nodes_of(self.low, self.high, self.step)).real))
+        k, edge = self._turn(level)
+        with np.errstate(divide="ignore"):
+            log_rest = np.log(-np.expm1(log_cutoff(k * (self.outcomes - edge)).real))
+        kept = log_rest > LOG_LIGHT
+        return log_sum((self.log_density + log_rest)[kept] + (z[:, None] + 1.0) * self.ratio[kept])
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
-        """log E_Q[(1 - b) w r^{z+1}] for the w of `ramp`."""
+        """log E_Q[(1 - b) w r^{z+1}], about, for the w of `ramp`."""
         ramp = self.ramp(level)
         nodes: ComplexArray = nodes_of(self.low, self.high, ramp.step)  # type: ignore[assignment]
-        hold(float(len(z) * len(nodes)))
         density, ratio = self.weighted(nodes)
         log_weights = density.real + ramp.log_weight(nodes).real + math.log(ramp.step)
-        return log_sum(log_weights + (z[:, None] + 1.0) * ratio.real)
+        kept = log_weights > LOG_LIGHT
+        hold(float(len(z) * kept.sum()))
+        return log_sum(log_weights[kept] + (z[:, None] + 1.0) * ratio.real[kept])
 
     def log_short_moments(self, power: Array) -> tuple[Array, Array]:
         """log E_Q[r^-power; D] and log E_Q[b r^-power; D], from above: D is all there is, or all but the left tail."""
@@ -207,7 +210,7 @@ def edge_at(low: float, high: float, most: float, log_mean: Callable[[float], fl
         log_mean: log E_P[e^{k x}] at k, so that P has no more than that big, either, at c = (log_mean - log_mass) / k.
     """
     blunt = (log_mean(BLUNT) - log_mass) / BLUNT
-    if blunt + EDGE / BLUNT <= high:
+    if blunt + EDGE / BLUNT <= high + FARTHER * (high - low):
         return BLUNT, blunt
     low, high = min(low, most - 1.0), min(high, most)
     k = max(17.4 / (high - low), SHARPER * abs(high), 3.0)  # from e^-14 to e^3.4, and faster than the normal density falls
@@ -242,21 +245,9 @@ def cut(
     weights = np.exp(far_density)
     big, gained = float(weights.sum()), float(weights @ np.expm1(far_ratio))
     tail = _left_tail(pair, k, edge, far_density + log_cutoff(-k * (far_x + edge)).real, big + gained) if mirrored else None
+    outcomes, log_density = line.at(nodes)[0].real, density.real + math.log(step)
     return CutLoss(
-        pair,
-        line,
-        *ends,
-        step,
-        strip,
-        k,
-        edge,
-        density.real + math.log(step),
-        ratio.real,
-        big,
-        gained,
-        far_density,
-        far_ratio,
-        tail,
+        pair, line, *ends, step, strip, k, edge, outcomes, log_density, ratio.real, big, gained, far_density, far_ratio, tail
     )
 
 

@@ -22,31 +22,17 @@ That a large sum of heavy-tailed terms is one large term: the principle of a sin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
-from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.cut import CutLoss
-from dpcli.numerics.contour.integral import Contour, Method, beyond, build, log_hockey, total_cgf, whole
+from dpcli.numerics.contour.integral import Contour, log_hockey
+from dpcli.numerics.contour.small import Cut, small_contour
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.roots import bracket_root
-from dpcli.numerics.work import allowance
 
 POWERS = (0.01, 1.0, 4.0, 8.0, 11.0, 16.0, 19.0, 23.0, 27.0, 32.0, 45.0, 64.0, 90.0, 128.0)  # lambda, in units of 1 / epsilon
 
-SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # of epsilon, below which a loss may count as bulk
-TILTS = 40  # that are looked at
-SPARED = -24.0  # logarithm of what bulk alone may make of delta
-SACRIFICED = 6.0  # the same, by a tilt that is less than the best
-QUICK = 2e5  # cells for the integrand as it is, where it may do without the bulk
-ROOM = 20.0  # by how much the logarithm of delta may be below Chernoff's bound of it
-DROWNED = 8.0  # by how much the bulk may raise the logarithm of Chernoff's bound
 MAX_EPSILON = 300.0  # beyond it the closed part would leave floating point
-
-Cut = Sequence[tuple[CutLoss, int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +86,7 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, flo
         level: at least epsilon; where the losses have been cut.
         floor: the least that log delta can be; `log_delta` where None.
     """
-    small = _small(losses, log_delta, epsilon, level, (log_delta or 0.0) if floor is None else floor)
+    small = small_contour(losses, log_delta, epsilon, level, (log_delta or 0.0) if floor is None else floor)
     if small is None:
         return None
     t = small.t
@@ -116,66 +102,6 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, flo
         log_hockey(power) + _log_short(losses, power),
         _missed(losses),
     )
-
-
-def _small(losses: Cut, log_delta: float | None, epsilon: float, level: float, floor: float) -> Contour | None:
-    """The contour of the small parts: of all, or without the bulk where at the best tilt that would drown what reaches epsilon."""
-    t, chernoff = _tilt(losses, epsilon, level)
-    bulk = _without_bulk(losses, epsilon, level, floor)
-    ways: list[tuple[float, float, Method]] = [(t, chernoff - 2.0, whole)]
-    if bulk is not None:
-        share, t, beyond_bulk = bulk
-        ways.append((t, max(beyond_bulk - ROOM, floor), partial(beyond, levels=(share,), negligible=math.inf)))
-        if chernoff - beyond_bulk > DROWNED:
-            ways.reverse()
-    for t, log_least, factor in ways:
-        with suppress(NotRepresentable), allowance(QUICK if factor is whole and len(ways) > 1 else math.inf):
-            found = build(losses, log_least if log_delta is None else log_delta, t, factor, epsilon=epsilon) if t > 0.0 else None
-            if found is not None:
-                return found
-    return None
-
-
-def _without_bulk(losses: Cut, epsilon: float, level: float, floor: float) -> tuple[float, float, float] | None:
-    """(share, t, log delta of Chernoff's bound at t) without the bulk, which is all below that share of epsilon; None where bulk alone
-    may reach epsilon at every share."""
-    z: Array = np.geomspace(0.2 / level, 120.0 / epsilon, TILTS)
-    changes, powers = [loss.change(z) for loss, _ in losses], [loss.powers(z) for loss, _ in losses]
-    far, exponent = np.geomspace(20.0, 3e3, TILTS) / epsilon, log_hockey(z) - z * epsilon
-    for share in SHARES:
-        spare = sum((n * loss.bulk_cgf(far, share * epsilon) for loss, n in losses), log_hockey(far) - far * epsilon)
-        if not float(np.nanmin(np.append(spare, math.inf))) <= floor + SPARED:
-            continue
-        middles = [table @ loss.beyond(share * epsilon) for (loss, _), table in zip(losses, powers, strict=True)]
-        parts = list(zip(losses, changes, middles, strict=True))
-        beyond_bulk = np.logaddexp.reduce([math.log(n) + np.log(middle) - np.log1p(change) for (_, n), change, middle in parts])
-        totals = exponent + sum(n * np.log1p(change) for (_, n), change, _ in parts)
-        found = totals + np.minimum(beyond_bulk, 0.0)
-        best = _cheapest(z, np.where(np.isfinite(found), found, np.inf), totals, floor)
-        return (share, float(z[best]), float(found[best])) if math.isfinite(found[best]) else None
-    return None
-
-
-def _cheapest(z: Array, chernoff: Array, totals: Array, floor: float) -> int:
-    """Which tilt lets the nodes be farthest apart, among those at which what reaches epsilon is not drowned: where the CGF has begun to
-    rise steeply, a little less of a tilt keeps the aliases away. totals: the exponents of Chernoff's bound of all."""
-    farther = z[None, :] - z[:, None]
-    with np.errstate(all="ignore"):
-        gaps = np.where(farther > 0.0, (totals[None, :] - floor + ROOM) / farther, np.inf)
-        steps = np.minimum(z / (ROOM - floor), 1.0 / np.fmax(np.nanmin(gaps, axis=1), 1e-300))
-    return int(np.where(chernoff <= float(chernoff.min()) + SACRIFICED, steps, 0.0).argmax())
-
-
-def _tilt(losses: Cut, epsilon: float, level: float) -> tuple[float, float]:
-    """(t, log delta) of Chernoff's bound; t is 0 where there is none."""
-    z: Array = np.geomspace(0.2 / level, 120.0 / epsilon, 24)
-    for _ in range(3):
-        exponents = total_cgf(losses, z) - z * epsilon + log_hockey(z)
-        exponents = np.where(np.isfinite(exponents), exponents, np.inf)
-        best = int(exponents.argmin())
-        t, chernoff = float(z[best]), min(float(exponents[best]), 0.0)
-        z = np.geomspace(z[max(best - 1, 0)], z[min(best + 1, len(z) - 1)], 8)
-    return (t, chernoff) if math.isfinite(chernoff) else (0.0, math.inf)
 
 
 def _log_short(losses: Cut, power: Array) -> Array:

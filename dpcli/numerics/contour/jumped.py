@@ -108,11 +108,10 @@ def by_one(losses: Losses, epsilon: float) -> float:
 
 def _single(losses: Sequence[tuple[Tailed, int]], log_delta: float) -> float:
     """The epsilon that one big loss alone makes, about."""
-    counts = math.fsum(n for _, n in losses)
     found = 0.0
-    for loss, _ in losses:
+    for loss, n in losses:
         with suppress(NotRepresentable):
-            found = max(found, single_epsilon(loss, log_delta - math.log(counts))[0])
+            found = max(found, single_epsilon(loss, log_delta - math.log(n))[0])
     return found
 
 
