@@ -17,7 +17,7 @@ from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss
 from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
 from dpcli.numerics.contour import certified
-from dpcli.numerics.contour.cut import CutLoss, cut
+from dpcli.numerics.contour.cut import CutLoss
 from dpcli.numerics.contour.jump import jump
 from dpcli.numerics.contour.jumped import cuts, epsilon_by_jump
 from dpcli.numerics.contour.stretched import Stretched
@@ -236,9 +236,7 @@ def test_the_small_part_is_integrated_to_the_last_digits(rate: float, noise: flo
     part = loss.cut(10.0**level, -40.0)
     assume(part is not None and len(part.ratio) < 6000)
     assert part is not None
-    low, high, bend = (float(x) for x in loss.mixture.outcome(10.0**level * np.array([1.8, 2.6, 1.0 / 30.0])))
-    most = loss.mixture.reach + math.sqrt(80.0)
-    again = _finer(loss, min(low, most - 1.0), min(high, most), bend)
+    again = _finer(loss, 10.0**level)
     tilts = np.array([0.3, 3.0, 12.0]) / 10.0**level
     base = np.abs(again.change(tilts)) + again.big + (tilts + 1.0) * again.gained
     assert np.all(np.abs(part.change(tilts) - again.change(tilts)) <= 1e-11 * base)
@@ -263,12 +261,12 @@ def test_the_big_part_is_whole(rate: float, noise: float, level: float, log_mass
     assert part.gained == pytest.approx(float(weights @ np.expm1(ratio)), rel=1e-12, abs=0.0)
 
 
-def _finer(loss: MixtureRemoveLoss, low: float, high: float, bend: float) -> CutLoss:
+def _finer(loss: MixtureRemoveLoss, level: float) -> CutLoss:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("NODES", "NORMAL", "FALL"):
             patch.setattr(f"dpcli.numerics.contour.cut.{name}", {"NODES": 0.149, "NORMAL": 0.3, "FALL": 0.14}[name] / 3.0)
         patch.setattr("dpcli.numerics.contour.cut.MAX_NODES", 10**6)
-        found = cut(loss.line, loss.mixture.reach, low, high, bend)
+        found = loss.cut(level, -40.0)
     assert found is not None
     return found
 

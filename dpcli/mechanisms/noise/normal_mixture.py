@@ -127,11 +127,11 @@ class MixtureRemoveLoss(MixtureLoss):
     def cut(self, level: float, log_mass: float) -> CutLoss | None:
         """Its small part and its big one, which begins at about twice `level`, or where no more than e^log_mass of P is left; None
         where they cannot be told apart."""
-        from dpcli.numerics.contour.cut import BEND, BIG, SMALL, cut
+        from dpcli.numerics.contour.cut import BEND, BIG, SMALL, cut, edge_at
 
-        low, high, bend = self.mixture.outcome(level * np.array([SMALL, BIG, BEND])).tolist()
-        most = self.mixture.reach + math.sqrt(-2.0 * log_mass)
-        return cut(self.line, self.mixture.reach, min(low, most - 1.0), min(high, most), bend)
+        m = self.mixture
+        low, high, bend = m.outcome(level * np.array([SMALL, BIG, BEND])).tolist()
+        return cut(self.line, m.reach, *edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass), bend)
 
     def tails_at(self, at: Array) -> Tails:
         x = self.mixture.outcome(at)
@@ -187,6 +187,16 @@ class MixtureReplaceLoss(MixtureLoss):
         from dpcli.numerics.contour.capped import cap
 
         return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)
+
+    def cut(self, level: float, log_mass: float) -> CutLoss | None:
+        """As of `MixtureRemoveLoss`. Above the line 1/m(-x) grows by about z times the rate times half the square of the angle."""
+        from dpcli.numerics.contour.cut import BEND, BIG, SMALL, TILT, cut, edge_at
+
+        m = self.mixture
+        low, high, bend = self._outcome(level * np.array([SMALL, BIG, BEND])).tolist()
+        place = edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass)
+        angle = math.sqrt(12.0 * level / (TILT * -math.expm1(m.log_rest)))
+        return cut(self.line, m.reach, *place, bend, -2.0 * TAIL - m.reach, angle, mirrored=True)
 
     def tails_at(self, at: Array) -> Tails:
         m, x = self.mixture, np.copysign(self._outcome(np.abs(at)), at)

@@ -153,14 +153,30 @@ def cuttable(losses: Losses) -> bool:
 
 
 def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:
-    """Bounds on log delta(epsilon), by contours that suit log delta near `near`; (-inf, inf) where none serves."""
+    """Bounds on log delta(epsilon), by contours that suit log delta near `near`, or, where those show no lower bound, near what one big
+    loss alone makes of it; (-inf, inf) where none serves."""
+    low, high = _log_delta_near(losses, epsilon, near)
+    if low == -math.inf and cuttable(losses):
+        from dpcli.numerics.contour.jumped import by_one
+
+        with np.errstate(all="ignore"):
+            again = _log_delta_near(losses, epsilon, min(by_one(losses, epsilon), near))
+        low, high = max(low, again[0]), min(high, again[1])
+    return low, high
+
+
+def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:
     low, high = -math.inf, math.inf
     with np.errstate(all="ignore"):
-        for interval, enough in intervals(losses, near, epsilon):
-            ends = interval.log_delta(epsilon)
-            low, high = max(low, ends[0]), min(high, ends[1])
-            if high - low <= enough:
-                return low, high
+        try:
+            for interval, enough in intervals(losses, near, epsilon):
+                ends = interval.log_delta(epsilon)
+                low, high = max(low, ends[0]), min(high, ends[1])
+                if high - low <= enough:
+                    break
+        except NotRepresentable:  # what has been shown by then holds
+            if low == -math.inf:
+                raise
     return low, high
 
 

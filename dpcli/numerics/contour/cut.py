@@ -8,11 +8,14 @@ needed but integrals over the real line.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.cutoff import EDGE, log_cutoff
+from dpcli.numerics.contour.split import Ramp, SplitLoss
 from dpcli.numerics.contour.stretched import Stretched
 from dpcli.numerics.contour.tilted import TiltedQuadrature
 from dpcli.numerics.logspace import log_sum
@@ -23,7 +26,7 @@ from dpcli.numerics.work import hold
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Line
 
-SMALL, BIG = 1.8, 2.6  # of a level: where losses begin to be big, and where nearly all are
+SMALL, BIG = 1.35, 2.1  # of a level: where losses begin to be big, and where nearly all are
 BEND = 1.0 / 30.0  # of a level: the loss from which on the nodes of the small part crowd
 MAX_NODES = 20_000
 STRIP = 0.45 * math.pi  # of the stretched line: where the ratio grows with 1 + e^v, this keeps it away from its zeros
@@ -34,7 +37,13 @@ TURN = (
 NODES = 0.149  # node distance over the strip's height: e^{-2 pi / NODES} is below e^-42
 NORMAL = 0.3  # largest node distance in standard deviations
 FALL = 0.14  # node distance in 1 / k, for the big part
+GROWN = 14.0  # e^{2 pi / NODES} over which is still nothing
+TILT = 150.0  # largest order, times the level, that matters
+FARTHEST = 4.0  # times the tilt: orders at which the CGF bounds aliases
+FARTHER = 0.8  # of the way from `low` to `high`, by which it may then end beyond `high`
+BLUNT = 6.0  # k where the weight takes off only what is next to nothing
 SHARPER = 1.6  # k over the place of the edge at least, so that the weight outruns the normal density
+LOG_LIGHT = -500.0  # of weights that are left out where a tilt is looked for
 WIDE = 600.0  # e^{slope (edge - bend)} beyond which the loss has long ceased to grow exponentially
 LOST = 45.0  # (k - c) (c - x) below which nothing is big: leftwards the normal density rises by e^{c (c - x)} at most
 
@@ -44,9 +53,10 @@ class CutLoss:
     """log r(X) under the small part of Q r.
 
     pair: log Q and log r, which increases. line: where the nodes are; low, high, step: in v. sharpness, edge: k and c.
-    log_density, ratio: log of Q (1 - b) times the node distance, and log r, at the nodes.
+    outcomes, log_density, ratio: x, log of Q (1 - b) dx/dv times the node distance, and log r, at the nodes.
     big, gained: Q(b) and P(b) - Q(b), each to SLACK relative.
     far_density, far_ratio: log of Q b times the node distance, and log r, at nodes of its own.
+    left: where the loss has a lower tail as long as its upper one.
     """
 
     pair: Line
@@ -57,12 +67,14 @@ class CutLoss:
     strip: float
     sharpness: float
     edge: float
+    outcomes: Array
     log_density: Array
     ratio: Array
     big: float
     gained: float
     far_density: Array
     far_ratio: Array
+    left: LeftTail | None
 
     def weighted(self, v: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
         """log of Q (1 - b) dx/dv, and log r."""
@@ -89,14 +101,98 @@ class CutLoss:
         weights = np.exp(self.log_density + self.ratio)
         return float(weights @ self.ratio), float(weights @ self.ratio**2)
 
-    def tilted(self, t: float) -> TiltedQuadrature:
+    def tilted(self, t: float) -> StretchedQuadrature:
         """On the stretched line, where the CGF is summed too: it is no bound."""
-        return TiltedQuadrature(t, self.weighted, (self.low, self.high), self.strip, self.step, True)
+        return StretchedQuadrature(t, self)
 
-    def log_big_moment(self, power: Array) -> Array:
-        """log E_Q[b r^-power]."""
+    def ramp(self, level: float) -> Ramp:
+        """The weight that turns from 1 to 0 where the loss passes `level`: within about a factor of 2 of it, and faster than the normal
+        density rises to the left of there."""
+        k, edge = self._turn(level)
+        height = min(self.strip, TURN / (k * self.line.rise(edge)))
+        return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, NODES * height))  # type: ignore[arg-type]
+
+    def _turn(self, level: float) -> tuple[float, float]:
+        """Sharpness and place of that weight."""
+        half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
+        return min(max(4.0 / max(edge - half, 1e-3), SHARPER * abs(edge), 3.0), self.sharpness), edge
+
+    def log_beyond(self, z: Array, level: float) -> Array:
+        """log E_Q[(1 - b) (1 - w) r^{z+1}], about, for the w of `ramp`."""
+        hold(float(len(z) * len(self.ratio)))
+        k, edge = self._turn(level)
+        with np.errstate(divide="ignore"):
+            log_rest = np.log(-np.expm1(log_cutoff(k * (self.outcomes - edge)).real))
+        kept = log_rest > LOG_LIGHT
+        return log_sum((self.log_density + log_rest)[kept] + (z[:, None] + 1.0) * self.ratio[kept])
+
+    def bulk_cgf(self, z: Array, level: float) -> Array:
+        """log E_Q[(1 - b) w r^{z+1}], about, for the w of `ramp`."""
+        ramp = self.ramp(level)
+        nodes: ComplexArray = nodes_of(self.low, self.high, ramp.step)  # type: ignore[assignment]
+        density, ratio = self.weighted(nodes)
+        log_weights = density.real + ramp.log_weight(nodes).real + math.log(ramp.step)
+        kept = log_weights > LOG_LIGHT
+        hold(float(len(z) * kept.sum()))
+        return log_sum(log_weights[kept] + (z[:, None] + 1.0) * ratio.real[kept])
+
+    def log_short_moments(self, power: Array) -> tuple[Array, Array]:
+        """log E_Q[r^-power; D] and log E_Q[b r^-power; D], from above: D is all there is, or all but the left tail."""
+        big_density = self.far_density if self.left is None else self.left.big_density
         hold(float(len(power) * len(self.far_ratio)))
-        return log_sum(self.far_density - power[:, None] * self.far_ratio)
+        log_big = log_sum(big_density - power[:, None] * self.far_ratio)
+        if self.left is None:
+            return np.log1p(self.change(-power - 1.0) + np.exp(log_big)), log_big
+        return self.left.log_moment(power), log_big
+
+    def missed(self) -> float:
+        """Q(not D)."""
+        return 0.0 if self.left is None else self.left.missed
+
+    def missed_big(self) -> float:
+        """E_Q[b; not D]: b is at most e^{k (x - c)}, and what D leaves out at x at most e^{-k (x + c)}."""
+        return 0.0 if self.left is None else math.exp(-2.0 * self.sharpness * self.edge)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeftTail:
+    """A lower tail as long as the upper one, taken off by the mirror image of the same weight, d(x) = 1 - b(-x).
+
+    log_density, ratio: log of Q d times the node distance, and log r, at nodes of its own. big_density: log of Q b d where b is not
+    nothing. missed: Q(1 - d).
+    """
+
+    log_density: Array
+    ratio: Array
+    big_density: Array
+    missed: float
+
+    def log_moment(self, power: Array) -> Array:
+        """log E_Q[d r^-power] from above: E_Q[d (r - 1)] = P(b) - Q(b) >= 0, so only B_-power is left to add to 1."""
+        hold(float(len(power) * len(self.ratio)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.log1p(bernoulli(-power[:, None] - 1.0, self.ratio) @ np.exp(self.log_density))
+
+
+class StretchedQuadrature(TiltedQuadrature):
+    """The small part under a tilt; its bulk ends where an outcome's loss passes a level, and not a node's."""
+
+    def __init__(self, t: float, part: CutLoss) -> None:
+        super().__init__(t, part.weighted, (part.low, part.high), part.strip, part.step, True)
+        self._part = part
+        for order in (t, FARTHEST * t):  # up to which its CGF bounds aliases, too
+            if not self._growth(order - t) <= GROWN:
+                raise NotRepresentable("the nodes are too far apart for so large a tilt")
+
+    def _growth(self, rise: float) -> float:
+        """By how much the integrand of the CGF is larger at the end of the strip: logarithm, from which the nodes' error follows."""
+        ends = [self.line(self.step, np.array([height])) for height in (0.0, self._strip)]
+        there = [float(np.logaddexp.reduce(density[0].real + rise * ratio[0].real)) for density, ratio in ends]
+        return there[1] - there[0]
+
+    def split(self, level: float) -> SplitLoss:
+        """The loss below and beyond `level`."""
+        return SplitLoss(self, self._part.ramp(level))
 
 
 def weighted(pair: Line, line: Stretched, sharpness: float, edge: float, v: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
@@ -106,41 +202,70 @@ def weighted(pair: Line, line: Stretched, sharpness: float, edge: float, v: Comp
     return base + log_rise + log_cutoff(sharpness * (x - edge)), ratio
 
 
-def cut(pair: Line, slope: float, low: float, high: float, bend: float) -> CutLoss | None:
-    """The loss, of which what lies beyond `high` is big and what lies well below `low` is not; None where that takes too many nodes.
+def edge_at(low: float, high: float, most: float, log_mean: Callable[[float], float], log_mass: float) -> tuple[float, float]:
+    """(k, c) such that nothing is big below `low` and everything beyond `high`; where no more than e^log_mass is left before that, it
+    may be as blunt as serves.
 
     Args:
-        pair: log Q (a normal density) and log r, analytic for |Im x| slope <= pi / 2.
-        slope: largest exponent in r's e^{s x}.
-        low, high: outcomes.
-        bend: the outcome from which on the nodes should crowd.
+        most: an outcome beyond which P has no more than e^log_mass.
+        log_mean: log E_P[e^{k x}] at k, so that P has no more than that big, either, at c = (log_mean - log_mass) / k.
     """
-    k = max(12.6 / (high - low), SHARPER * abs(high), 3.0)  # from e^-9.2 to e^3.4
-    edge = high - 3.4 / k
+    blunt = (log_mean(BLUNT) - log_mass) / BLUNT
+    if blunt + EDGE / BLUNT <= high + FARTHER * (high - low):
+        return BLUNT, blunt
+    low, high = min(low, most - 1.0), min(high, most)
+    k = max(17.4 / (high - low), SHARPER * abs(high), 3.0)  # from e^-14 to e^3.4, and faster than the normal density falls
+    return k, high - 3.4 / k
+
+
+def cut(
+    pair: Line, slope: float, k: float, edge: float, bend: float, left: float = -TAIL, strip: float = STRIP, mirrored: bool = False
+) -> CutLoss | None:
+    """The loss, of which what lies beyond `edge` is big; None where that takes too many nodes.
+
+    Args:
+        pair: log Q (a normal density, or a mixture of them at or below 0) and log r, analytic for |Im x| slope <= pi / 2.
+        slope: largest exponent in r's e^{s x}.
+        k, edge: sharpness and place of the weight. Blunter than about the place, big outcomes lie well below it, too.
+        bend: the outcome from which on the nodes should crowd.
+        left: the outcome below which nothing of Q is left.
+        strip: height of the line's strip at most.
+        mirrored: whether log r is odd and Q(x) = P(-x): its lower tail is then as long as its upper one.
+    """
     top = edge + EDGE / k
     line = Stretched(slope, bend if slope * (top - bend) < math.log(WIDE) else top)
-    strip = min(STRIP, STANDARD * slope, TURN / (k * line.rise(edge)))
+    strip = min(strip, STRIP, STANDARD * slope, TURN / (k * line.rise(edge)))
     step = min(NORMAL * slope, NODES * strip)
-    ends = line.back(min(-TAIL, line.bend - 1.0)), line.back(top)
+    ends = line.back(min(left, line.bend - 1.0)), line.back(top)
     if (ends[1] - ends[0]) / step > MAX_NODES:
         return None
     nodes: ComplexArray = nodes_of(*ends, step)  # type: ignore[assignment]
     density, ratio = weighted(pair, line, k, edge, nodes)
-    far_density, far_ratio = _far(pair, slope, k, edge)
+    far_low = -top if mirrored else edge - LOST / (k - max(edge, 0.0)) if k > edge + 1.0 else -TAIL
+    far_x, far_density, far_ratio = _far(pair, k, edge, far_low, max(edge, 0.0) + slope + TAIL)
     weights = np.exp(far_density)
     big, gained = float(weights.sum()), float(weights @ np.expm1(far_ratio))
+    tail = _left_tail(pair, k, edge, far_density + log_cutoff(-k * (far_x + edge)).real, big + gained) if mirrored else None
+    outcomes, log_density = line.at(nodes)[0].real, density.real + math.log(step)
     return CutLoss(
-        pair, line, *ends, step, strip, k, edge, density.real + math.log(step), ratio.real, big, gained, far_density, far_ratio
+        pair, line, *ends, step, strip, k, edge, outcomes, log_density, ratio.real, big, gained, far_density, far_ratio, tail
     )
 
 
-def _far(pair: Line, slope: float, k: float, edge: float) -> tuple[Array, Array]:
-    """log of Q b times the node distance, and log r, where b is not nothing."""
+def _far(pair: Line, k: float, edge: float, low: float, high: float) -> tuple[Array, Array, Array]:
+    """The nodes, log of Q b times their distance, and log r, where b is not nothing."""
     step = FALL / k
-    low, high = edge - LOST / (k - max(edge, 0.0)), max(edge, 0.0) + slope + TAIL
     hold((high - low) / step)
     x: ComplexArray = nodes_of(low, high, step)  # type: ignore[assignment]
     base, ratio = pair(x)
     log_small = log_cutoff(k * (x - edge)).real
     with np.errstate(divide="ignore"):
-        return base.real + np.log(-np.expm1(log_small)) + math.log(step), ratio.real
+        return x.real, base.real + np.log(-np.expm1(log_small)) + math.log(step), ratio.real
+
+
+def _left_tail(pair: Line, k: float, edge: float, big_density: Array, missed: float) -> LeftTail:
+    step, far = FALL / k, edge + EDGE / k
+    hold(2.0 * far / step)
+    x: ComplexArray = nodes_of(-far, far + TAIL, step)  # type: ignore[assignment]
+    base, ratio = pair(x)
+    return LeftTail(base.real + log_cutoff(-k * (x + edge)).real + math.log(step), ratio.real, big_density, missed)

@@ -238,7 +238,7 @@ def build(
     step = min(2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300))
     variance = math.fsum(n * part.variance for part, n in tilted)
     width = 1.0 / math.sqrt(variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
-    found = (factor or whole)(tilted, counts, Wanted(width, step, NEGLIGIBLE + log_wanted, epsilon, log_wanted))
+    found = (factor or whole)(tilted, counts, Wanted(width, step, NEGLIGIBLE + log_wanted, t, epsilon, log_wanted))
     if found is None or not found.log_tail < 700.0:
         return None
     y: Array = step * np.arange(len(found.log_factor), dtype=float)
@@ -285,12 +285,13 @@ class Factor(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Where the integrand is wanted: its width and node distance, the logarithm of the tail that may be left at its far end, and the
-    epsilon (roughly) and the logarithm relative to e^{K - t eps} of what is asked for."""
+    """Where the integrand is wanted: its width and node distance, the logarithm of the tail that may be left at its far end, the tilt,
+    and the epsilon (roughly) and the logarithm relative to e^{K - t eps} of what is asked for."""
 
     width: float
     step: float
     target: float
+    t: float
     epsilon: float
     log_wanted: float
 
@@ -316,17 +317,19 @@ def whole(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     return Factor(log_factor, end[1], np.zeros(0), np.zeros(0))
 
 
-def beyond(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
-    """phi^n - B^n, at the highest level at which B^n leaves nothing worth mentioning at epsilon."""
+def beyond(
+    tilted: Parts, counts: float, place: Wanted, levels: Sequence[float] = LEVELS, negligible: float = NEGLIGIBLE
+) -> Factor | None:
+    """phi^n - B^n, at the first of the levels (shares of epsilon) at which B^n leaves no more than that at epsilon, relative."""
     if place.epsilon <= 0.0:
         return None
-    spare = np.geomspace(1.0, 1e4, 17) / place.epsilon
-    for share in LEVELS:
+    spare = np.geomspace(2.0, 3e3, 65) / place.epsilon
+    for share in levels:
         divided = [(found, part, n) for part, n in tilted if (found := part.split(share * place.epsilon)) is not None]
         if len(divided) < len(tilted):
             return None
         log_spare = sum((n * (found.bulk_cgf(spare) + spare * part.mean) for found, part, n in divided), 0.0 * spare)
-        if float((log_spare - spare * place.epsilon).min()) <= place.log_wanted + NEGLIGIBLE:
+        if float((log_spare - spare * place.epsilon + log_hockey(place.t + spare)).min()) <= place.log_wanted + negligible:
             break
     else:
         return None
@@ -334,13 +337,14 @@ def beyond(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     if end is None:
         return None
     count = math.ceil(end[0] / place.step) + 1
-    log_bulk, excess = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)
+    log_whole, log_less = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)
     for found, _, n in divided:
-        bulk, more = found.centred(place.step, count, NEGLIGIBLE - math.log(counts))
-        log_bulk += n * bulk
-        excess += n * more
-    large = excess.real > 30.0
-    return Factor(log_bulk + np.where(large, excess, np.log(np.expm1(np.where(large, 0.0, excess)))), end[1], spare, log_spare)
+        log_error = NEGLIGIBLE - math.log(counts)
+        both, less = found.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
+        log_whole, log_less = log_whole + n * both, log_less + n * less
+    more = log_less.real > 1.0  # where phi decays sooner than B
+    left = np.log(-np.expm1(np.where(more, -log_less, log_less)))
+    return Factor(log_whole + left + np.where(more, log_less + 1j * math.pi, 0.0), end[1], spare, log_spare)
 
 
 def saddle(cumulant: Array, log_delta: float, t: Array) -> Array:

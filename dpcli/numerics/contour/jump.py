@@ -13,6 +13,8 @@ that some step's is. Given A or not, the outcomes still have the likelihood rati
   h(lambda) = lambda^lambda / (1 + lambda)^{1 + lambda}, at most e^{(1 + lambda) eps} h(lambda) times E_Q[e^{-lambda S}; A], which is
   prod B^n - prod C^n, B = E_Q[e^{-lambda L}] and C that of the small part. Big losses lie well above epsilon: it is next to nothing.
   Where epsilon is larger than the cut was made for, e^eps Q(A), which may be more than 1, bounds it still.
+  A loss with a lower tail as long as its upper one has no such moment. Let D be the event that no step's lies in that tail, by the
+  mirror image of b. On D the bound holds with B and C on D, and e^eps Q(A, not D) is added, which needs two rare steps.
 
 That a large sum of heavy-tailed terms is one large term: the principle of a single big jump.
 """
@@ -20,20 +22,17 @@ That a large sum of heavy-tailed terms is one large term: the principle of a sin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.cut import CutLoss
-from dpcli.numerics.contour.integral import Contour, build, log_hockey, total_cgf
+from dpcli.numerics.contour.integral import Contour, log_hockey
+from dpcli.numerics.contour.small import Cut, small_contour
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.roots import bracket_root
 
-POWERS = (0.01, 1.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # lambda, in units of 1 / epsilon
+POWERS = (0.01, 1.0, 4.0, 8.0, 11.0, 16.0, 19.0, 23.0, 27.0, 32.0, 45.0, 64.0, 90.0, 128.0)  # lambda, in units of 1 / epsilon
 
 MAX_EPSILON = 300.0  # beyond it the closed part would leave floating point
-
-Cut = Sequence[tuple[CutLoss, int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +40,7 @@ class Jump:
     """Bounds on delta near one epsilon.
 
     small: the contour of the small parts. gained: P(A) - Q(A). big: Q(A). power, log_short: lambda, and log of h(lambda) times
-    prod B^n - prod C^n there.
+    prod B^n - prod C^n there. missed: Q(A, not D).
     """
 
     small: Contour
@@ -49,6 +48,7 @@ class Jump:
     big: float
     power: Array
     log_short: Array
+    missed: float
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """(lower, upper) bounds on log delta(epsilon)."""
@@ -58,7 +58,8 @@ class Jump:
         weight = math.expm1(epsilon) * self.big
         jumped, error = self.gained - weight, 4.0 * SLACK * (self.gained + abs(weight))
         log_most = epsilon + math.log(self.big) if self.big > 0.0 else -math.inf  # of e^eps Q(A); it may be above 0
-        short = math.exp(min(log_most, float((self.log_short + (1.0 + self.power) * epsilon).min())))
+        log_short = float(np.nanmin(np.append(self.log_short + (1.0 + self.power) * epsilon, math.inf)))
+        short = min(math.exp(min(log_most, 700.0)), math.exp(min(log_short, 700.0)) + math.exp(epsilon) * self.missed)
         lower = math.exp(min(low, 0.0)) * (1.0 - 1e-15) + jumped - error
         upper = (math.exp(high) * (1.0 + 1e-15) if high < 0.0 else math.inf) + jumped + error + short
         return (math.log(lower) if lower > 0.0 else -math.inf), (math.log(upper) if upper > 0.0 else math.inf)
@@ -77,19 +78,18 @@ class Jump:
         return low, high
 
 
-def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float) -> Jump | None:
+def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, floor: float | None = None) -> Jump | None:
     """The bounds near `epsilon`; None where the small parts' contour does not decay soon enough.
 
     Args:
         log_delta: about that of delta(epsilon), where it is known.
         level: at least epsilon; where the losses have been cut.
+        floor: the least that log delta can be; `log_delta` where None.
     """
-    t, chernoff = _tilt(losses, epsilon, level)
-    if not math.isfinite(chernoff):
-        return None
-    small = build(losses, chernoff - 2.0 if log_delta is None else log_delta, t, epsilon=epsilon)
+    small = small_contour(losses, log_delta, epsilon, level, (log_delta or 0.0) if floor is None else floor)
     if small is None:
         return None
+    t = small.t
     error = math.fsum(n * loss.change_error(t) / (1.0 + float(loss.change(np.array([t]))[0])) for loss, n in losses)
     kept = math.fsum(n * math.log1p(-loss.big) for loss, n in losses)
     rest = math.fsum(n * math.log1p(-loss.gained / (1.0 - loss.big)) for loss, n in losses)
@@ -100,27 +100,31 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float) -> 
         -math.expm1(kept),
         power,
         log_hockey(power) + _log_short(losses, power),
+        _missed(losses),
     )
-
-
-def _tilt(losses: Cut, epsilon: float, level: float) -> tuple[float, float]:
-    """(t, log delta) of Chernoff's bound for the small parts."""
-    z: Array = np.geomspace(0.2 / level, 120.0 / epsilon, 24)
-    for _ in range(3):
-        exponents = total_cgf(losses, z) - z * epsilon + log_hockey(z)
-        exponents = np.where(np.isfinite(exponents), exponents, np.inf)
-        best = int(exponents.argmin())
-        t, chernoff = float(z[best]), min(float(exponents[best]), 0.0)
-        z = np.geomspace(z[max(best - 1, 0)], z[min(best + 1, len(z) - 1)], 8)
-    return t, chernoff
 
 
 def _log_short(losses: Cut, power: Array) -> Array:
     """log of (prod B^n - prod C^n) from above: prod B^n sum n (B - C) / B."""
     total, shares = np.zeros_like(power), []
     for loss, n in losses:
-        log_big = loss.log_big_moment(power)
-        log_whole = np.log1p(loss.change(-power - 1.0) + np.exp(log_big))
+        log_whole, log_big = loss.log_short_moments(power)
         total = total + n * (log_whole + 1e-9 * np.abs(log_whole) + 1e-15)
         shares.append(math.log(n) + log_big - log_whole)
     return np.asarray(total + np.logaddexp.reduce(shares))
+
+
+def log_short(losses: Cut, epsilon: float) -> float:
+    """The third term's bound, as a logarithm: what a cut at another level would make smaller."""
+    power, big = np.array(POWERS) / epsilon, math.fsum(n * loss.big for loss, n in losses)
+    found = log_hockey(power) + _log_short(losses, power) + (1.0 + power) * epsilon
+    return float(np.nanmin(np.append(found, epsilon + math.log(big) if big > 0.0 else -math.inf)))
+
+
+def _missed(losses: Cut) -> float:
+    """Q(A, not D), D being that no step's loss lies in its left tail: for two steps by their product, for one as it is."""
+    big, lost = (
+        math.fsum(n * value for value, n in values)
+        for values in ([(loss.big, n) for loss, n in losses], [(loss.missed(), n) for loss, n in losses])
+    )
+    return (big * lost + math.fsum(n * loss.missed_big() for loss, n in losses)) * (1.0 + 1e-9)

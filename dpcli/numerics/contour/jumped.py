@@ -11,12 +11,15 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.one_step import Tailed, single_epsilon, single_log_delta
 from dpcli.numerics.contour.cut import CutLoss
 from dpcli.numerics.contour.integral import Losses
-from dpcli.numerics.contour.jump import MAX_EPSILON, Jump, jump
+from dpcli.numerics.contour.jump import MAX_EPSILON, Jump, jump, log_short
 
 NARROW = 1e-7  # relative width at which no other cut is tried
 NEAR = 0.1  # relative distance from the cut at which another would not help
 ROUNDS = 8  # cuts
 FARTHER = 2.5  # the next place to look at, over one from where no epsilon can be shown
+RISES = (1.0, 1.2, 1.5, 2.0)  # of a level
+SHORT = -21.0  # logarithm of what big losses that fall short of epsilon may make of delta
+FARTHEST = 12.0  # the same, at most
 HIGHER = 2.0  # the next cut, where one near epsilon does not serve
 LEAST = -1400.0  # logarithm of a delta that no floating-point number holds
 SPREAD = 2.0  # standard deviations of the sum below which nothing is big
@@ -39,6 +42,16 @@ def cuts(losses: Losses, level: float, log_mass: float) -> Cuts | None:
     return tuple(found)
 
 
+def _fitting(losses: Losses, epsilon: float, level: float, log_delta: float) -> Cuts | None:
+    """The cuts at the first level from which on hardly any big loss falls short of epsilon; at the last where none is high enough."""
+    parts = None
+    for rise in RISES:
+        parts = cuts(losses, rise * level, log_delta + SHARE - epsilon)
+        if parts is None or log_short(parts, epsilon) <= log_delta + SHORT:
+            break
+    return parts
+
+
 @np.errstate(all="ignore")  # an overflow ends as inf or NaN in a certificate, which is then of no use
 def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
     """Bounds on delta near `epsilon`, where log delta is at most about `log_delta`; None where they cannot be had."""
@@ -46,9 +59,9 @@ def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
     if core is None or not 0.0 < epsilon < MAX_EPSILON:
         return None
     level = max(epsilon, SPREAD * core[1])
-    single = max(single_log_delta(loss, epsilon)[0] for loss, _ in losses)  # type: ignore[arg-type]
-    parts = cuts(losses, level, max(min(log_delta, single), LEAST) + SHARE)
-    return None if parts is None else jump(parts, None, epsilon, level)
+    about = max(min(log_delta, by_one(losses, epsilon)), LEAST)
+    parts = _fitting(losses, epsilon, level, about)
+    return None if parts is None else jump(parts, None, epsilon, level, about)
 
 
 @np.errstate(all="ignore")
@@ -61,7 +74,7 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
     low, high, tilt = 0.0, math.inf, math.nan
     for _ in range(ROUNDS):
         level = higher * max(near, SPREAD * core[1])
-        parts = cuts(losses, level, log_delta + SHARE) if 0.0 < near < 0.5 * MAX_EPSILON else None
+        parts = _fitting(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
         found = None if parts is None else jump(parts, log_delta, near, level)
         if found is None:
             break
@@ -74,17 +87,31 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
         if found.log_delta(0.0)[1] <= log_delta:
             return 0.0, 0.0, found.small.t
         higher *= 1.0 if abs(ends[0] - near) > NEAR * near else HIGHER
-        near = ends[0] if ends[0] > 0.0 else near * (FARTHER if found.log_delta(near)[0] > log_delta else 1.0 / FARTHER)
+        near = ends[0] if ends[0] > 0.0 else _farther(found, log_delta, near)
     return (min(low, high), high, tilt) if math.isfinite(high) else None
+
+
+def _farther(found: Jump, log_delta: float, near: float) -> float:
+    """Where to look next, if no epsilon could be shown about `near`: along the tangent, which falls short of a convex curve's crossing."""
+    here, before = (found.log_delta(share * near)[1] for share in (1.0, 0.8))
+    slope = (before - here) / (0.2 * near)
+    up = found.log_delta(near)[0] > log_delta
+    along = near + (here - log_delta) / slope if slope > 0.0 and math.isfinite(here) else math.nan
+    least, most = (FARTHER, FARTHEST) if up else (1.0 / FARTHEST, 1.0 / FARTHER)
+    return min(max(along / near, least), most) * near if math.isfinite(along) else near * (FARTHER if up else 1.0 / FARTHER)
+
+
+def by_one(losses: Losses, epsilon: float) -> float:
+    """About the logarithm of what one big loss alone makes of delta."""
+    return max(single_log_delta(loss, epsilon)[0] + math.log(n) for loss, n in losses)  # type: ignore[arg-type]
 
 
 def _single(losses: Sequence[tuple[Tailed, int]], log_delta: float) -> float:
     """The epsilon that one big loss alone makes, about."""
-    counts = math.fsum(n for _, n in losses)
     found = 0.0
-    for loss, _ in losses:
+    for loss, n in losses:
         with suppress(NotRepresentable):
-            found = max(found, single_epsilon(loss, log_delta - math.log(counts))[0])
+            found = max(found, single_epsilon(loss, log_delta - math.log(n))[0])
     return found
 
 

@@ -52,6 +52,32 @@ def _multiples(angle: Array, count: int) -> ComplexArray:
     return found
 
 
+def faded_less_one(weights: ComplexArray, loss: ComplexArray, step: float, count: int) -> ComplexArray:
+    """As `turned_less_one`, for losses with Im >= 0, whose turns fade, and several rows of weights at once: a row for each."""
+    fine = math.isqrt(max(count - 1, 0)) + 1
+    rows = -(-count // fine)
+    _plan(fine, rows, len(loss))
+    small = _faded_less_one(np.outer(step * np.arange(fine), loss))
+    total = np.empty((len(weights), rows, fine), dtype=complex)
+    block = max(1, BLOCK // max(len(loss), 1))
+    for i in range(0, rows, block):
+        large = _faded_less_one(np.outer(step * fine * np.arange(i, min(i + block, rows)), loss))
+        for k, weight in enumerate(weights):
+            part = large * weight
+            total[k, i : i + block] = part @ small.T + part.sum(axis=1)[:, None]
+    total += (weights @ small.T)[:, None, :]
+    return np.asarray(total.reshape(len(weights), -1)[:, :count])
+
+
+def _faded_less_one(angle: ComplexArray) -> ComplexArray:
+    """e^{i angle} - 1."""
+    half, fall = np.sin(0.5 * angle.real), np.expm1(-angle.imag)
+    found = np.empty(angle.shape, dtype=complex)
+    found.real = fall - 2.0 * (1.0 + fall) * half * half
+    found.imag = (1.0 + fall) * np.sin(angle.real)
+    return found
+
+
 def _plan(fine: int, rows: int, terms: int) -> None:
     """Refuse tables that are too large: both of rotations, and the product, whose entries are the cheapest."""
     hold(2.0 * fine * terms)
@@ -83,8 +109,10 @@ def turned(log_weights: ComplexArray, loss: ComplexArray, step: float, first: in
 
 
 def log1p_complex(z: Array | ComplexArray) -> ComplexArray:
-    """log(1 + z) that keeps the digits of a small z, which numpy's does not for complex arguments."""
+    """log(1 + z) that keeps the digits of a small z, which numpy's does not for complex arguments, and those of a small 1 + z."""
     found = np.empty(z.shape, dtype=complex)
-    found.real = 0.5 * np.log1p(z.real * (2.0 + z.real) + z.imag * z.imag)
+    across = z.imag * z.imag
+    near = 0.5 * np.log1p(z.real * (2.0 + z.real) + across)
+    found.real = np.where(z.real < -0.5, 0.5 * np.log((1.0 + z.real) ** 2 + across), near)
     found.imag = np.arctan2(z.imag, 1.0 + z.real)
     return found

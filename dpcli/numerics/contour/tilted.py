@@ -77,9 +77,9 @@ class TiltedQuadrature:
 
     def split(self, level: float) -> SplitLoss:
         """The loss below and beyond `level`."""
-        from dpcli.numerics.contour.split import SplitLoss
+        from dpcli.numerics.contour.split import SplitLoss, ramp_at
 
-        return SplitLoss(self, level)
+        return SplitLoss(self, ramp_at(self, level))
 
     def _moduli(self) -> tuple[Array, Array]:
         """log |Q r^{t+1}| over the norm and |arg r|, for the lines at SHARES of the reach; built when first asked for."""

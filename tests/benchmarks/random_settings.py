@@ -1,0 +1,283 @@
+"""Random compositions: dpcli's certified interval beside dp-accounting's PLD, on the coarsest grid of its that comes near the truth.
+
+    python -m tests.benchmarks.random_settings [--count 60] [--seed 1] [--peer /path/to/python] [--own]
+
+Rates in [1e-8, 1], noise multipliers in [.3, 100], steps in [1, 10^9] (a quarter in [2, 19]) and deltas in [1e-30, .1], each drawn evenly
+on a logarithmic scale; add-remove and replace-one; one sampled Gaussian, or two to five with unsampled Gaussian and Laplace noise beside
+them. The peer is asked at spacings 1e-4, 1e-5 and 1e-6 until its epsilon is within 1e-3 of the certified upper bound. Times are CPU
+seconds of one call in a warm process on one thread, caches emptied (isolation.py). With --own the peer is left out.
+
+Promised, else the exit status is 1: no setting without a certified interval, none that takes more than .2 s, none looser than the peer
+by more than 1e-6 (relative), none less than 3 times as fast, and 20 times at the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from tests.benchmarks.adapters import Interval, Unsupported, forget_dpcli
+from tests.benchmarks.isolation import ONE_THREAD, ROOT, Answer, isolated
+
+SPACINGS = (1e-4, 1e-5, 1e-6)
+NEAR = 1e-3  # relative distance from the truth
+LOOSER = 1e-6
+SLOWEST, LEAST, MEDIAN = 0.2, 3.0, 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Noise `kind` (gaussian, laplace) of `noise` over the sensitivity on a Poisson sample at `rate`, `steps` times."""
+
+    kind: str
+    rate: float
+    noise: float
+    steps: int
+
+    def __str__(self) -> str:
+        return f"{self.kind[0]} {self.rate:.2g} {self.noise:.3g} {self.steps:.3g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One question."""
+
+    parts: tuple[Part, ...]
+    delta: float
+    replaces: bool
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.parts))}; delta {self.delta:.1e}{'; replace-one' if self.replaces else ''}"
+
+
+def between(source: random.Random, low: float, high: float) -> float:
+    """Evenly on a logarithmic scale."""
+    return float(10.0 ** source.uniform(math.log10(low), math.log10(high)))
+
+
+def drawn(source: random.Random) -> Drawn:
+    """The next setting."""
+    form = source.choice(("one", "one", "few", "few", "many", "mixed"))
+    parts = [
+        Part(
+            "gaussian",
+            1.0 if source.random() < 0.05 else between(source, 1e-8, 1.0),
+            between(source, 0.3, 100.0),
+            source.randint(2, 19) if form == "few" else round(between(source, 1.0, 1e9)),
+        )
+        for _ in range(source.randint(2, 5) if form in ("many", "mixed") else 1)
+    ]
+    if form == "mixed":
+        for _ in range(source.randint(1, 2)):
+            kind = source.choice(("gaussian", "laplace"))
+            parts.append(Part(kind, 1.0, between(source, 1.0, 100.0), round(between(source, 1.0, 100.0))))
+    return Drawn(tuple(parts), between(source, 1e-30, 0.1), form != "mixed" and source.random() < 0.3)
+
+
+def ours(setting: Drawn) -> Interval:
+    """The exact accountant's interval; where it is refused, that of the grid."""
+    from dpcli.accountants.exact import ExactProfile
+    from dpcli.accountants.pld import PldProfile
+    from dpcli.errors import NotRepresentable
+    from dpcli.mechanisms.mechanism import Mechanism
+    from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+    from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+    from dpcli.mechanisms.noise.laplace import Laplace
+    from dpcli.numerics.work import limited
+
+    neighbours = Neighbours(Adjacency.REPLACE_ONE if setting.replaces else Adjacency.ADD_REMOVE)
+
+    def mechanism(part: Part) -> Mechanism:
+        if part.kind == "laplace":
+            return Laplace(1.0 / part.noise)
+        return GaussianSpec(noise_multiplier=part.noise).poisson(part.rate, neighbours)
+
+    @limited
+    def answer() -> Interval:
+        steps = tuple((mechanism(part), part.steps) for part in setting.parts)
+        try:
+            bound = ExactProfile(steps).epsilon(setting.delta)
+        except NotRepresentable:
+            bound = PldProfile(steps).epsilon(setting.delta)
+        return bound.lower, bound.upper
+
+    return answer()
+
+
+def theirs(setting: Drawn, spacing: float) -> Interval:
+    """dp-accounting's upper bound."""
+    from dp_accounting import GaussianDpEvent, LaplaceDpEvent, NeighboringRelation, PoissonSampledDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    if setting.replaces and any(part.kind == "laplace" for part in setting.parts):
+        raise Unsupported("it has no Laplace noise under replace-one")
+    relation = NeighboringRelation.REPLACE_ONE if setting.replaces else NeighboringRelation.ADD_OR_REMOVE_ONE
+    accountant = PLDAccountant(relation, value_discretization_interval=spacing)
+    for part in setting.parts:
+        event: Any = (GaussianDpEvent if part.kind == "gaussian" else LaplaceDpEvent)(part.noise)
+        accountant.compose(event if part.rate == 1.0 else PoissonSampledDpEvent(part.rate, event), part.steps)
+    return None, float(accountant.get_epsilon(setting.delta))
+
+
+class Worker:
+    """One side's process: `ask` puts one question to a fresh child of it."""
+
+    def __init__(self, python: str, limit: float, memory: float) -> None:
+        command = [python, "-m", "tests.benchmarks.random_settings", "--serve", str(limit), str(memory)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env={**os.environ, **ONE_THREAD})
+
+    def ask(self, setting: Drawn, spacing: float | None = None) -> Answer:
+        """dpcli's answer, or the peer's at a spacing."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps([asdict(setting), spacing]) + "\n")
+        self.process.stdin.flush()
+        return Answer(**json.loads(self.process.stdout.readline()))
+
+    def close(self) -> None:
+        """End of input is the end of it."""
+        with self.process:
+            pass
+
+
+def serve(limit: float, memory: float) -> None:
+    """Answer the questions on standard input, one line each; the first of each kind is asked twice, to warm up."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    warnings.simplefilter("ignore")
+    warm: set[bool] = set()
+    for line in sys.stdin:
+        fields, spacing = json.loads(line)
+        setting = Drawn(tuple(Part(**part) for part in fields.pop("parts")), **fields)
+        if (spacing is None) not in warm:
+            warm.add(spacing is None)
+            small = Drawn((Part("gaussian", 0.01, 2.0, 10),), 1e-5, setting.replaces)
+            _question(small, spacing)()
+        forget = forget_dpcli if spacing is None else _nothing
+        out.write(json.dumps(asdict(isolated(_question(setting, spacing), forget, limit, memory))) + "\n")
+        out.flush()
+
+
+def _question(setting: Drawn, spacing: float | None) -> partial[Interval]:
+    return partial(ours, setting) if spacing is None else partial(theirs, setting, spacing)
+
+
+def _nothing() -> None:
+    """The peer keeps no answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was found: our answer, and the peer's at the spacings tried, the last of which came near if `met`."""
+
+    setting: Drawn
+    own: Answer
+    peer: tuple[tuple[float, Answer], ...]
+
+    @property
+    def met(self) -> bool:
+        return bool(self.peer) and _near(self.peer[-1][1], self.own)
+
+    @property
+    def ratio(self) -> float:
+        """Its CPU time over ours, where it came near the truth."""
+        return self.peer[-1][1].cpu / self.own.cpu if self.met else math.nan
+
+    def broken(self) -> Iterator[str]:
+        """Promises that are not kept here."""
+        if not self.own.finite or self.own.lower is None:
+            yield "no certified interval"
+        if not self.own.cpu <= SLOWEST:
+            yield f"{1e3 * self.own.cpu:.0f} ms"
+        if self.ratio < LEAST:
+            yield f"only {self.ratio:.1f} x as fast"
+        for spacing, answer in self.peer:
+            if answer.finite and answer.upper < self.own.upper * (1.0 - LOOSER):
+                false = " (below the certified lower bound)" if answer.upper < (self.own.lower or 0.0) else ""
+                yield f"peer {answer.upper:.9g} at {spacing:g}{false}"
+
+    def __str__(self) -> str:
+        low, high = self.own.lower or 0.0, self.own.upper
+        width = (high - low) / high if high > 0.0 else 0.0
+        shown = f"[{low:.10g}, {high:.10g}] {width:.0e} {1e3 * self.own.cpu:7.1f} ms"
+        peers = "  ".join(
+            f"{spacing:g}: {answer.upper:.6g} {answer.cpu:.2f} s" if answer.status == "ok" else f"{spacing:g}: {answer.status}"
+            for spacing, answer in self.peer
+        )
+        ratio = f"  {self.ratio:.0f} x" if self.met else ""
+        return f"{shown}{ratio}  {self.setting}  {peers}  {'; '.join(self.broken()).upper()}".rstrip()
+
+
+def _near(answer: Answer, own: Answer) -> bool:
+    return answer.finite and abs(answer.upper - own.upper) <= NEAR * own.upper
+
+
+def row(setting: Drawn, own: Worker, peer: Worker | None) -> Row:
+    """Both sides' answers; the peer is not asked for a finer grid where a coarser one took too long."""
+    answer = own.ask(setting)
+    tried: list[tuple[float, Answer]] = []
+    for spacing in SPACINGS if peer is not None else ():
+        assert peer is not None
+        tried.append((spacing, peer.ask(setting, spacing)))
+        if tried[-1][1].status != "ok" or _near(tried[-1][1], answer):
+            break
+    return Row(setting, answer, tuple(tried))
+
+
+def summary(rows: list[Row]) -> tuple[str, bool]:
+    """In a few lines, and whether every promise is kept."""
+    times, ratios = [r.own.cpu for r in rows if r.own.finite], [r.ratio for r in rows if r.met]
+    broken = [f"{line}: {r.setting}" for r in rows for line in r.broken()]
+    text = [f"{len(rows)} settings, {sum(r.own.finite and r.own.lower is not None for r in rows)} with a certified interval"]
+    text.append(f"ours: median {1e3 * statistics.median(times):.1f} ms, slowest {1e3 * max(times):.1f} ms")
+    if ratios:
+        text.append(
+            f"the peer came within {NEAR:g} on {len(ratios)}: ours is {statistics.median(ratios):.1f} x as fast at the median, "
+            f"{min(ratios):.1f} x at least"
+        )
+        if statistics.median(ratios) < MEDIAN:
+            broken.append("the median ratio")
+    return "\n".join([*text, *(f"not kept: {line}" for line in broken)]) + "\n", not broken
+
+
+def main(words: list[str]) -> int:
+    """Print each row as it comes, and the summary."""
+    if words[:1] == ["--serve"]:
+        serve(float(words[1]), float(words[2]))
+        return 0
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--peer", default=sys.executable, metavar="PATH", help="an interpreter that has dp-accounting")
+    parser.add_argument("--own", action="store_true", help="without the peer")
+    parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS", help="CPU time of one question")
+    options = parser.parse_args(words)
+    source, rows = random.Random(options.seed), []
+    own = Worker(sys.executable, options.limit, 4.0)
+    peer = None if options.own else Worker(options.peer, options.limit, 8.0)
+    for _ in range(options.count):
+        rows.append(row(drawn(source), own, peer))
+        sys.stdout.write(f"{rows[-1]}\n")
+        sys.stdout.flush()
+    for worker in (own, peer):
+        if worker is not None:
+            worker.close()
+    text, kept = summary(rows)
+    sys.stdout.write(text)
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
