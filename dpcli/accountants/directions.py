@@ -21,6 +21,7 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
     """The composition's losses, "remove" first; one direction where both are equal. Steps that cost nothing are left out."""
     parts = merged(tuple(part for mechanism, count in steps for part in parts_of(mechanism, count)))
     parts = tuple(part for part in parts if part[0] != Free()) or parts[:1]
-    sides = [(losses, n) for (_, n), losses in zip(parts, views(parts, lambda part: part.losses()), strict=True)]
+    counts = dict(parts)
+    sides = [side for found in views(parts, lambda part: part.together(counts[part])) for side in found]
     number = max(len(losses) for losses, _ in sides)
     return tuple(tuple((losses[min(side, len(losses) - 1)], n) for losses, n in sides) for side in range(number))

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     ComplexArray = NDArray[np.complex128]
+    IntArray = NDArray[np.int_]
 else:
     np = lazy("numpy")
-    Array = ComplexArray = Any
+    Array = ComplexArray = IntArray = Any
 
-__all__ = ["Array", "ComplexArray", "np"]
+__all__ = ["Array", "ComplexArray", "IntArray", "np"]
