@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.integral import Tilted
 
 POINTS = 2048
-ORDERS = 241
+OCTAVES = (-20, 20)  # of order - 1, over all that may count
+COARSE, FINE = 2, 16  # orders in an octave: over all of them, and where it matters
 LOG_LEAST = -180.0  # logarithm of the height at the last point, where it counts as mass at +inf
 HALVINGS = 60
 UNKNOWN = "a Renyi curve allows infinite losses, so that its worst pair has no CGF"
@@ -62,18 +63,26 @@ def _pair(loss: RenyiPairLoss) -> ChordPair:
     divergences = loss.curve(orders)
     reach = float(np.min(divergences + np.log1p(-1.0 / orders) - (LOG_LEAST + np.log(orders)) / (orders - 1.0)))
     x: Array = min(reach, FURTHEST) / POINTS * np.arange(POINTS + 1, dtype=float)
-    most = np.minimum(_by_variance(float(loss.curve(np.array([2.0]))[0]), x), _total_variation(float(divergences.min())))
-    best = _log_heights(orders, divergences, x[:: POINTS // 64]).argmin(axis=0)
-    first, last = max(int(best.min()) - 1, 0), min(int(best.max()) + 1, len(orders) - 1)
-    orders = np.append(1.0 + np.geomspace(orders[first] - 1.0, orders[last] - 1.0, ORDERS)[:-1], orders[last])
+    return symmetric_pair(float(x[1]), np.exp(renyi_log_heights(loss, x)))
+
+
+def renyi_log_heights(loss: RenyiPairLoss, x: Array) -> Array:
+    """Upper bounds on log delta at increasing x >= 0. Raises NotRepresentable where no order says anything."""
+    orders = _orders(loss)
     divergences = loss.curve(orders)
-    heights = np.exp(_log_heights(orders, divergences, x).min(axis=0).clip(max=0.0))
-    return symmetric_pair(float(x[1]), np.minimum(heights, most) * (1.0 + 1e-12))
+    most = np.minimum(_by_variance(float(loss.curve(np.array([2.0]))[0]), x), _total_variation(float(divergences.min())))
+    best = _log_heights(orders, divergences, x[:: max(len(x) // 64, 1)]).argmin(axis=0)
+    first, last = max(int(best.min()) - 1, 0), min(int(best.max()) + 1, len(orders) - 1)
+    low, high = math.floor(math.log2(orders[first] - 1.0)), math.ceil(math.log2(orders[last] - 1.0))
+    orders = np.append(_grid(low, max(high, low + 1), FINE), orders[last])
+    found = _log_heights(orders, loss.curve(orders), x).min(axis=0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.minimum(np.minimum(found, np.log(most)), 0.0) + 1e-12)
 
 
 def _log_heights(orders: Array, divergences: Array, x: Array) -> Array:
     """What each order says at each x: `balle_delta` for all of them."""
-    spend(2.0 * len(x) * len(orders))
+    spend(0.5 * len(x) * len(orders))
     z = orders[:, None] - 1.0
     return z * (divergences[:, None] - x + np.log1p(-1.0 / orders)[:, None]) - np.log(orders)[:, None]
 
@@ -91,7 +100,7 @@ def _total_variation(divergence: float) -> float:
 
 def _orders(loss: RenyiPairLoss) -> Array:
     """Orders that say something, the largest of them among these, to its last digits: of a stated curve it says most."""
-    orders = 1.0 + np.geomspace(1e-6, 1e6, ORDERS)
+    orders = _grid(*OCTAVES, COARSE)
     finite = np.isfinite(loss.curve(orders))
     if not finite.any():
         raise NotRepresentable("the Renyi divergence is infinite at every order")
@@ -103,3 +112,10 @@ def _orders(loss: RenyiPairLoss) -> Array:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if np.isfinite(loss.curve(np.array([middle]))[0]) else (low, middle)
     return np.append(orders[finite], low)
+
+
+def _grid(low: int, high: int, number: int) -> Array:
+    """Orders 1 + z, so many in each octave of z from 2^low to 2^high: exactly twice as far above 1 again and again, so that curves which
+    look at such orders too remember them."""
+    mantissas = np.round(2.0 ** (np.arange(number) / number) * 2.0**20) / 2.0**20
+    return np.asarray(1.0 + (2.0 ** np.arange(low, high)[:, None] * mantissas).ravel())

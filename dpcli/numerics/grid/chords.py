@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpcli.errors import InternalError
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.logspace import log_sum
@@ -66,30 +67,34 @@ def symmetric_pair(spacing: float, heights: Array) -> ChordPair:
     Beyond the last point the last height serves. Below 0 the curve is what the symmetry makes of it.
     """
     spend(20.0 * len(heights))
-    x = spacing * np.arange(len(heights)) * (1.0 + 1e-15)  # further out: h falls
+    x: Array = spacing * np.arange(len(heights), dtype=float) * (1.0 + 1e-15)  # further out: h falls
     s = np.exp(x)
-    bounds = np.minimum(np.asarray(heights, dtype=float) * (1.0 + INFLATED), 1.0)
-    bounds[0] = min(bounds[0], _at_one(spacing, float(bounds[1]))) if len(bounds) > 1 else bounds[0]
+    bounds = np.minimum.accumulate(np.minimum(np.asarray(heights, dtype=float) * (1.0 + INFLATED), 1.0))  # h falls
+    bounds[0] = _at_one(x, bounds)
     kept = _hull(s, bounds)
     x, s, bounds = x[kept], s[kept], bounds[kept]
     slopes = np.append(np.diff(bounds) / np.diff(s), 0.0)
     mass_q = np.diff(slopes).clip(min=0.0)  # at x[1:]
     mass_p = mass_q * s[1:]
     infinite = float(bounds[-1])
-    middle = max(1.0 - math.fsum(mass_q.tolist()) - math.fsum(mass_p.tolist()) - infinite, 0.0)
+    middle = 1.0 - math.fsum(mass_q.tolist()) - math.fsum(mass_p.tolist()) - infinite
+    if not middle > -INFLATED:
+        raise InternalError(f"the atoms of a pair weigh {1.0 - middle!r}: this is a bug in dpcli, and no number")
     losses = np.concatenate((-x[:0:-1], [0.0], x[1:]))
     with np.errstate(divide="ignore"):
-        log_p = np.log(np.concatenate((mass_q[::-1], [middle], mass_p)))
+        log_p = np.log(np.concatenate((mass_q[::-1], [max(middle, 0.0)], mass_p)))
         log_infinite = math.log(infinite) if infinite > 0.0 else -math.inf
     here = log_p > -math.inf
     return ChordPair(losses[here], log_p[here], log_infinite)
 
 
-def _at_one(spacing: float, height: float) -> float:
-    """The chord at s = 1 between e^-spacing and e^spacing, whose heights the symmetry ties to one another."""
-    up, down = math.expm1(spacing), -math.expm1(-spacing)
-    left = down + (1.0 - down) * height
-    return (left * up + height * down) / (up + down)
+def _at_one(x: Array, heights: Array) -> float:
+    """The hull at s = 1: the least of the chords between e^-x and e^x, which the symmetry makes h + (1 - h) tanh(x/2).
+
+    The symmetry turns lines into lines, so the hull has it too, and its edge across s = 1, if there is one, ends at such a pair of points.
+    With that height at 1 the hull of the right half is half of the whole: its masses beside 0 add up to at most 1.
+    """
+    return float((heights + (1.0 - heights) * np.tanh(0.5 * x)).min())
 
 
 def _hull(s: Array, heights: Array) -> Array:
