@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dpcli.accountants.base import Steps, merged, views
+from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.stated.post_processing import Free
+from dpcli.mechanisms.stated.renyi_pair import RenyiPairLoss
+from dpcli.numerics.arrays import np
 
 Losses = tuple[tuple[PrivacyLoss, int], ...]
 
@@ -18,9 +21,23 @@ def parts_of(mechanism: Mechanism, count: int) -> Steps:
 
 
 def directions(steps: Steps) -> tuple[Losses, ...]:
-    """The composition's losses, "remove" first; one direction where both are equal. Steps that cost nothing are left out."""
+    """The composition's losses, "remove" first; one direction where both are equal. Steps that cost nothing are left out.
+
+    Those that have a Renyi curve and no pair are one loss, by the best pair of the sum of their curves, where others have pairs. Raises
+    NotRepresentable where none has.
+    """
     parts = merged(tuple(part for mechanism, count in steps for part in parts_of(mechanism, count)))
     parts = tuple(part for part in parts if part[0] != Free()) or parts[:1]
-    sides = [(losses, n) for (_, n), losses in zip(parts, views(parts, lambda part: part.losses()), strict=True)]
+    sides: list[tuple[tuple[PrivacyLoss, ...], int]] = []
+    bare: list[tuple[Mechanism, int]] = []
+    for mechanism, count in parts:
+        try:
+            sides.extend(mechanism.together(count))
+        except NotRepresentable:
+            bare.append((mechanism, count))
+    if bare:
+        unknown = tuple(bare)
+        views(unknown, (lambda part: part.rdp(np.array([2.0]))) if sides else (lambda part: part.losses()))
+        sides.append(((RenyiPairLoss(unknown),), 1))
     number = max(len(losses) for losses, _ in sides)
     return tuple(tuple((losses[min(side, len(losses) - 1)], n) for losses, n in sides) for side in range(number))

@@ -70,6 +70,14 @@ class Mechanism:
             raise NotRepresentable("it has no dominating pair")
         return (TwoPointLoss(pure),)
 
+    def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
+        """Losses, each with how often it counts, that dominate `count` of it where each may be chosen from what was seen before.
+
+        One pair that dominates every choice does (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10). A class whose family has no
+        single worst member may know better of several than of one.
+        """
+        return ((self.losses(), count),)
+
     def attained(self) -> bool:
         """Whether lower bounds on its dominating pairs are lower bounds on the mechanism itself; not claimed unless a class proves it.
 
@@ -123,6 +131,9 @@ class Dominated(Mechanism):
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
         return self.by.losses()
+
+    def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
+        return self.by.together(count)
 
     def rdp(self, orders: Array) -> Array:
         return self.by.rdp(orders)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import POSITIVE, Key
-from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.choice.range_loss import RangeLoss, choices
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.atoms import atomic_cgf
 from dpcli.mechanisms.stated.stated import StatedSpec
@@ -21,7 +22,8 @@ class BoundedRange(Mechanism):
     """Losses within an interval of length epsilon: the exponential mechanism exp(epsilon u / (2 sensitivity)), and Gumbel noisy max.
 
     For some t in [0, eps] the loss is t with probability p_t = (e^eps - e^t)/(e^eps - 1), else t - eps, in the worst case (Dong, Durfee,
-    Rogers 2020, arXiv:1909.13830); t may depend on the data, so every bound here is the maximum over t.
+    Rogers 2020, arXiv:1909.13830); t may depend on the data and on earlier answers, so every bound here is the maximum over t: of one
+    choice, or, in `together`, of several that follow one another (numerics/grid/chosen_range.py).
     """
 
     epsilon: float
@@ -36,6 +38,12 @@ class BoundedRange(Mechanism):
     def zcdp(self) -> float:
         """eps^2/8 (Cesar & Rogers 2021, arXiv:2004.07223), or what pure epsilon gives if that is smaller."""
         return min(self.epsilon * self.epsilon / 8.0, Pure(self.epsilon).zcdp())
+
+    def losses(self) -> tuple[RangeLoss]:
+        return (RangeLoss(self.epsilon),)
+
+    def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
+        return tuple(((loss,), n) for loss, n in choices(self.epsilon, count))
 
     def rdp(self, orders: Array) -> Array:
         """The moment p_t e^{z t} + (1-p_t) e^{z (t-eps)} at its largest; eps where that is not a number."""
@@ -85,7 +93,7 @@ class ExponentialSpec(StatedSpec):
     says whom epsilon covers.
 
     Bounds: upper. The loss lies in an interval of length epsilon (bounded range), which is sharper than pure epsilon: rho <= epsilon^2 /
-    8. Finite at delta = 0.
+    8. exact and pld compose the worst choices that may be made from earlier answers. Finite at delta = 0.
 
     Source: McSherry & Talwar 2007 (pure epsilon); Dong, Durfee, Rogers 2020, arXiv:1909.13830 (bounded range); Cesar & Rogers 2021,
     arXiv:2004.07223 (rho).

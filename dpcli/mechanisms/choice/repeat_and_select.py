@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Constraint, Key
+from dpcli.mechanisms.choice.selection_profile import Numbers, SelectionLoss, own_run, rough_run
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.sampling.poisson import finite_loss
@@ -26,6 +27,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, balle_delta
+from dpcli.numerics.grid.chords import FURTHEST
 from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.orders import SHORT, least_over_orders
 from dpcli.numerics.roots import bracket_root
@@ -37,7 +39,7 @@ ETA = Constraint("a number in (-1, 10^6]", lambda x: -1 < x <= 10**6, (("exclusi
 LADDER = 7  # larger orders, each twice as far above 1, that may bound a smaller one
 
 
-class Trials(Protocol):
+class Trials(Numbers, Protocol):
     """A distribution of the number of trials."""
 
     def pure(self, epsilon: float) -> float:
@@ -74,6 +76,16 @@ class NegativeBinomial:
         more = (1.0 - self.gamma) * -math.expm1(-epsilon) / (math.exp(-epsilon) + self.gamma)
         return (epsilon + (1.0 + self.eta) * math.log1p(more)) * (1.0 + 1e-14)
 
+    def log_growth(self, epsilons: Array, deltas: Array) -> float:
+        """The least over the epsilons of (1+eta) log of the largest (gamma + (1-gamma) v) / (gamma + (1-gamma) u).
+
+        u = 1-q, v = 1-q' <= min(1, e^eps u + delta). Below where that is 1 the quotient is monotone in u, beyond it falls: it is largest
+        at u = 0 or at u = (1-delta) e^-eps.
+        """
+        none = np.log1p((1.0 - self.gamma) / self.gamma * deltas)
+        all_but = -np.log(self.gamma + (1.0 - self.gamma) * (1.0 - deltas) * np.exp(-epsilons))
+        return (1.0 + self.eta) * float(np.maximum(none, all_but).min())
+
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Papernot & Steinke 2022, Theorem 2: D_a + (1+eta) c + log E[K] / (a-1), c the least over b of (1-1/b) D_b + log(1/gamma)/b."""
         return _rdp(inner, orders) + (1.0 + self.eta) * _second_order(inner, self.gamma) + math.log(self.mean) / (orders - 1.0)
@@ -88,6 +100,10 @@ class PoissonTrials:
     def pure(self, epsilon: float) -> float:
         """epsilon + mean tanh(eps/2): log f'(q) - log f'(q') = mean (q - q'), and pure DP allows q - q' up to tanh(eps/2)."""
         return (epsilon + self.mean * math.tanh(0.5 * epsilon)) * (1.0 + 1e-15)
+
+    def log_growth(self, epsilons: Array, deltas: Array) -> float:
+        """mean (q - q'), at most the total variation distance, which is delta at 0."""
+        return self.mean * float(deltas[0])
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Papernot & Steinke 2022, Theorem 6, with K = 0 counted: where a run is (log(a/(a-1)), d)-DP, a q - (a-1) q' <= 1 + (a-1) d.
@@ -148,15 +164,17 @@ class RepeatAndSelect(Mechanism):
         return self.trials.pure(epsilon) if epsilon < math.inf else math.inf
 
     def approx_dp(self, delta: float) -> float:
-        """The smaller of the pure epsilon and the conversion of the Renyi curve."""
+        """The smallest of the pure epsilon, the conversion of the Renyi curve, and what the privacy profile of one run gives."""
         pure = self.pure()
         if delta <= 0.0:
             return pure
         best = Pure(pure).approx_dp(delta) if pure < math.inf else math.inf
         with suppress(NotRepresentable):
             best = min(best, least_over_orders(lambda x: balle(1.0 + x, _rdp(self, 1.0 + x), math.log(delta)), SHORT)[1])
+        with suppress(NotRepresentable):
+            best = min(best, SelectionLoss(rough_run(self.inner), self.trials, self, pure).epsilon(math.log(delta)))
         if math.isinf(best):
-            raise NotRepresentable("selection needs a run whose pure or Renyi guarantee is known: a stated delta is not enough")
+            raise NotRepresentable("selection needs a run whose delta falls far enough, or whose pure or Renyi guarantee is known")
         return best
 
     def zcdp(self) -> float:
@@ -166,10 +184,11 @@ class RepeatAndSelect(Mechanism):
         return Pure(pure).zcdp()
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
+        """By the privacy profile and the pure epsilon of one run."""
         pure = self.pure()
-        if math.isinf(pure):
-            raise NotRepresentable("the worst pair of a selection is not known; its Renyi curve is")
-        return Pure(pure).losses()
+        if FURTHEST < pure < math.inf:
+            return Pure(pure).losses()
+        return (SelectionLoss(own_run(self.inner), self.trials, self, pure),)
 
     def rdp(self, orders: Array) -> Array:
         """The least of the theorem's at this order and at LADDER larger ones (D_a increases with a), and the pure epsilon's."""
@@ -237,10 +256,10 @@ class RepeatAndSelectSpec(Spec):
 
     Neighbours: those of the entry that runs.
 
-    Bounds: upper, on pure epsilon where a run has one and on Renyi divergences; no lower bound is claimed. delta = 0 is answered where a
-    run is pure.
+    Bounds: upper, on pure epsilon where a run has one, on its privacy profile and Renyi divergences; no lower bound is claimed.
+    delta = 0 is answered where a run is pure.
 
-    Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6.
+    Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6; Koskela, Redberg, Wang 2024, arXiv:2402.06701 (privacy profiles).
     """
 
     example: ClassVar[Mapping[str, Any]] = {"mechanism": "part", "trials": {"distribution": "geometric", "mean": 2}}

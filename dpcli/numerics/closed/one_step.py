@@ -36,6 +36,19 @@ def single_log_delta(loss: Tailed, epsilon: float) -> tuple[float, float]:
     return value + math.log1p(-error) if error < 1.0 else -math.inf, min(value + math.log1p(error), most)
 
 
+def log_deltas(loss: Tailed, epsilons: Array) -> Array:
+    """Upper bounds on log delta of one step at increasing epsilons, as `single_log_delta` has them one by one; shape as given."""
+    found = loss.tails(epsilons)
+    above, weighted = found.p_above, np.minimum(epsilons + found.q_above, found.p_above)
+    with np.errstate(all="ignore"):
+        value = above + np.log(-np.expm1(weighted - above))
+        size = 8.0 + np.abs(above) + np.abs(weighted) + np.abs(epsilons)
+        upper = value + np.log1p(ROUNDING * size * np.exp(np.minimum(above - value, 700.0)))
+        nothing = above + np.log(ROUNDING * (20.0 + 2.0 * np.abs(above) + np.abs(epsilons)))
+        most = np.minimum(upper, above + ROUNDING * (8.0 + np.abs(above)))
+    return np.where(above == -np.inf, -np.inf, np.where(np.isfinite(value), most, nothing))
+
+
 def single_epsilon(loss: Tailed, log_delta: float) -> tuple[float, float]:
     """(lower, upper) bounds on the epsilon >= 0 at which delta(eps) of one step falls to e^log_delta.
 

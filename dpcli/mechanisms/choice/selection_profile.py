@@ -1,0 +1,147 @@
+"""The privacy profile of the best of a random number of runs, from that of one run.
+
+K runs, K of generating function f; the best output has at y the density Q(y) f'(X), X uniform between Q(< y) and Q(<= y) (ties are broken
+by a uniform number that is the same in law for both data). f' increases to f'(1) = E[K]. Let R be at least f'(q) / f'(q') for the
+probabilities q, q' that one event can have under one run on neighbouring data. Then, point by point,
+
+    Q f'(q) - e^eps Q' f'(q') <= f'(q) (Q - e^{eps - log R} Q') <= E[K] (Q - e^{eps - log R} Q')+,
+
+so that the delta of the selection at eps >= 0 is at most E[K] times that of one run at eps - log R; to show nothing, where K = 0, has the
+same probability on both and takes nothing. Of this form: Koskela, Redberg, Wang 2024, arXiv:2402.06701.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.stated.renyi_pair import RenyiPairLoss, renyi_log_heights
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.closed.one_step import log_deltas
+from dpcli.numerics.grid.chords import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.tails import Tails
+from dpcli.numerics.work import allowance, shared
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.integral import Tilted
+
+POINTS = 2048
+LOG_LEAST = -180.0  # logarithm of the height at the last point
+EPSILONS = 1600  # at which a run's own curve is looked at
+ROUNDING = 1e-12
+RUN = 4e6  # cells that the pair of one run may take
+
+
+class Numbers(Protocol):
+    """A distribution of the number of trials."""
+
+    @property
+    def mean(self) -> float:
+        """E[K], from above."""
+        ...
+
+    def log_growth(self, epsilons: Array, deltas: Array) -> float:
+        """Upper bound on log f'(q) / f'(q') where one run has these deltas at these epsilons, of which the first is 0."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionLoss:
+    """A pair whose curve is the least of that bound, of what follows from the Renyi curve of `whole`, the selection itself, and of its
+    pure epsilon (inf where it has none); held on a grid. run: pairs that dominate one run, one for each direction."""
+
+    run: tuple[PrivacyLoss, ...]
+    trials: Numbers
+    whole: Mechanism
+    pure: float
+
+    def cgf(self, z: Array) -> Array:
+        """Of the atoms. Raises NotRepresentable without pure epsilon."""
+        return self._finite().cgf(z)
+
+    def tilted(self, t: float) -> Tilted:
+        """The atoms. Raises NotRepresentable without pure epsilon."""
+        return self._finite().tilted(t)
+
+    def tails(self, at: Array) -> Tails:
+        """The atoms, and what is left at +inf."""
+        return _pair(self).tails(at)
+
+    def _finite(self) -> ChordPair:
+        if not self.pure <= FURTHEST:
+            raise NotRepresentable("the worst pair of a selection is known by its tails, not by its CGF")
+        return _pair(self)
+
+    def log_heights(self, x: Array) -> Array:
+        """Upper bounds on log delta at increasing x >= 0, by the run's profile and the pure epsilon."""
+        shift = _growth(self.run, self.trials)
+        found = log_run(self.run, x - shift) + math.log(self.trials.mean) + ROUNDING
+        if self.pure < math.inf:
+            with np.errstate(divide="ignore"):
+                left = np.log(-np.expm1(np.minimum(x - self.pure, 0.0))) - math.log1p(math.exp(-self.pure))
+            found = np.minimum(found, left + ROUNDING)
+        return np.minimum(found, 0.0)
+
+    def epsilon(self, log_delta: float) -> float:
+        """Where that falls to e^log_delta; inf where it does not."""
+
+        def excess(x: float) -> float:
+            return float(self.log_heights(np.array([x]))[0]) - log_delta
+
+        if excess(0.0) <= 0.0:
+            return 0.0
+        high = 1.0
+        while excess(high) > 0.0:
+            high *= 2.0
+            if high > 1e9:
+                return math.inf
+        return bracket_root(excess, 0.0, high, rtol=1e-12)[1]
+
+
+def own_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
+    """The run's own pairs where they are known for no more than RUN, whatever else has been asked; else `rough_run`."""
+    with suppress(NotRepresentable), allowance(RUN, RUN):
+        losses = inner.losses()
+        log_run(losses, np.zeros(1))
+        return losses
+    return rough_run(inner)
+
+
+def rough_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
+    """Pairs of one run without a grid for many steps: that of its Renyi curve in their place."""
+    if not inner.summed:
+        with suppress(NotRepresentable):
+            return inner.losses()
+    inner.rdp(np.array([2.0]))
+    return (RenyiPairLoss(((inner, 1),)),)
+
+
+def log_run(run: tuple[PrivacyLoss, ...], x: Array) -> Array:
+    """Upper bounds on log delta of one run at any increasing x, the larger of both directions."""
+    return np.asarray(np.maximum.reduce([log_deltas(loss, x) for loss in run]))
+
+
+@shared(16)
+def _growth(run: tuple[PrivacyLoss, ...], trials: Numbers) -> float:
+    """log R from the run's own curve."""
+    epsilons = np.append(0.0, np.geomspace(1e-6, FURTHEST, EPSILONS))
+    return trials.log_growth(epsilons, np.exp(log_run(run, epsilons))) * (1.0 + ROUNDING) + ROUNDING
+
+
+@shared(16)
+def _pair(loss: SelectionLoss) -> ChordPair:
+    """The atoms, remembered."""
+    at = np.geomspace(1e-6, FURTHEST, EPSILONS)
+    falls = loss.log_heights(at)
+    end = int(np.argmax(falls <= max(LOG_LEAST, float(falls[-1]))))
+    reach = min(float(at[end]), loss.pure * (1.0 + ROUNDING))
+    x = reach / POINTS * np.arange(POINTS + 1, dtype=float)
+    heights = loss.log_heights(x)
+    with suppress(NotRepresentable):
+        heights = np.minimum(heights, renyi_log_heights(RenyiPairLoss(((loss.whole, 1),)), x))
+    return symmetric_pair(float(x[1]), np.exp(heights))

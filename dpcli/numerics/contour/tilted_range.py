@@ -1,0 +1,42 @@
+"""A loss of density proportional to e^{c x} on an interval around 0, under a tilt."""
+
+from __future__ import annotations
+
+import math
+
+from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.contour.rotations import log1p_complex
+
+
+class TiltedRange:
+    """Density c e^{c x} / (2 sinh(c e)) on [-e, e], c > 0. cumulant: K(t)."""
+
+    sharp = True
+
+    def __init__(self, slope: float, epsilon: float, cumulant: float) -> None:
+        self.cumulant, self._slope, self._epsilon = cumulant, slope, epsilon
+        a = slope * epsilon
+        if a < 0.05:  # the differences below would cancel
+            self.mean = epsilon * a / 3.0 * (1.0 - a * a / 15.0 * (1.0 - 2.0 * a * a / 21.0))
+            self.variance = epsilon * epsilon / 3.0 * (1.0 - a * a / 5.0 * (1.0 - 10.0 * a * a / 63.0))
+        else:
+            self.mean = epsilon / math.tanh(a) - 1.0 / slope
+            self.variance = 1.0 / (slope * slope) - (epsilon / math.sinh(a)) ** 2 if a < 300.0 else 1.0 / (slope * slope)
+
+    def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
+        """log of sinh((c + i y) e) c / ((c + i y) sinh(c e)), less i y mean; to rounding."""
+        y = step * np.arange(count)
+        z = np.asarray(self._slope + 1j * y, dtype=np.complex128)
+        e = self._epsilon
+        turned = log1p_complex(np.asarray(-np.exp(-2.0 * e * z), dtype=np.complex128)) - math.log(
+            -math.expm1(-2.0 * e * self._slope)
+        )
+        return np.asarray(turned + 1j * y * (e - self.mean) - log1p_complex(np.asarray(1j * y / self._slope, dtype=np.complex128)))
+
+    def decay(self, y: Array) -> Array:
+        """|sinh((c + i y) e)| <= cosh(c e): at most coth(c e) / |1 + i y / c|, which falls."""
+        log_coth = -math.log(math.tanh(min(self._slope * self._epsilon, 300.0)))
+        return np.asarray(np.minimum(log_coth + 1e-12 - 0.5 * np.log1p((y / self._slope) ** 2), 0.0))
+
+    def split(self, level: float) -> None:
+        """Taken whole."""

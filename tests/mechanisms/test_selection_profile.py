@@ -1,0 +1,117 @@
+"""Selection among random trials by the privacy profile of one run, against enumeration."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from random import Random
+
+import numpy as np
+import pytest
+
+from dpcli.accountants.pld import PldProfile
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelect
+from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
+from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.numerics.arrays import Array
+from tests.exam.subjects import SEED
+from tests.mechanisms.test_repeat_and_select import TRIALS, selected
+
+AT = (0.05, 0.4, 1.0, 2.5)
+CELLS = 400
+ROUNDING = 1e-13  # of sums of outcomes whose differences are no more
+
+
+def delta(p: Array, q: Array, epsilon: float) -> float:
+    return float(max(np.maximum(a - math.exp(epsilon) * b, 0.0).sum() for a, b in ((p, q), (q, p))))
+
+
+def normal(mu: float, orders: int) -> list[tuple[Array, Array]]:
+    """Cells of N(0, 1) and N(mu, 1), in rising, falling and random orders of preference."""
+    from scipy.stats import norm
+
+    edges = np.concatenate(([-np.inf], np.linspace(-6.0, 6.0 + mu, CELLS - 1), [np.inf]))
+    p, q = np.diff(norm.cdf(edges)), np.diff(norm.cdf(edges - mu))
+    random = np.random.default_rng(SEED)
+    shuffles = [np.arange(CELLS), np.arange(CELLS)[::-1], *(random.permutation(CELLS) for _ in range(orders))]
+    return [(p[order], q[order]) for order in shuffles]
+
+
+def response(random: Random, epsilon: float, reveals: float) -> tuple[Array, Array]:
+    """Outcomes of one run that is (epsilon, reveals)-DP, in a random order of preference."""
+    parts = random.randint(2, 5)
+    q = np.array([random.random() ** 3 + 1e-3 for _ in range(parts)])
+    odds = np.array([random.choice([-1.0, 1.0, random.uniform(-1.0, 1.0)]) for _ in range(parts)])
+    p = q * np.exp(0.5 * epsilon * odds)
+    p, q = p / p.sum() * (1.0 - reveals), q / q.sum() * (1.0 - reveals)
+    order = np.array(random.sample(range(parts + 2), parts + 2))
+    return np.append(p, [reveals, 0.0])[order], np.append(q, [0.0, reveals])[order]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("trials", TRIALS)
+def test_no_selection_of_noise_does_worse(trials: NegativeBinomial | PoissonTrials) -> None:
+    for mu in (0.2, 1.0):
+        profile = PldProfile(((RepeatAndSelect(Gaussian(mu), trials), 1),))
+        uppers = [profile.delta(epsilon).upper for epsilon in AT]
+        for p, q in normal(mu, 4):
+            for epsilon, upper in zip(AT, uppers, strict=True):
+                assert delta(selected(trials, p), selected(trials, q), epsilon) <= upper * (1.0 + 1e-9), (mu, epsilon)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("trials", TRIALS)
+def test_no_selection_of_what_was_stated_does_worse(trials: NegativeBinomial | PoissonTrials) -> None:
+    """Among them runs that reveal everything with some probability, whose Renyi divergences are infinite."""
+    random = Random(SEED)
+    for epsilon, reveals in ((0.5, 0.0), (0.3, 1e-3), (1.5, 0.02)):
+        inner: Mechanism = Approx(epsilon, reveals) if reveals else Pure(epsilon)
+        mechanism = RepeatAndSelect(inner, trials)
+        profile = PldProfile(((mechanism, 1),))
+        uppers = [profile.delta(at).upper for at in AT]
+        for _ in range(12):
+            p, q = response(random, epsilon, reveals)
+            for at, upper in zip(AT, uppers, strict=True):
+                found = delta(selected(trials, p), selected(trials, q), at)
+                assert found <= upper * (1.0 + 1e-9) + ROUNDING, (SEED, at)
+                if 1e-9 < found < 0.99:
+                    with suppress(NotRepresentable):  # more than that may be revealed
+                        assert mechanism.approx_dp(found * (1.0 - 1e-9)) >= at * (1.0 - 1e-9), (SEED, at)
+
+
+def test_two_selections_add_up() -> None:
+    trials = NegativeBinomial(1.0, 0.25)
+    profile = PldProfile(((RepeatAndSelect(Gaussian(0.4), trials), 2),))
+    for p, q in normal(0.4, 0):
+        one, other = selected(trials, p), selected(trials, q)
+        for epsilon in AT:
+            assert delta(np.multiply.outer(one, one), np.multiply.outer(other, other), epsilon) <= profile.delta(epsilon).upper
+
+
+@pytest.mark.parametrize(
+    ("trials", "expected", "renyi"),
+    [
+        (NegativeBinomial(1.0, 0.1), 1.5119, 2.1534),
+        (NegativeBinomial(0.0, 0.05), 1.3251, 1.85),
+        (PoissonTrials(10.0), 2.0555, 2.3532),
+    ],
+)
+def test_the_profile_is_sharper_than_the_renyi_curve(
+    trials: NegativeBinomial | PoissonTrials, expected: float, renyi: float
+) -> None:
+    """One Gaussian run of noise 4 at delta 1e-5; what both are is asserted, so that neither can get lost."""
+    found = RepeatAndSelect(Gaussian(0.25), trials).approx_dp(1e-5)
+    assert found == pytest.approx(expected, rel=2e-2) and found < 0.9 * renyi
+
+
+def test_a_run_of_many_steps_is_known_by_its_renyi_curve_where_its_pair_takes_too_long() -> None:
+    inner = Composed(((sampled_gaussian(0.25, 0.1, 1), 50),))
+    for trials in (NegativeBinomial(1.0, 0.1), PoissonTrials(3.0)):
+        sharp = PldProfile(((RepeatAndSelect(inner, trials), 1),)).epsilon(1e-5).upper
+        rough = RepeatAndSelect(inner, trials).approx_dp(1e-5)
+        assert PldProfile(((inner, 1),)).epsilon(1e-5).upper < sharp <= rough * (1.0 + 1e-6)

@@ -1,0 +1,48 @@
+"""Pairs from upper bounds on a hockey-stick curve: they dominate, whatever the bounds look like, and are laws."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+
+from dpcli.numerics.arrays import Array
+from dpcli.numerics.closed.one_step import log_deltas, single_log_delta
+from dpcli.numerics.grid.chords import symmetric_pair
+from tests.exam.subjects import SEED
+
+
+def heights(random: Random, x: Array) -> tuple[Array, Array]:
+    """The worse direction of a random pair, as its own curve and as bounds on it: too large by any amount, and cut off at 1."""
+    p, q = (np.array([random.uniform(0.0, 1.0) ** 4 for _ in range(5)]) + 1e-3 for _ in range(2))
+    p, q = p / p.sum(), q / q.sum()
+    true = np.array([max(np.maximum(a - math.exp(e) * b, 0.0).sum() for a, b in ((p, q), (q, p))) for e in x])
+    kind = random.choice(["none", "factor", "each"])
+    over = {"none": 1.0, "factor": random.uniform(1.0, 30.0), "each": np.array([random.uniform(1.0, 3.0) for _ in x])}[kind]
+    return true, np.minimum(true * over + random.choice([0.0, 1e-6]), 1.0)
+
+
+@pytest.mark.parametrize("points", [1, 2, 7, 60])
+def test_the_pair_lies_between_what_it_bounds_and_the_bounds(points: int) -> None:
+    random = Random(f"{SEED}/{points}")
+    for _ in range(40):
+        x = random.choice([0.02, 0.2, 1.0]) * np.arange(points + 1)
+        true, bounds = heights(random, x)
+        pair = symmetric_pair(float(x[1]), bounds)
+        infinite = math.exp(pair.log_infinite)
+        for mass in (np.exp(pair.log_p).sum() + infinite, np.exp(pair.log_q).sum() + infinite):
+            assert mass == pytest.approx(1.0, abs=1e-9), SEED
+        found = np.exp(log_deltas(pair, x * (1.0 - 1e-12)))
+        assert np.all(true <= found * (1.0 + 1e-9) + 1e-14), SEED
+        assert np.all(found <= bounds * (1.0 + 1e-8) + 1e-11), SEED
+        mirrored = np.exp(log_deltas(pair, -x[:0:-1]))[::-1]
+        assert np.all(1.0 - np.exp(-x[1:]) + np.exp(-x[1:]) * true[1:] <= mirrored * (1.0 + 1e-9)), SEED
+
+
+def test_many_deltas_are_each_of_them() -> None:
+    pair = symmetric_pair(0.1, np.geomspace(0.5, 1e-12, 30))
+    x = np.array([-1.0, 0.0, 0.05, 0.3, 1.7, 2.8, 5.0])
+    for one, many in zip(x.tolist(), log_deltas(pair, x).tolist(), strict=True):
+        assert many == pytest.approx(single_log_delta(pair, one)[1], rel=1e-12)
