@@ -16,12 +16,14 @@ from dpcli.release.aggregate import Aggregation, Totals
 from dpcli.release.engines.answers import totals_of
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.files import PATTERN, Files, Header, files_of, header_of
+from dpcli.release.engines.quotes import require_quotes_that_end
 from dpcli.release.engines.statement import statement
 from dpcli.release.engines.table import FoundColumn, FoundTable, SourceTable
 from dpcli.release.expressions.writing import DatePartName, ScalarType
 
 MEMORY = "256MB"  # what queries may hold; the rest goes to a folder of its own, and the process has about 100 MB besides
 THREADS = 4  # each needs memory of its own
+LONGEST_ROW, BUFFER = 2**24, 2**25  # bytes of a csv
 TYPES: Mapping[ScalarType, str] = {
     "text": "VARCHAR",
     "integer": "BIGINT",
@@ -105,19 +107,33 @@ class DuckDBSql:
 
 @dataclass(slots=True)
 class DuckDB:
-    """An open table. spill: the folder of what does not fit in memory, readable by nobody else."""
+    """An open table. spill: the folder of what does not fit in memory, readable by nobody else.
+
+    split: the header of a csv that is read from several places at once.
+    """
 
     table: SourceTable
     files: Files
     spill: str
     connection: Any = field(repr=False)
     found: FoundTable | None = None
+    split: Header | None = None
 
     def check(self, aggregation: Aggregation) -> None:
         self._statement(aggregation, b"")
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        return totals_of(self._rows(self._statement(aggregation, secret)), aggregation)
+        """From the middle of a csv, a line within quotes looks like a row, and is refused as a broken one: then it is read in order."""
+        sql = self._statement(aggregation, secret)
+        try:
+            return totals_of(self._rows(sql), aggregation)
+        except InputError as error:
+            failure = error
+        if self.split is None:
+            raise failure
+        require_quotes_that_end(self.files, self.split.delimiter, LONGEST_ROW)
+        self.found = self._csv(in_order=True)
+        return self.totals(aggregation, secret)
 
     def _statement(self, aggregation: Aggregation, secret: bytes) -> str:
         if self.found is None:
@@ -134,10 +150,11 @@ class DuckDB:
         found: FoundTable = {"csv": self._csv, "parquet": self._parquet, "duckdb": self._own}[self.files.kind]()
         return found
 
-    def _csv(self) -> FoundTable:
+    def _csv(self, in_order: bool = False) -> FoundTable:
         header = header_of(self.files, self.table.stored)
+        self.split = None if in_order else header
         fields = {name: FoundColumn(f"f{place}", "text", "text") for place, name in enumerate(header.names)}
-        return FoundTable(_read_csv(self.files, header), fields, self.files.place)
+        return FoundTable(_read_csv(self.files, header, in_order), fields, self.files.place)
 
     def _parquet(self) -> FoundTable:
         item = f"read_parquet({_list(self.files.paths)}, hive_partitioning = false)"
@@ -243,14 +260,14 @@ def _harden(connection: Any, files: Files) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-def _read_csv(files: Files, header: Header) -> str:
-    """Every column as text; an empty cell is null where it has no quotes."""
+def _read_csv(files: Files, header: Header, in_order: bool) -> str:
+    """Every column as text; an empty cell is null where it has no quotes. in_order: from its start on, by one thread."""
     sql = DuckDBSql()
     columns = ", ".join(f"'f{place}': 'VARCHAR'" for place in range(len(header.names)))
     return (
         f"read_csv({_list(files.paths)}, auto_detect = false, header = true, delim = {sql.text(header.delimiter)}, quote = '\"', "
         "escape = '\"', nullstr = '', allow_quoted_nulls = false, null_padding = false, hive_partitioning = false, strict_mode = true, "
-        f"columns = {{{columns}}})"
+        f"parallel = {'false' if in_order else 'true'}, max_line_size = {LONGEST_ROW}, buffer_size = {BUFFER}, columns = {{{columns}}})"
     )
 
 
