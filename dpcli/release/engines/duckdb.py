@@ -24,6 +24,7 @@ from dpcli.release.expressions.writing import DatePartName, ScalarType
 MEMORY = "256MB"  # what queries may hold; the rest goes to a folder of its own, and the process has about 100 MB besides
 THREADS = 4  # each needs memory of its own
 LONGEST_ROW, BUFFER = 2**24, 2**25  # bytes of a csv
+CATALOG = "data"  # of a .duckdb file
 TYPES: Mapping[ScalarType, str] = {
     "text": "VARCHAR",
     "integer": "BIGINT",
@@ -176,7 +177,7 @@ class DuckDB:
             raise InputError(f"{self.files.place}: expected source.table, the table of the file, found none")
         text = DuckDBSql().text(name)
         columns = self._rows(
-            "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() "
+            f"SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = '{CATALOG}' "
             f"AND (table_name = {text} OR schema_name || '.' || table_name = {text}) ORDER BY schema_name <> 'main', column_index"
         )
         if not columns:
@@ -184,7 +185,7 @@ class DuckDB:
         schema, table = columns[0][:2]
         own = [(column, kind) for a, b, column, kind in columns if (a, b) == (schema, table)]
         fields = {column: FoundColumn(f"raw.{_quoted(column)}", _family(kind), kind) for column, kind in own}
-        return FoundTable(f"{_quoted(schema)}.{_quoted(table)} AS raw", fields, f'{self.files.place}: table "{name}"')
+        return FoundTable(f"{CATALOG}.{_quoted(schema)}.{_quoted(table)} AS raw", fields, f'{self.files.place}: table "{name}"')
 
     def _require_once(self, names: Sequence[str]) -> None:
         for name in self.table.columns:
@@ -234,10 +235,8 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
         "autoload_known_extensions": False,
     }
     try:
-        if files.kind == "duckdb":
-            connection = duckdb.connect(files.paths[0], read_only=True, config=settings)
-        else:
-            connection = duckdb.connect(config=settings)
+        connection = duckdb.connect(config=settings)
+        {"csv": _nothing, "parquet": _nothing, "duckdb": _attach}[files.kind](connection, files)
         _harden(connection, files)
         return DuckDB(table, files, spill, connection)
     except duckdb.Error as error:
@@ -249,6 +248,15 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
         raise
     shutil.rmtree(spill, ignore_errors=True)
     raise failure
+
+
+def _attach(connection: Any, files: Files) -> None:
+    """A .duckdb file as a catalog of its own: a macro in it that is called as a function of the plan would be called in its place."""
+    connection.execute(f"ATTACH {DuckDBSql().text(files.paths[0])} AS {CATALOG} (READ_ONLY)")
+
+
+def _nothing(connection: Any, files: Files) -> None:
+    """What is read by a function needs no preparation."""
 
 
 def _harden(connection: Any, files: Files) -> None:
