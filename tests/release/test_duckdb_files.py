@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.errors import InputError
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Total, Totals
 from dpcli.release.columns import Column
 from dpcli.release.engines.duckdb import DuckDB
-from dpcli.release.engines.open import opened
+from dpcli.release.engines.open import opened, require_source
 from dpcli.release.settings import Source
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
@@ -78,6 +79,40 @@ def test_a_macro_of_the_file_is_never_called(tmp_path: Path) -> None:
                 shadowed.add(name)
     assert {"least", "greatest", "sum", "count", "sha256", "floor"} <= shadowed
     assert totals(tmp_path, "rows.duckdb") == expected
+
+
+SPELLINGS = "CREATE TABLE rows (who VARCHAR, state VARCHAR COLLATE NOCASE, folded VARCHAR COLLATE NOCASE)"
+SPELLED = "INSERT INTO rows VALUES ('ann', 'ca', 'x'), ('bob', 'CA', 'X'), ('cem', 'Ca', NULL), ('dan', NULL, 'x')"
+VIEWED = "CREATE VIEW seen AS SELECT who COLLATE NOACCENT AS folded, state FROM rows"
+
+
+@pytest.mark.parametrize("state", ["state", "(state || '') COLLATE NOCASE AS state"])
+def test_texts_are_compared_by_their_bytes(state: str, tmp_path: Path) -> None:
+    """Whatever collation they have: else the spelling of a key would be that of somebody's row, and unknown ones would be found."""
+    made(tmp_path, "rows.duckdb", SPELLINGS, SPELLED, f"CREATE VIEW own AS SELECT who, {state} FROM rows")
+
+    def of(domain: tuple[str, ...] | None, where: str | None = None) -> Totals:
+        return totals(tmp_path, "rows.duckdb", Aggregation("who", where, (GroupKey("state", domain),), (), 1, 2), "own")
+
+    one, none = Total(1, 1, ()), Total(0, 0, ())
+    assert of(("CA", "cA")) == {("CA",): one, ("cA",): none}
+    assert of(None) == {("ca",): one, ("CA",): one, ("Ca",): one}
+    assert of(None, "state = 'ca'") == {("ca",): one} and of(None, "state > 'a'") == {("ca",): one}
+
+
+@pytest.mark.parametrize("table", ["rows", "seen"])
+def test_a_unit_of_several_spellings_is_refused(table: str, tmp_path: Path) -> None:
+    made(tmp_path, "rows.duckdb", SPELLINGS, SPELLED, VIEWED)
+    columns = {"folded": Column(type="text")}
+    found = Source(columns=columns, path="rows.duckdb", table=table, unit="folded")
+    with pytest.raises(InputError, match=r'compared by their bytes, found "folded" \(VARCHAR with a collation\)'):
+        require_source(found, str(tmp_path / "file.toml"), (Aggregation("folded", None, (), (), 1, 1),))
+
+
+def test_a_view_of_what_is_gone_is_found_before_anything_is_charged(tmp_path: Path) -> None:
+    made(tmp_path, "rows.duckdb", TABLE, "CREATE VIEW seen AS FROM rows", "DROP TABLE rows")
+    with pytest.raises(InputError, match="expected files that can be read to their end"):
+        require_source(source("rows.duckdb", "seen"), str(tmp_path / "file.toml"), (Aggregation("who", None, (), (), 1, 1),))
 
 
 @pytest.mark.parametrize("name", ["other.duckdb", "data.duckdb"])

@@ -24,6 +24,7 @@ from dpcli.release.expressions.writing import DatePartName, ScalarType
 MEMORY = "256MB"  # what queries may hold; the rest goes to a folder of its own, and the process has about 100 MB besides
 THREADS = 4  # each needs memory of its own
 LONGEST_ROW, BUFFER = 2**24, 2**25  # bytes of a csv
+COLLATIONS = ("noaccent", "nfc")  # no column has both
 CATALOG = "data"  # of a .duckdb file
 TYPES: Mapping[ScalarType, str] = {
     "text": "VARCHAR",
@@ -184,8 +185,28 @@ class DuckDB:
             raise InputError(f'{self.files.place}: expected a table "{name}", found none')
         schema, table = columns[0][:2]
         own = [(column, kind) for a, b, column, kind in columns if (a, b) == (schema, table)]
-        fields = {column: FoundColumn(f"raw.{_quoted(column)}", _family(kind), kind) for column, kind in own}
-        return FoundTable(f"{CATALOG}.{_quoted(schema)}.{_quoted(table)} AS raw", fields, f'{self.files.place}: table "{name}"')
+        item = f"{CATALOG}.{_quoted(schema)}.{_quoted(table)} AS raw"
+        self._rows(f"SELECT * FROM {item} LIMIT 0")  # no row: a view may have lost what it was made of
+        fields = {column: self._own_column(item, column, kind) for column, kind in own if column in self.table.columns}
+        return FoundTable(item, fields, f'{self.files.place}: table "{name}"')
+
+    def _own_column(self, item: str, name: str, kind: str) -> FoundColumn:
+        """By its bytes where it has a collation, which is nowhere told, but cannot be compared with another one."""
+        sql = f"raw.{_quoted(name)}"
+        others = ", ".join(f"{sql} = ('' COLLATE {collation})" for collation in COLLATIONS)
+        if kind != "VARCHAR" or self._binds(f"SELECT {others} FROM {item} LIMIT 0"):
+            return FoundColumn(sql, _family(kind), kind)
+        return FoundColumn(f"decode(encode({sql}))", _family(kind), f"{kind} with a collation", bytewise=False)
+
+    def _binds(self, sql: str) -> bool:
+        """Whether a statement that reads no row has a meaning."""
+        import duckdb
+
+        try:
+            self.connection.execute(sql)
+        except duckdb.Error:
+            return False
+        return True
 
     def _require_once(self, names: Sequence[str]) -> None:
         for name in self.table.columns:
