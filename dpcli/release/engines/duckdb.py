@@ -43,6 +43,7 @@ FAMILIES: Mapping[str, Family] = {
     "BOOLEAN": "boolean",
     "DATE": "date",
 }
+WHOLE_DIGITS = "-?[0-9]*([.]0*)?"
 BROKEN_LINE = re.compile(r"[\w ]{0,40}: CSV Error on Line: (\d+)\n")
 
 
@@ -101,7 +102,8 @@ class DuckDBSql:
         return self.cast(sql, "integer")
 
     def whole_of_exact(self, sql: str) -> str:
-        return f"CASE WHEN {sql} = floor({sql}) THEN {self.cast(sql, 'integer')} END"
+        digits = self.matches(self.cast(sql, "text"), WHOLE_DIGITS)  # its floor may be none of its own type
+        return f"CASE WHEN {digits} THEN {self.cast(sql, 'integer')} END"
 
     def number_of_exact(self, sql: str) -> str:
         return self.cast(self.cast(sql, "text"), "decimal")  # by its digits: rounded once
@@ -160,8 +162,7 @@ class DuckDB:
 
     def _parquet(self) -> FoundTable:
         item = f"read_parquet({_list(self.files.paths)}, hive_partitioning = false)"
-        first = DuckDBSql().text(_literal(self.files.paths[0]))
-        names = _top(self._rows(f"SELECT name, num_children FROM parquet_schema({first})"))
+        names = self._same_columns()
         kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}")]
         self._require_once(names)
         if len(names) != len(kinds):
@@ -170,6 +171,23 @@ class DuckDB:
             name: FoundColumn(f"f{place}", _family(kind), kind) for place, (name, kind) in enumerate(zip(names, kinds, strict=True))
         }
         return FoundTable(f"{item} AS raw({', '.join(f'f{place}' for place in range(len(names)))})", fields, self.files.place)
+
+    def _same_columns(self) -> list[str]:
+        """The names of the columns of the first file; what is declared is in every file, of one type, so that no value has to be cast."""
+        first, *others = (self._columns_of(path) for path in self.files.paths)
+        for name in sorted(self.table.stored):
+            kind = [each for own, each in first if own == name]
+            for columns in others:
+                found = [each for own, each in columns if own == name]
+                if found != kind:
+                    said = " and ".join(dict.fromkeys(str(one[0]) if one else "none" for one in (kind, found)))
+                    raise InputError(f'{self.files.place}: expected "{name}" of one type in every file, found {said}')
+        return [name for name, _ in first]
+
+    def _columns_of(self, path: str) -> list[tuple[str, str | None]]:
+        """Of one parquet file, in order: names and types."""
+        file = DuckDBSql().text(_literal(path))
+        return _top(self._rows(f"SELECT name, num_children, duckdb_type FROM parquet_schema({file})"))
 
     def _own(self) -> FoundTable:
         """A table of a DuckDB file, by its exact name."""
@@ -323,11 +341,11 @@ def _family(kind: str) -> Family:
     return FAMILIES.get(kind.partition("(")[0], "other") if not kind.endswith("]") else "other"
 
 
-def _top(schema: Sequence[tuple[Any, ...]]) -> list[str]:
-    """RowNames of a parquet file's columns, in order: its schema lists a node before its children."""
-    names, inner = [], 0
-    for name, children in schema[1:]:
+def _top(schema: Sequence[tuple[Any, ...]]) -> list[tuple[str, str | None]]:
+    """Names and types of a parquet file's columns, in order: its schema lists a node before its children."""
+    columns, inner = [], 0
+    for name, children, kind in schema[1:]:
         if inner == 0:
-            names.append(str(name))
+            columns.append((str(name), kind))
         inner += (children or 0) - (inner > 0)
-    return names
+    return columns
