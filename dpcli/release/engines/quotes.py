@@ -14,7 +14,7 @@ from dpcli.release.engines.files import Files
 
 
 def require_quotes_that_end(files: Files, delimiter: str, longest: int) -> None:
-    """Raise InputError where a file ends within quotes, or a cell is longer than `longest` bytes; nothing of it is shown."""
+    """Raise InputError where a file ends within quotes, a cell goes on behind them, or has more than `longest` bytes. No cell is shown."""
     failure = None
     with _cells_of(longest):
         for path in files.paths:
@@ -22,7 +22,9 @@ def require_quotes_that_end(files: Files, delimiter: str, longest: int) -> None:
                 with _opened(path) as file:
                     deque(csv.reader(file, delimiter=delimiter, strict=True), maxlen=0)
             except (csv.Error, OSError, EOFError):
-                failure = InputError(f"{files.place}: expected csv whose quotes end, found another or one that cannot be read")
+                failure = InputError(
+                    f"{files.place}: expected quotes around whole cells, found others, or a file that cannot be read"
+                )
     if failure is not None:
         raise failure
 
@@ -30,7 +32,7 @@ def require_quotes_that_end(files: Files, delimiter: str, longest: int) -> None:
 def _opened(path: str) -> io.TextIOWrapper:
     """As text of any bytes: each is a character."""
     file = gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")  # noqa: SIM115 the wrapper closes it
-    return io.TextIOWrapper(file, encoding="latin-1", newline="")  # type: ignore[arg-type]
+    return io.TextIOWrapper(file, encoding="latin-1", newline="")
 
 
 @contextmanager
