@@ -21,11 +21,14 @@ def weighted(queries: Sequence[Query], source: Source, privacy: Privacy, budget:
     What is left of the budget is shared in rho where there is a delta, else in pure epsilon. Everything is priced again afterwards: what
     holds is the account of the file. Raises InputError where there is no budget to share, or nothing is left of it.
     """
-    weights = math.fsum(query.weight for query in queries if query.weight is not None)
-    whole = _whole(queries, source, privacy, budget) if weights else None
-    for query in queries:
-        if query.weight is not None and whole is not None:
-            yield whole.share(query.weight / weights * (1.0 - 1e-12))
+    stated = {place: query.weight for place, query in enumerate(queries) if query.weight is not None}
+    _, power = math.frexp(max(stated.values(), default=0.0))
+    parts = {place: math.ldexp(weight, -power) for place, weight in stated.items()}  # the sum of weights may be no double
+    total = math.fsum(parts.values())
+    whole = _whole(queries, source, privacy, budget) if parts else None
+    for place, query in enumerate(queries):
+        if place in parts and whole is not None:
+            yield whole.share(parts[place] / total * (1.0 - 1e-12))
         elif query.epsilon is not None:
             yield QueryCost(epsilon=query.epsilon)
         else:

@@ -38,6 +38,18 @@ def test_two_mechanisms_of_one_name_are_not_priced() -> None:
         account(replace(pipeline, mechanisms=pipeline.mechanisms * 2))
 
 
+@pytest.mark.parametrize("weight", [5e-324, 1e-300, 0.1, 3.0, 1e300, 1.7e308])
+@pytest.mark.parametrize("others", [1, 4])
+def test_weights_are_shares_whatever_their_size(weight: float, others: int) -> None:
+    """Equal ones share the budget equally, and never more than all of it."""
+    tables = [{"name": f"q{place}", "measure": "count", "max_rows": 1} for place in range(1 + others)]
+    found, expected = (
+        parse(text_of(document(*({**table, "weight": each} for table in tables))), "file.toml") for each in (weight, 1)
+    )
+    assert found.mechanisms == expected.mechanisms
+    assert account(found).upper <= 50.0
+
+
 @EACH
 @pytest.mark.parametrize("limit", [10**6, 10**18])
 def test_what_a_ledger_remembers_is_priced_alike(table: Mapping[str, Any], limit: int) -> None:

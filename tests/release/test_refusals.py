@@ -198,6 +198,32 @@ def test_a_server_is_read_and_nothing_else(release_cluster: Cluster, tmp_path: P
         assert connection.execute("SELECT count(*) FROM written").fetchone() == (0,)
 
 
+def test_a_unit_that_a_server_spells_in_several_ways(release_cluster: Cluster, tmp_path: Path) -> None:
+    """They would be several units; as a key or in a condition, such a text is compared by its bytes."""
+    name = release_cluster.database()
+    release_cluster.run(
+        "CREATE EXTENSION citext",
+        "CREATE COLLATION folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+        "CREATE DOMAIN mail AS citext",
+        "CREATE TABLE rows (email citext, sent mail, folded text COLLATE folding, who text, age int)",
+        "INSERT INTO rows VALUES ('Ann', 'Ann', 'Ann', 'ann', 1), ('ann', 'ann', 'ann', 'ann', 1)",
+        "CREATE VIEW seen AS SELECT who COLLATE folding AS folded, lower(email)::text AS email, age FROM rows",
+        database=name,
+    )
+
+    def of(unit: str, table: str = "rows") -> Source:
+        columns = {**COLUMNS, **{each: Column(type="text") for each in ("email", "sent", "folded")}}
+        return Source(columns=columns, url=release_cluster.url(name), table=table, unit=unit)
+
+    for unit, table in (("email", "rows"), ("sent", "rows"), ("folded", "rows"), ("folded", "seen")):
+        count = Aggregation(unit, None, (), (), 1, 1)
+        with pytest.raises(InputError, match=f'compared by their bytes, found "{unit}"'):
+            require_source(of(unit, table), str(tmp_path / "file.toml"), (count,))
+    assert total(of("email", "seen"), tmp_path, Aggregation("email", None, (), (), 1, 1))[()].units == 1
+    by_spelling = Aggregation("who", None, (GroupKey("folded", None), GroupKey("email", None)), (), 2, 1)
+    assert set(total(of("who"), tmp_path, by_spelling)) == {("Ann", "Ann"), ("ann", "ann")}
+
+
 def test_the_password_of_a_url_is_not_shown(release_cluster: Cluster, tmp_path: Path) -> None:
     url = release_cluster.url("no_such_database", password=HIDDEN)
     found = Source(columns=COLUMNS, url=url, table="rows", unit="who")

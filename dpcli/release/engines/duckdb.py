@@ -16,12 +16,16 @@ from dpcli.release.aggregate import Aggregation, Totals
 from dpcli.release.engines.answers import totals_of
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.files import PATTERN, Files, Header, files_of, header_of
+from dpcli.release.engines.quotes import require_quotes_that_end
 from dpcli.release.engines.statement import statement
 from dpcli.release.engines.table import FoundColumn, FoundTable, SourceTable
 from dpcli.release.expressions.writing import DatePartName, ScalarType
 
 MEMORY = "256MB"  # what queries may hold; the rest goes to a folder of its own, and the process has about 100 MB besides
 THREADS = 4  # each needs memory of its own
+LONGEST_ROW, BUFFER = 2**24, 2**25  # bytes of a csv
+COLLATIONS = ("noaccent", "nfc")  # no column has both
+CATALOG = "data"  # of a .duckdb file
 TYPES: Mapping[ScalarType, str] = {
     "text": "VARCHAR",
     "integer": "BIGINT",
@@ -39,6 +43,7 @@ FAMILIES: Mapping[str, Family] = {
     "BOOLEAN": "boolean",
     "DATE": "date",
 }
+WHOLE_DIGITS = "-?[0-9]*([.]0*)?"
 BROKEN_LINE = re.compile(r"[\w ]{0,40}: CSV Error on Line: (\d+)\n")
 
 
@@ -97,7 +102,8 @@ class DuckDBSql:
         return self.cast(sql, "integer")
 
     def whole_of_exact(self, sql: str) -> str:
-        return f"CASE WHEN {sql} = floor({sql}) THEN {self.cast(sql, 'integer')} END"
+        digits = self.matches(self.cast(sql, "text"), WHOLE_DIGITS)  # its floor may be none of its own type
+        return f"CASE WHEN {digits} THEN {self.cast(sql, 'integer')} END"
 
     def number_of_exact(self, sql: str) -> str:
         return self.cast(self.cast(sql, "text"), "decimal")  # by its digits: rounded once
@@ -105,19 +111,33 @@ class DuckDBSql:
 
 @dataclass(slots=True)
 class DuckDB:
-    """An open table. spill: the folder of what does not fit in memory, readable by nobody else."""
+    """An open table. spill: the folder of what does not fit in memory, readable by nobody else.
+
+    split: the header of a csv that is read from several places at once.
+    """
 
     table: SourceTable
     files: Files
     spill: str
     connection: Any = field(repr=False)
     found: FoundTable | None = None
+    split: Header | None = None
 
     def check(self, aggregation: Aggregation) -> None:
         self._statement(aggregation, b"")
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        return totals_of(self._rows(self._statement(aggregation, secret)), aggregation)
+        """From the middle of a csv, a line within quotes looks like a row, and is refused as a broken one: then it is read in order."""
+        sql = self._statement(aggregation, secret)
+        try:
+            return totals_of(self._rows(sql), aggregation)
+        except InputError as error:
+            failure = error
+        if self.split is None:
+            raise failure
+        require_quotes_that_end(self.files, self.split.delimiter, LONGEST_ROW)
+        self.found = self._csv(in_order=True)
+        return self.totals(aggregation, secret)
 
     def _statement(self, aggregation: Aggregation, secret: bytes) -> str:
         if self.found is None:
@@ -134,15 +154,15 @@ class DuckDB:
         found: FoundTable = {"csv": self._csv, "parquet": self._parquet, "duckdb": self._own}[self.files.kind]()
         return found
 
-    def _csv(self) -> FoundTable:
+    def _csv(self, in_order: bool = False) -> FoundTable:
         header = header_of(self.files, self.table.stored)
+        self.split = None if in_order else header
         fields = {name: FoundColumn(f"f{place}", "text", "text") for place, name in enumerate(header.names)}
-        return FoundTable(_read_csv(self.files, header), fields, self.files.place)
+        return FoundTable(_read_csv(self.files, header, in_order), fields, self.files.place)
 
     def _parquet(self) -> FoundTable:
         item = f"read_parquet({_list(self.files.paths)}, hive_partitioning = false)"
-        first = DuckDBSql().text(_literal(self.files.paths[0]))
-        names = _top(self._rows(f"SELECT name, num_children FROM parquet_schema({first})"))
+        names = self._same_columns()
         kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}")]
         self._require_once(names)
         if len(names) != len(kinds):
@@ -152,6 +172,23 @@ class DuckDB:
         }
         return FoundTable(f"{item} AS raw({', '.join(f'f{place}' for place in range(len(names)))})", fields, self.files.place)
 
+    def _same_columns(self) -> list[str]:
+        """The names of the columns of the first file; what is declared is in every file, of one type, so that no value has to be cast."""
+        first, *others = (self._columns_of(path) for path in self.files.paths)
+        for name in sorted(self.table.stored):
+            kind = [each for own, each in first if own == name]
+            for columns in others:
+                found = [each for own, each in columns if own == name]
+                if found != kind:
+                    said = " and ".join(dict.fromkeys(str(one[0]) if one else "none" for one in (kind, found)))
+                    raise InputError(f'{self.files.place}: expected "{name}" of one type in every file, found {said}')
+        return [name for name, _ in first]
+
+    def _columns_of(self, path: str) -> list[tuple[str, str | None]]:
+        """Of one parquet file, in order: names and types."""
+        file = DuckDBSql().text(_literal(path))
+        return _top(self._rows(f"SELECT name, num_children, duckdb_type FROM parquet_schema({file})"))
+
     def _own(self) -> FoundTable:
         """A table of a DuckDB file, by its exact name."""
         name = self.table.table
@@ -159,15 +196,35 @@ class DuckDB:
             raise InputError(f"{self.files.place}: expected source.table, the table of the file, found none")
         text = DuckDBSql().text(name)
         columns = self._rows(
-            "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() "
+            f"SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = '{CATALOG}' "
             f"AND (table_name = {text} OR schema_name || '.' || table_name = {text}) ORDER BY schema_name <> 'main', column_index"
         )
         if not columns:
             raise InputError(f'{self.files.place}: expected a table "{name}", found none')
         schema, table = columns[0][:2]
         own = [(column, kind) for a, b, column, kind in columns if (a, b) == (schema, table)]
-        fields = {column: FoundColumn(f"raw.{_quoted(column)}", _family(kind), kind) for column, kind in own}
-        return FoundTable(f"{_quoted(schema)}.{_quoted(table)} AS raw", fields, f'{self.files.place}: table "{name}"')
+        item = f"{CATALOG}.{_quoted(schema)}.{_quoted(table)} AS raw"
+        self._rows(f"SELECT * FROM {item} LIMIT 0")  # no row: a view may have lost what it was made of
+        fields = {column: self._own_column(item, column, kind) for column, kind in own if column in self.table.columns}
+        return FoundTable(item, fields, f'{self.files.place}: table "{name}"')
+
+    def _own_column(self, item: str, name: str, kind: str) -> FoundColumn:
+        """By its bytes where it has a collation, which is nowhere told, but cannot be compared with another one."""
+        sql = f"raw.{_quoted(name)}"
+        others = ", ".join(f"{sql} = ('' COLLATE {collation})" for collation in COLLATIONS)
+        if kind != "VARCHAR" or self._binds(f"SELECT {others} FROM {item} LIMIT 0"):
+            return FoundColumn(sql, _family(kind), kind)
+        return FoundColumn(f"decode(encode({sql}))", _family(kind), f"{kind} with a collation", bytewise=False)
+
+    def _binds(self, sql: str) -> bool:
+        """Whether a statement that reads no row has a meaning."""
+        import duckdb
+
+        try:
+            self.connection.execute(sql)
+        except duckdb.Error:
+            return False
+        return True
 
     def _require_once(self, names: Sequence[str]) -> None:
         for name in self.table.columns:
@@ -217,10 +274,8 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
         "autoload_known_extensions": False,
     }
     try:
-        if files.kind == "duckdb":
-            connection = duckdb.connect(files.paths[0], read_only=True, config=settings)
-        else:
-            connection = duckdb.connect(config=settings)
+        connection = duckdb.connect(config=settings)
+        {"csv": _nothing, "parquet": _nothing, "duckdb": _attach}[files.kind](connection, files)
         _harden(connection, files)
         return DuckDB(table, files, spill, connection)
     except duckdb.Error as error:
@@ -234,6 +289,15 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
     raise failure
 
 
+def _attach(connection: Any, files: Files) -> None:
+    """A .duckdb file as a catalog of its own: a macro in it that is called as a function of the plan would be called in its place."""
+    connection.execute(f"ATTACH {DuckDBSql().text(files.paths[0])} AS {CATALOG} (READ_ONLY)")
+
+
+def _nothing(connection: Any, files: Files) -> None:
+    """What is read by a function needs no preparation."""
+
+
 def _harden(connection: Any, files: Files) -> None:
     """No other file, no network, nothing that a view of the file could change."""
     paths = ", ".join(map(DuckDBSql().text, files.paths))
@@ -243,14 +307,14 @@ def _harden(connection: Any, files: Files) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-def _read_csv(files: Files, header: Header) -> str:
-    """Every column as text; an empty cell is null where it has no quotes."""
+def _read_csv(files: Files, header: Header, in_order: bool) -> str:
+    """Every column as text; an empty cell is null where it has no quotes. in_order: from its start on, by one thread."""
     sql = DuckDBSql()
     columns = ", ".join(f"'f{place}': 'VARCHAR'" for place in range(len(header.names)))
     return (
         f"read_csv({_list(files.paths)}, auto_detect = false, header = true, delim = {sql.text(header.delimiter)}, quote = '\"', "
         "escape = '\"', nullstr = '', allow_quoted_nulls = false, null_padding = false, hive_partitioning = false, strict_mode = true, "
-        f"columns = {{{columns}}})"
+        f"parallel = {'false' if in_order else 'true'}, max_line_size = {LONGEST_ROW}, buffer_size = {BUFFER}, columns = {{{columns}}})"
     )
 
 
@@ -277,11 +341,11 @@ def _family(kind: str) -> Family:
     return FAMILIES.get(kind.partition("(")[0], "other") if not kind.endswith("]") else "other"
 
 
-def _top(schema: Sequence[tuple[Any, ...]]) -> list[str]:
-    """RowNames of a parquet file's columns, in order: its schema lists a node before its children."""
-    names, inner = [], 0
-    for name, children in schema[1:]:
+def _top(schema: Sequence[tuple[Any, ...]]) -> list[tuple[str, str | None]]:
+    """Names and types of a parquet file's columns, in order: its schema lists a node before its children."""
+    columns, inner = [], 0
+    for name, children, kind in schema[1:]:
         if inner == 0:
-            names.append(str(name))
+            columns.append((str(name), kind))
         inner += (children or 0) - (inner > 0)
-    return names
+    return columns

@@ -26,6 +26,7 @@ ENDINGS: dict[str, Kind] = {
 DELIMITERS = (",", "\t", ";", "|")
 LONGEST_HEADER = 2**20  # bytes
 PATTERN = "*?["
+KEPT = "surrogateescape"  # what is done with bytes that are no text
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ def header_of(files: Files, wanted: frozenset[str]) -> Header:
     lines = [_first_line(path) for path in files.paths]
     found = [(delimiter, _cells(lines[0], delimiter)) for delimiter in DELIMITERS]
     delimiter, names = max(found, key=lambda each: len(wanted & set(each[1])))
+    if not all(map(_is_text, names)):
+        raise _no_text(files.paths[0])
     for path, line in zip(files.paths, lines, strict=True):
         if _cells(line, delimiter) != names:
             raise InputError(f"{path}: expected the columns of {files.paths[0]} in its first line, found others")
@@ -106,16 +109,18 @@ def _require_regular(path: str) -> None:
 
 
 def _first_line(path: str) -> str:
-    """With quoted ends of line in it, if need be."""
+    """With quoted ends of line in it, if need be; behind it may be anything, which nobody has paid for."""
     opener = gzip.open if path.lower().endswith(".gz") else open
-    failure = None
     try:
         with opener(path, "rb") as file:
-            start = file.read(LONGEST_HEADER)
-        return start.decode("utf-8-sig", errors="strict" if len(start) < LONGEST_HEADER else "ignore")
-    except (OSError, EOFError, UnicodeDecodeError):
-        failure = InputError(f"{path}: expected a csv file in UTF-8, found another or one that cannot be read")
+            return file.read(LONGEST_HEADER).decode("utf-8-sig", errors=KEPT)
+    except (OSError, EOFError):
+        failure = _no_text(path)
     raise failure
+
+
+def _no_text(path: str) -> InputError:
+    return InputError(f"{path}: expected a csv file in UTF-8, found another or one that cannot be read")
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
@@ -124,3 +129,8 @@ def _cells(text: str, delimiter: str) -> list[str]:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
     except csv.Error:
         return []
+
+
+def _is_text(name: str) -> bool:
+    """Whether it was UTF-8."""
+    return name.encode(errors=KEPT) == name.encode(errors="replace")

@@ -43,9 +43,11 @@ TABLES = (
     "OR n.nspname || '.' || c.relname = %(name)s) ORDER BY c.relname <> %(name)s"
 )
 COLUMNS = (
-    "SELECT a.attname, CASE WHEN t.typtype = 'e' THEN 'text' ELSE t.typname END, pg_catalog.format_type(a.atttypid, a.atttypmod) "
+    "SELECT a.attname, CASE WHEN t.typtype = 'e' THEN 'text' ELSE t.typname END, pg_catalog.format_type(a.atttypid, a.atttypmod), "
+    "t.typname <> 'citext' AND coalesce(o.collisdeterministic, true) "
     "FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type own ON own.oid = a.atttypid "
     "JOIN pg_catalog.pg_type t ON t.oid = CASE WHEN own.typtype = 'd' THEN own.typbasetype ELSE own.oid END "
+    "LEFT JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation "
     "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
 )
 LEAST, MOST = "-9223372036854775808", "9223372036854775807"
@@ -160,8 +162,8 @@ class Postgres:
             raise InputError(f'{self.place}: expected a table "{name}" that this user can see, found none')
         oid, schema, table = tables[0]
         columns = {
-            column: FoundColumn(f"raw.{_quoted(column)}", FAMILIES.get(kind, "other"), shown)
-            for column, kind, shown in self._rows(COLUMNS, (oid,))
+            column: FoundColumn(f"raw.{_quoted(column)}", FAMILIES.get(kind, "other"), shown, bytewise)
+            for column, kind, shown, bytewise in self._rows(COLUMNS, (oid,))
         }
         self._rows(OWN_NAMES)
         return FoundTable(f"{_quoted(schema)}.{_quoted(table)} AS raw", columns, f'{self.place}: table "{name}"')

@@ -55,6 +55,8 @@ def statement(aggregation: Aggregation, table: SourceTable, found: FoundTable, d
     values = Values(table, found, dialect)
     layers = Layers(dialect, values)
     asked = row_terms(aggregation, table, layers)
+    if aggregation.unit is not None:
+        values.require_one_spelling(aggregation.unit)
     names = RowNames(tuple(f"k{n}" for n in range(len(asked.keys))), tuple(f"v{n}" for n in range(len(asked.values))))
     columns = (
         *((f"{asked.unit} AS u",) if asked.unit else ()),

@@ -34,11 +34,16 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class FoundColumn:
-    """A column as the engine finds it. sql: its name there. kind: the engine's name of its type, for messages."""
+    """A column as the engine finds it.
+
+    sql: its name there, or its bytes. kind: the engine's name of its type, for messages. bytewise: whether in the table, too, two texts are
+    the same only where their bytes are.
+    """
 
     sql: str
     family: Family
     kind: str
+    bytewise: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,15 @@ class Values:
                 f'{self.found.place}: expected values of type {self.table.columns[name].type} in the column "{name}", found {field.kind}'
             )
         return value
+
+    def require_one_spelling(self, unit: str) -> None:
+        """Raise InputError where the table has one unit under several texts: here they would be several, each with its own bounds."""
+        field = self.found.fields.get(unit)
+        if field is not None and not field.bytewise:
+            raise InputError(
+                f'{self.found.place}: expected a unit whose texts are compared by their bytes, found "{unit}" ({field.kind}), where the '
+                f"case of letters or the like does not count: use a view with one spelling of each, such as lower({unit})"
+            )
 
     def base(self) -> str:
         """The innermost SELECT, as a FROM item."""
