@@ -29,7 +29,7 @@ else:
 REPORTED = "reported"  # a note on an error that the reports asked for hold
 PICTURES = "pictures"  # of what a document may hold
 EVERYTHING = ("findings", "checks", "total", "records")  # what a document may hold
-NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_"})  # parameters that name what is written, and how
+NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters that name what is written, and how
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +271,9 @@ def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[s
     sources = _inputs() if inputs is None else inputs
     if os.path.exists(path) and any(os.path.exists(source) and os.path.samefile(path, source) for source in sources):
         raise InputError(f"{path}: expected another path for the output, found the input file")
+    from dpcli.cli.kept import require_free
+
+    require_free(path)
     try:
         with open(path, "ab" if append else "wb") as file:
             file.write(text.encode() if isinstance(text, str) else text)

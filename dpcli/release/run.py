@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.registry import RELEASE_STATEMENT_OF, load
+from dpcli.release.engines.files import matching
 from dpcli.release.keys import in_declared_order
-from dpcli.release.plan import ReleasePlan
+from dpcli.release.plan import ReleasePlan, here
 from dpcli.release.ready import require_ready
-from dpcli.release.store import Stored, store, stored_in
+from dpcli.release.store import ANSWERS, Stored, store, stored_in
 from dpcli.sessions.charged import RUN, Session, commit, require_same_books, session_in, session_there
-from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.folder import LOCK, exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -72,6 +73,12 @@ def release(
         _state(plan, answers)
         commit(session, ledger)
     return ReleaseOutcome(plan, plan.folder, session.run, answers, fresh=True)
+
+
+def kept_files(plan: ReleasePlan) -> tuple[str, ...]:
+    """The file, its data, and what is kept in the folder of the release: no output may take the place of one of them."""
+    own = (plan.path, *(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)))
+    return own if "\0" in (plan.source.path or "\0") else (*own, *matching(plan.source.path, here(plan.path)))
 
 
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
