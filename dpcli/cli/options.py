@@ -177,7 +177,8 @@ def _stopped(error: BaseException, words: str, path: str) -> Document:
     from dpcli.toml.render import InvalidFile
 
     interrupted = isinstance(error, KeyboardInterrupt | click.Abort)
-    code = error.exit_code if isinstance(error, DpcliError | click.ClickException) else 130 if interrupted else 70
+    known = 130 if interrupted else 2 if isinstance(error, OSError) else 70  # as main ends
+    code = error.exit_code if isinstance(error, DpcliError | click.ClickException) else known
     said = "interrupted" if interrupted else error.message if isinstance(error, click.ClickException) else str(error)
     places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
     return stopped(words, path, said or type(error).__name__, code, places)

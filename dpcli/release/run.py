@@ -26,6 +26,7 @@ STATEMENT = "statement.md"
 KEY_BYTES = 32  # of the hash by which contributions are chosen
 Report = Callable[[int, int], None]  # queries done, of how many
 LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
+INTERRUPTED = "this release stays charged; asked again, it gives the answers if they were stored, and says so if they were lost"
 ANOTHER = "another name, or source.output, is another release and another charge"
 
 
@@ -68,8 +69,11 @@ def release(
             _require_waiting(session, plan, ledger)
         require_ready(plan)
         _start(session, plan, ledger)
-        answers = _answered(plan, report)
-        store(plan.folder, Stored(session.run, session.fingerprint, answers, plan.data))
+        try:
+            answers = _answered(plan, report)
+            store(plan.folder, Stored(session.run, session.fingerprint, answers, plan.data))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
         _state(plan, answers)
         commit(session, ledger)
     return ReleaseOutcome(plan, plan.folder, session.run, answers, fresh=True)
@@ -114,8 +118,14 @@ def _require_same(found: Stored, session: Session, plan: ReleasePlan) -> None:
 def _state(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
     """Leave the statement beside the answers, unless it is there."""
     path = os.path.join(plan.folder, STATEMENT)
-    if not os.path.lexists(path):
+    if os.path.lexists(path):
+        return
+    try:
         replaced(path, load(RELEASE_STATEMENT_OF)(plan, answers).encode())
+    except OSError as error:
+        raise LedgerError(
+            f"{path}: cannot be written ({error.strerror}): the answers are stored, and given when asked again"
+        ) from None
 
 
 def _require_waiting(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.errors import LedgerError
 from tests.command import dpcli
 
 FILE = """format = 1
@@ -95,3 +96,17 @@ def test_the_same_command_again_writes_the_same_outputs(file: Path) -> None:
     assert [dpcli(*arguments, folder=file.parent).code for _ in range(2)] == [0, 0]
     twice = dpcli("release", str(file), "-o", "csv=answers.txt", "--parquet", "answers.txt", folder=file.parent)
     assert twice.code == 2 and "expected each path once" in twice.err
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), RuntimeError("no"), KeyboardInterrupt(), LedgerError("no")]
+)
+def test_a_report_of_an_error_has_the_exit_code_of_the_process(
+    error: BaseException, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(path: str) -> None:
+        raise error
+
+    monkeypatch.setattr("dpcli.release.plan.plan_of", broken)
+    result = dpcli("release", str(file), "-o", "report.json", folder=file.parent)
+    assert json.loads((file.parent / "report.json").read_text())["exit_code"] == result.code != 0

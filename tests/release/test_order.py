@@ -326,6 +326,42 @@ def test_a_full_disk_keeps_the_charge_and_shows_nothing(tmp_path: Path, monkeypa
         assert only.status == "started"
 
 
+@pytest.mark.parametrize("name", [RUN, ANSWERS, STATEMENT])
+@pytest.mark.parametrize("charged", [False, True], ids=["alone", "ledger"])
+def test_a_full_disk_is_told_with_the_file_and_what_became_of_the_charge(
+    name: str, charged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And when there is room again nothing is drawn twice."""
+    from dpcli.release import store as storing
+    from dpcli.sessions import charged as sessions
+    from dpcli.sessions.folder import replaced
+
+    def full(path: str, *others: Any) -> None:
+        if os.path.basename(path) == name:
+            raise OSError(28, "No space left on device")
+        replaced(path, *others)
+
+    with books(tmp_path) as ledger:
+        with monkeypatch.context() as patched:
+            for owner in (storing, sessions, running):
+                patched.setattr(owner, "replaced", full)
+            with pytest.raises(LedgerError, match=rf"{name}: cannot be written \(No space left on device\): .*(drawn|lost|stored)"):
+                release(plan(tmp_path), ledger if charged else None)
+        assert Table.asked == (name != RUN)
+        with suppress(LedgerError):
+            release(plan(tmp_path), ledger if charged else None)
+        assert Table.asked == 1 and len(ledger.state().runs) == charged
+
+
+def test_an_interrupted_release_says_what_became_of_the_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Table, "totals", interrupted)
+    with books(tmp_path) as ledger, pytest.raises(KeyboardInterrupt, match="stays charged"):
+        release(plan(tmp_path), ledger)
+
+
 def test_over_budget_touches_nothing(tmp_path: Path) -> None:
     with books(tmp_path, 0.1) as ledger, pytest.raises(Denied):
         release(plan(tmp_path), ledger)
