@@ -119,7 +119,7 @@ def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tup
 ACCOUNTANT = Accountant(
     name="exact",
     title="contour integral, certified",
-    source="Alghamdi et al. 2022, arXiv:2208.09595; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10; certificate: dpcli explain accountants",
+    source="Alghamdi et al. 2022, arXiv:2208.09595; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10; proof: dpcli explain accountants",
     compose=ExactProfile,
     heavy=True,
     cells=lambda parts: 1e5 + 5e4 * parts,

@@ -30,7 +30,7 @@ REPORTED = "reported"  # a note on an error that the reports asked for hold
 PICTURES = "pictures"  # of what a document may hold
 EVERYTHING = ("findings", "checks", "total", "records")  # what a document may hold
 ALL = "all"  # of --accountant
-NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_"})  # parameters that name what is written, and how
+NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters that name what is written, and how
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,8 @@ def _stopped(error: BaseException, words: str, path: str) -> Document:
     from dpcli.toml.render import InvalidFile
 
     interrupted = isinstance(error, KeyboardInterrupt | click.Abort)
-    code = error.exit_code if isinstance(error, DpcliError | click.ClickException) else 130 if interrupted else 70
+    known = 130 if interrupted else 2 if isinstance(error, OSError) else 70  # as main ends
+    code = error.exit_code if isinstance(error, DpcliError | click.ClickException) else known
     said = "interrupted" if interrupted else error.message if isinstance(error, click.ClickException) else str(error)
     places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
     return stopped(words, path, said or type(error).__name__, code, places)
@@ -285,6 +286,9 @@ def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[s
     sources = _inputs() if inputs is None else inputs
     if os.path.exists(path) and any(os.path.exists(source) and os.path.samefile(path, source) for source in sources):
         raise InputError(f"{path}: expected another path for the output, found the input file")
+    from dpcli.cli.kept import require_free
+
+    require_free(path)
     try:
         with open(path, "ab" if append else "wb") as file:
             file.write(text.encode() if isinstance(text, str) else text)

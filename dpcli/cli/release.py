@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.cli.options import emit, output_options, write
+from dpcli.cli.kept import keep, require_writable
+from dpcli.cli.options import each_once, emit, output_options, write
 from dpcli.cli.picture_path import parted
 from dpcli.cli.printing import show
 
@@ -49,8 +50,13 @@ def command(
     """
     from dpcli.present.release import outcome, planned
     from dpcli.release.plan import plan_of
+    from dpcli.release.run import kept_files
 
     plan = plan_of(file)
+    places = [*(output.partition("=")[2] for output in outputs), *([] if parquet is None else [parquet])]
+    keep(kept_files(plan))
+    each_once(places)
+    require_writable(places)
     if compare:
         return _compared(plan, format_, outputs)
     if dry_run:

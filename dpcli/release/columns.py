@@ -12,6 +12,7 @@ from dpcli.fields import POSITIVE, Key, Note, Reader
 from dpcli.toml.findings import Problem
 
 NUMERIC = ("integer", "decimal")
+KEYED = ("text", "integer", "boolean")  # whose values are keys of an answer
 WORDS = frozenset({"text"})
 LARGEST = 2**53  # steps from 0 that a double still counts one by one
 MOST = 1_000_000  # values of a declared domain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,15 @@ class ReleasePlan(PricedFile):
     def folder(self) -> str:
         """Where its answers are, or will be."""
         return self.folder_at(self.source.output)
+
+    @property
+    def data(self) -> str:
+        """Where the files of the data are, or of a pattern its folder: absolute, without links; "" of a database."""
+        path = self.source.path
+        if path is None:
+            return ""
+        fixed, *magic = re.split(r"[*?[]", os.path.join(here(self.path), path), maxsplit=1)
+        return os.path.realpath(os.path.dirname(fixed) if magic else fixed)
 
     def fingerprint(self) -> str:
         """Of everything that the answers depend on but the data: another fingerprint is another release."""

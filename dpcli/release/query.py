@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from dpcli.fields import COUNT, OPEN_UNIT, POSITIVE, Key, Note, Reader, Selection
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.registry import MEASURES
+from dpcli.release.columns import KEYED, Column
 from dpcli.toml.findings import Problem
 
 if TYPE_CHECKING:
@@ -180,11 +181,18 @@ class NoisyQuery(Query):
         yield from Query.needs(self, source)
         if "non-negative" in self.postprocess and self.below_zero(source):
             yield ("postprocess",), "non-negative for what is never below 0 in truth", "an answer that may be"
-        if not self.shows_keys:
-            for position, name in enumerate(self.by):
-                if name in source.columns and not source.columns[name].declares_keys:
-                    otherwise = f", or {self.undeclared}" if self.undeclared else ""
-                    yield ("by", position), f"{DECLARED}{otherwise}", f'"{name}", whose keys would show who is there'
+        for position, name in enumerate(self.by):
+            if name in source.columns and self.shows_keys:
+                yield from shown_problems(source.columns[name], name, ("by", position))
+            elif name in source.columns and not source.columns[name].declares_keys:
+                otherwise = f", or {self.undeclared}" if self.undeclared else ""
+                yield ("by", position), f"{DECLARED}{otherwise}", f'"{name}", whose keys would show who is there'
 
 
 DECLARED = 'values that are declared: domain = [...] in [source.columns], or domain_file = "..." with public ones'
+
+
+def shown_problems(column: Column, name: str, place: tuple[str | int, ...]) -> Iterator[Problem]:
+    """What keeps values from being keys that the data show."""
+    if column.type not in KEYED:
+        yield place, f"a column of type {', '.join(KEYED[:-1])} or {KEYED[-1]} as a key", f'"{name}", which is {column.type}'

@@ -24,3 +24,4 @@ def require_ready(plan: ReleasePlan) -> None:
     require_source(plan.source, plan.path, questions)
     for one, question in zip(plan.asked, questions, strict=True):  # an empty table is answered first
         one.query.answer(one.setting, totals_of((), question))
+        one.query.expected_error(one.setting)  # which the statement tells after the charge

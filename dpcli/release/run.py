@@ -8,14 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.registry import RELEASE_STATEMENT_OF, load
+from dpcli.release.engines.files import matching
 from dpcli.release.keys import in_declared_order
-from dpcli.release.plan import ReleasePlan
+from dpcli.release.plan import ReleasePlan, here
 from dpcli.release.ready import require_ready
-from dpcli.release.store import Stored, store, stored_in
+from dpcli.release.store import ANSWERS, Stored, store, stored_in
 from dpcli.sessions.charged import RUN, Session, commit, require_same_books, session_in, session_there
-from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.folder import LOCK, exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -25,6 +26,7 @@ STATEMENT = "statement.md"
 KEY_BYTES = 32  # of the hash by which contributions are chosen
 Report = Callable[[int, int], None]  # queries done, of how many
 LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
+INTERRUPTED = "this release stays charged; asked again, it gives the answers if they were stored, and says so if they were lost"
 ANOTHER = "another name, or source.output, is another release and another charge"
 
 
@@ -60,17 +62,27 @@ def release(
             require_same_books(plan.folder, session.charged, ledger, "release")
         if found is not None:
             _require_same(found, session, plan)
+            _state(plan, found.answers)
             commit(session, ledger)
             return ReleaseOutcome(plan, plan.folder, found.run, found.answers, fresh=False)
-        if session.counted and (ledger is None or not _waits(session, ledger)):
-            raise LedgerError(f"{plan.folder}: this release {LOST}")
+        if session.counted:
+            _require_waiting(session, plan, ledger)
         require_ready(plan)
         _start(session, plan, ledger)
-        answers = _answered(plan, report)
-        store(plan.folder, Stored(session.run, session.fingerprint, answers))
-        replaced(os.path.join(plan.folder, STATEMENT), load(RELEASE_STATEMENT_OF)(plan, answers).encode())
+        try:
+            answers = _answered(plan, report)
+            store(plan.folder, Stored(session.run, session.fingerprint, answers, plan.data))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
+        _state(plan, answers)
         commit(session, ledger)
     return ReleaseOutcome(plan, plan.folder, session.run, answers, fresh=True)
+
+
+def kept_files(plan: ReleasePlan) -> tuple[str, ...]:
+    """The file, its data, and what is kept in the folder of the release: no output may take the place of one of them."""
+    own = (plan.path, *(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)))
+    return own if "\0" in (plan.source.path or "\0") else (*own, *matching(plan.source.path, here(plan.path)))
 
 
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
@@ -96,12 +108,39 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
 def _require_same(found: Stored, session: Session, plan: ReleasePlan) -> None:
     if (found.run, found.fingerprint) != (session.run, session.fingerprint):
         raise InputError(f"{plan.folder}: expected the answers of the release that was charged here, found those of another")
+    if found.data not in ("", plan.data) and os.path.lexists(found.data):  # else they were moved, and the file with them
+        raise InputError(
+            f"{plan.folder}: expected the data that were answered there, {found.data}, found others, {plan.data}: of these nothing was "
+            f"answered; {ANOTHER}"
+        )
 
 
-def _waits(session: Session, ledger: Ledger) -> bool:
-    """Whether the charge was made and nothing was drawn on it: from its start on the data may have been touched."""
-    run = ledger.state().runs.get(session.run)
-    return run is None or run.status == "reserved"
+def _state(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
+    """Leave the statement beside the answers, unless it is there."""
+    path = os.path.join(plan.folder, STATEMENT)
+    if os.path.lexists(path):
+        return
+    try:
+        replaced(path, load(RELEASE_STATEMENT_OF)(plan, answers).encode())
+    except OSError as error:
+        raise LedgerError(
+            f"{path}: cannot be written ({error.strerror}): the answers are stored, and given when asked again"
+        ) from None
+
+
+def _require_waiting(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
+    """The charge was made and nothing was drawn on it: from its start on the data may have been touched.
+
+    Raises LedgerError. The folder knows that the ledger was told: one that does not know is another, or was put back to an earlier state.
+    """
+    run = None if ledger is None else ledger.state().runs.get(session.run)
+    if ledger is not None and run is None:
+        raise LedgerError(
+            f'dataset "{ledger.dataset}": expected the run {session.run[:12]} that this release was charged under, found none: another '
+            "ledger, or an earlier state of it"
+        )
+    if run is None or run.status != "reserved":
+        raise LedgerError(f"{plan.folder}: this release {LOST}")
 
 
 def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
@@ -110,8 +149,8 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     The folder knows of it before the ledger does, and the ledger before any data are touched. A start is granted once: whoever finds it
     made by somebody else draws nothing.
     """
-    session.write()
     if ledger is None:
+        session.write()
         replace(session, counted=True).write()
         return
     known = ledger.state().runs.get(session.run)
@@ -120,9 +159,10 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
             f'dataset "{ledger.dataset}": expected a new key, found "{session.run}", which was charged before: its answers are in the '
             "folder where it was released; another key is another charge"
         )
+    session.write()
     try:
         ledger.reserve(plan.pipeline, session.run, why=f"dpcli release {os.path.basename(plan.path)}")
-    except (Denied, InputError):
+    except (Denied, InputError, CannotCertify, NotRepresentable):
         if known is None and not session.counted:  # nothing was charged: the folder is as good as new
             os.remove(os.path.join(plan.folder, RUN))
         raise

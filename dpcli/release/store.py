@@ -17,11 +17,12 @@ ANSWERS = "answers.json"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The answers of one run. fingerprint: of what was asked."""
+    """The answers of one run. fingerprint: of what was asked. data: where the data were, where that is a path."""
 
     run: str
     fingerprint: str
     answers: tuple[QueryAnswer, ...]
+    data: str = ""
 
 
 def store(folder: str, stored: Stored) -> None:
@@ -29,7 +30,8 @@ def store(folder: str, stored: Stored) -> None:
     path = os.path.join(folder, ANSWERS)
     if os.path.lexists(path):
         raise LedgerError(f"{path}: expected no answers yet, found some: they are not replaced")
-    body = {"run": stored.run, "fingerprint": stored.fingerprint, "answers": [as_json(answer) for answer in stored.answers]}
+    answers = [as_json(answer) for answer in stored.answers]
+    body = {"run": stored.run, "fingerprint": stored.fingerprint, "data": stored.data, "answers": answers}
     try:
         replaced(path, json.dumps({**body, "sha256": _digest(body)}, indent=1, allow_nan=False).encode())
     except OSError as error:
@@ -47,7 +49,8 @@ def stored_in(folder: str) -> Stored | None:
         with open(path, "rb") as file:
             body = json.load(file)
         digest = body.pop("sha256")
-        found = Stored(body["run"], body["fingerprint"], tuple(of_json(answer) for answer in body["answers"]))
+        answers = tuple(of_json(answer) for answer in body["answers"])
+        found = Stored(body["run"], body["fingerprint"], answers, body.get("data", ""))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         digest, found, body = None, None, {}
     if found is None or digest != _digest(body):

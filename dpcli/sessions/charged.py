@@ -42,8 +42,13 @@ class Session:
         return hashlib.sha256(f"{self.run} {self.fingerprint}".encode()).hexdigest()
 
     def write(self) -> None:
+        """Durably. Raises LedgerError where the disk takes nothing: the caller draws nothing then."""
         content = {name: value for name, value in asdict(self).items() if name != "folder"}
-        replaced(os.path.join(self.folder, RUN), json.dumps(content, indent=1).encode(), 0o600)
+        path = os.path.join(self.folder, RUN)
+        try:
+            replaced(path, json.dumps(content, indent=1).encode(), 0o600)
+        except OSError as error:
+            raise LedgerError(f"{path}: cannot be written ({error.strerror}): nothing was drawn") from None
 
 
 def session_there(folder: str) -> Session | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.errors import LedgerError
 from tests.command import dpcli
 
 FILE = """format = 1
@@ -63,3 +64,49 @@ def test_the_statement_says_what_was_asked_and_how_accurate_it_is(file: Path) ->
     assert said.startswith("# Release: shop\n") and "**levels**: count by level" in said
     assert "levels: within 6 of the bounded truth, with probability 0.95" in said
     assert "NOT STATED (disclosure.utility)" not in said
+
+
+KEPT = ("shop.csv", "./shop.csv", "link.csv", "runs/shop/answers.json", "runs/shop/run.json", "runs/shop/statement.md", "shop.toml")
+
+
+@pytest.mark.parametrize("path", KEPT)
+@pytest.mark.parametrize("option", ["-o", "--parquet"])
+@pytest.mark.parametrize("epsilon", [0.5, 1.5], ids=["answered", "refused"])
+def test_no_output_takes_the_place_of_data_or_of_answers(path: str, option: str, epsilon: float, file: Path) -> None:
+    """Nor does a report of an error."""
+    folder = file.parent
+    (folder / "link.csv").symlink_to("shop.csv")
+    assert dpcli("release", str(file), folder=folder).code == 0
+    file.write_text(FILE.format(epsilon=epsilon))
+    before = (folder / path).read_bytes()
+    result = dpcli("release", str(file), option, f"csv={path}" if option == "-o" else path, folder=folder)
+    assert result.code == 2 and "expected another path for the output" in result.err
+    assert (folder / path).read_bytes() == before
+
+
+@pytest.mark.parametrize("option", ["-o", "--parquet"])
+def test_an_output_that_cannot_be_written_costs_nothing(option: str, file: Path) -> None:
+    result = dpcli("release", str(file), option, "nowhere/answers.csv", folder=file.parent)
+    assert result.code == 2 and "nowhere/answers.csv: cannot be written" in result.err
+    assert not (file.parent / "runs").exists()
+
+
+def test_the_same_command_again_writes_the_same_outputs(file: Path) -> None:
+    arguments = ("release", str(file), "-o", "answers.csv", "--parquet", "answers.parquet")
+    assert [dpcli(*arguments, folder=file.parent).code for _ in range(2)] == [0, 0]
+    twice = dpcli("release", str(file), "-o", "csv=answers.txt", "--parquet", "answers.txt", folder=file.parent)
+    assert twice.code == 2 and "expected each path once" in twice.err
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), RuntimeError("no"), KeyboardInterrupt(), LedgerError("no")]
+)
+def test_a_report_of_an_error_has_the_exit_code_of_the_process(
+    error: BaseException, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(path: str) -> None:
+        raise error
+
+    monkeypatch.setattr("dpcli.release.plan.plan_of", broken)
+    result = dpcli("release", str(file), "-o", "report.json", folder=file.parent)
+    assert json.loads((file.parent / "report.json").read_text())["exit_code"] == result.code != 0

@@ -138,7 +138,7 @@ def test_what_may_be_negative_is_not_made_non_negative(query: Mapping[str, Any],
         assert parse(text_of(tables), "file.toml").mechanisms
 
 
-EXTREME = (5e-324, 1e-300, 1e-9, 1e9, 1e300)
+EXTREME = (5e-324, 1e-300, 1e-9, 1e9, 1e300, 1.7e308)
 
 
 @pytest.mark.long
@@ -161,3 +161,24 @@ def test_an_extreme_number_is_refused_in_words_or_priced(table: Mapping[str, Any
         assert found.upper >= 0.0
         if "weight" in tables["query"][0] and found.budget is not None and found.winner is not None:
             assert found.upper <= found.budget.epsilon * (1.0 + 1e-9), tables
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ({"measure": "count", "by": ["day"], "keys": "threshold", "delta": 1e-9, "max_groups": 1}, "by[1]"),
+        ({"measure": "count", "by": ["state", "spent"], "keys": "threshold", "delta": 1e-9, "max_groups": 1}, "by[2]"),
+        ({"measure": "mode", "column": "day", "method": "propose-test-release", "delta": 1e-9, "max_groups": 1}, "column"),
+        ({"measure": "top-k", "column": "city", "top": 5, "max_groups": 1}, "top"),
+        ({"measure": "top-k", "column": "flag", "top": 3, "max_groups": 1}, "top"),
+        ({"measure": "quantile", "column": "age", "quantiles": [0.5, 0.3333333333333]}, "quantiles[2]"),
+    ],
+)
+def test_what_no_release_answers_is_refused_by_whoever_prices_it(query: Mapping[str, Any], key: str, tmp_path: Path) -> None:
+    """A gate that passes shall not end in a refusal of dpcli release."""
+    tables = document({"name": "q", "epsilon": 0.5, "max_rows": 1, **query})
+    tables["source"]["columns"] = {**tables["source"]["columns"], "day": {"type": "date"}, "flag": {"type": "boolean"}}
+    path = tmp_path / "file.toml"
+    path.write_bytes(text_of(tables))
+    result = dpcli("gate", str(path))
+    assert result.code == 2 and f"query[1].{key}" in result.err + result.out, result

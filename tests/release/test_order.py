@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import Denied, InputError, LedgerError
+from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.release import run as running
 from dpcli.release.aggregate import Aggregation, Total, Totals
 from dpcli.release.plan import ReleasePlan, plan_of
-from dpcli.release.run import ReleaseOutcome, release
+from dpcli.release.run import STATEMENT, ReleaseOutcome, release
 from dpcli.release.store import ANSWERS
 from dpcli.sessions.charged import RUN, Session
 from tests.ledger.setting import DATASET, terms
@@ -176,6 +176,70 @@ def test_an_earlier_copy_of_the_folder_draws_nothing(tmp_path: Path, monkeypatch
     assert Table.asked == 1
 
 
+def test_a_ledger_that_does_not_know_the_charge_is_not_charged_instead(tmp_path: Path) -> None:
+    """Another one, or the same put back: the answers that are gone were shown, or may have been."""
+    with books(tmp_path) as ledger, init(str(tmp_path / "other.db"), "other", terms(2.0)) as other:
+        release(plan(tmp_path), ledger)
+        for lost in (False, True):
+            if lost:
+                os.remove(tmp_path / "out" / ANSWERS)
+            with pytest.raises(LedgerError, match=r"which no entry has|found none: another ledger, or an earlier state"):
+                release(plan(tmp_path), other)
+        assert not other.state().runs
+    assert Table.asked == 1
+
+
+def test_a_key_of_another_release_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    """Nothing was charged for it: it may be answered under a key of its own."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with books(tmp_path) as ledger:
+        release(plan(tmp_path / "a"), ledger, "key")
+        with pytest.raises(Denied, match="was charged before"):
+            release(plan(tmp_path / "b"), ledger, "key")
+        assert release(plan(tmp_path / "b"), ledger, "other").fresh
+
+
+@pytest.mark.parametrize("kind", [Denied, InputError, CannotCertify, NotRepresentable])
+def test_what_a_ledger_refuses_leaves_the_folder_as_it_was(
+    kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise kind("no")
+
+    with books(tmp_path) as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(Ledger, "reserve", refused)
+            with pytest.raises(kind):
+                release(plan(tmp_path), ledger)
+        assert release(plan(tmp_path, epsilon=0.2), ledger).fresh
+
+
+def test_answers_of_other_data_are_not_given_for_these(tmp_path: Path) -> None:
+    """Two files that say the same, each beside data of its own, and one folder for both; data that were moved are the same."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    path = plan(tmp_path / "a").path
+    text = Path(path).read_text().replace(str(tmp_path / "a" / "out"), str(tmp_path / "out"))
+    for name in ("a", "b"):
+        plan(tmp_path / name)
+        (tmp_path / name / "file.toml").write_text(text)
+    first = release(plan_of(path))
+    with pytest.raises(InputError, match="expected the data that were answered there"):
+        release(plan_of(str(tmp_path / "b" / "file.toml")))
+    os.rename(tmp_path / "a", tmp_path / "moved")
+    again = release(plan_of(str(tmp_path / "moved" / "file.toml")))
+    assert not again.fresh and value(again) == value(first) and Table.asked == 1
+
+
+def test_a_statement_that_is_gone_is_written_again(tmp_path: Path) -> None:
+    release(plan(tmp_path))
+    said = (tmp_path / "out" / STATEMENT).read_text()
+    (tmp_path / "out" / STATEMENT).unlink()
+    release(plan(tmp_path))
+    assert (tmp_path / "out" / STATEMENT).read_text() == said
+
+
 def test_two_at_once_under_one_key_draw_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From two folders: between the reservation of the one and its start, the other one runs to its end."""
     (tmp_path / "a").mkdir()
@@ -260,6 +324,42 @@ def test_a_full_disk_keeps_the_charge_and_shows_nothing(tmp_path: Path, monkeypa
             release(plan(tmp_path), ledger)
         (only,) = ledger.state().runs.values()
         assert only.status == "started"
+
+
+@pytest.mark.parametrize("name", [RUN, ANSWERS, STATEMENT])
+@pytest.mark.parametrize("charged", [False, True], ids=["alone", "ledger"])
+def test_a_full_disk_is_told_with_the_file_and_what_became_of_the_charge(
+    name: str, charged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And when there is room again nothing is drawn twice."""
+    from dpcli.release import store as storing
+    from dpcli.sessions import charged as sessions
+    from dpcli.sessions.folder import replaced
+
+    def full(path: str, *others: Any) -> None:
+        if os.path.basename(path) == name:
+            raise OSError(28, "No space left on device")
+        replaced(path, *others)
+
+    with books(tmp_path) as ledger:
+        with monkeypatch.context() as patched:
+            for owner in (storing, sessions, running):
+                patched.setattr(owner, "replaced", full)
+            with pytest.raises(LedgerError, match=rf"{name}: cannot be written \(No space left on device\): .*(drawn|lost|stored)"):
+                release(plan(tmp_path), ledger if charged else None)
+        assert Table.asked == (name != RUN)
+        with suppress(LedgerError):
+            release(plan(tmp_path), ledger if charged else None)
+        assert Table.asked == 1 and len(ledger.state().runs) == charged
+
+
+def test_an_interrupted_release_says_what_became_of_the_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Table, "totals", interrupted)
+    with books(tmp_path) as ledger, pytest.raises(KeyboardInterrupt, match="stays charged"):
+        release(plan(tmp_path), ledger)
 
 
 def test_over_budget_touches_nothing(tmp_path: Path) -> None:

@@ -26,9 +26,13 @@ def slack(candidates: int, scale: float, failure: float) -> int:
     if candidates < 2:
         return 0
     t = max(0, math.ceil(scale * (math.log(candidates - 1) + math.log1p(-failure) - math.log(failure))) - 1)
-    while probability_beyond(candidates, scale, t) > failure:
-        t += 1
-    return t
+    low, high = t - 1, t
+    while probability_beyond(candidates, scale, high) > failure:  # a wide scale tells no neighbouring numbers apart
+        low, high = high, high + 2 * (high - low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if probability_beyond(candidates, scale, middle) > failure else (low, middle)
+    return high
 
 
 def probability_beyond(candidates: int, scale: float, t: int) -> float:

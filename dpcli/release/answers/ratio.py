@@ -43,11 +43,14 @@ class NoisyMean:
 
     def interval(self, confidence: float) -> ConfidenceInterval:
         """The whole range where the noisy count is not above 0."""
-        if self.count <= 0:
-            return ConfidenceInterval(self.low, self.high, confidence)
-        refused = failure_of(confidence)
-        low, high = accepted(lambda mean: self.p_value(mean, RIPPLE) > refused, self.estimate(), self.low, self.high)
+        low, high = self.ends(failure_of(confidence))
         return ConfidenceInterval(low, high, confidence)
+
+    def ends(self, failure: float) -> tuple[float, float]:
+        """Of the interval that fails with this probability at most: it may be less than 1 - confidence can tell from 0."""
+        if self.count <= 0:
+            return self.low, self.high
+        return accepted(lambda mean: self.p_value(mean, RIPPLE) > failure, self.estimate(), self.low, self.high)
 
 
 def expected_mean_error(total_law: NoiseLaw, count_law: NoiseLaw, confidence: float, count: int, mean: float = 0.0) -> float:

@@ -11,6 +11,7 @@ from dpcli.errors import InputError
 from dpcli.release.noise.laws import LARGEST, NoiseLaw, failure_of
 
 DIGITS = 6
+FARTHEST = 2**62  # beyond it the widest noise falls with a probability below e^-4000
 
 
 def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: float) -> float:
@@ -24,7 +25,7 @@ def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: floa
     Raises:
         InputError: no noise that is worth its name is that small.
     """
-    failure = failure_of(confidence)
+    failure, steps = failure_of(confidence), min(steps, FARTHEST)
 
     def kept(spread: float) -> bool:
         return law(spread).exceeds(steps) <= failure

@@ -42,9 +42,9 @@ class NoisyVariance:
         if self.mean.count <= 0:
             return ConfidenceInterval(0.0, self.largest, confidence)
         failure = failure_of(confidence)
-        mean = self.mean.interval(1.0 - failure * NUISANCE)
+        lowest, highest = self.mean.ends(failure * NUISANCE)
         refused = failure * (1.0 - NUISANCE)
-        low, high = accepted(lambda v: self.p_value(v, mean.low, mean.high) > refused, self.estimate(), 0.0, self.largest)
+        low, high = accepted(lambda v: self.p_value(v, lowest, highest) > refused, self.estimate(), 0.0, self.largest)
         return ConfidenceInterval(low, high, confidence)
 
     def p_value(self, variance: float, low: float, high: float) -> float:

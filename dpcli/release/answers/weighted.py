@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.release.noise.laws import NoiseLaw, half_width_beyond
@@ -15,9 +16,12 @@ LONGEST = 2_000_000  # whole numbers that a convolved law may have
 def weighted_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> int:
     """The smallest whole h with P(|sum of w_i X_i| <= h) >= confidence, from above: by convolution where the table is short enough, else by
     the sum of the single half widths at an equal share of the failure."""
-    sizes = [abs(weight) for weight in weights if weight]
-    if not sizes:
-        return 0
+    sizes = tuple(sorted(abs(weight) for weight in weights if weight))
+    return _half_width(law, sizes, confidence) if sizes else 0
+
+
+@lru_cache(maxsize=256)
+def _half_width(law: NoiseLaw, sizes: tuple[int, ...], confidence: float) -> int:
     reach = half_width_beyond(law, OMITTED)
     if sum(sizes) * 2 * reach > LONGEST:
         return sum(sizes) * half_width_beyond(law, (1.0 - confidence) / len(sizes))

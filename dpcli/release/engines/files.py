@@ -52,9 +52,7 @@ def files_of(pattern: str, folder: str) -> Files:
         raise InputError(f"{pattern}: expected files on this machine, found an address")
     if "\0" in pattern:
         raise InputError("source.path: expected a path, found one with NUL")
-    full = os.path.join(folder, pattern)
-    magic = not os.path.lexists(full) and any(character in pattern for character in PATTERN)
-    paths = sorted(glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)) if magic else [full]
+    paths = matching(pattern, folder)
     if not paths:
         raise InputError(f"{pattern}: expected at least one file, found none")
     kinds = {_kind(path, pattern) for path in paths}
@@ -66,6 +64,13 @@ def files_of(pattern: str, folder: str) -> Files:
     if kind == "duckdb" and len(paths) > 1:
         raise InputError(f"{pattern}: expected one .duckdb file, found {len(paths):,}")
     return Files(kind, tuple(map(os.path.abspath, paths)), pattern)
+
+
+def matching(pattern: str, folder: str) -> list[str]:
+    """The paths that it stands for, whatever is there."""
+    full = os.path.join(folder, pattern)
+    magic = not os.path.lexists(full) and any(character in pattern for character in PATTERN)
+    return sorted(glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)) if magic else [full]
 
 
 def header_of(files: Files, wanted: frozenset[str]) -> Header:

@@ -10,9 +10,9 @@ from dpcli.fields import DELTA, Key, Reader
 from dpcli.release.answer import AnswerRow, KeyValue, QueryAnswer
 from dpcli.release.keys import aggregation_by, column_key
 from dpcli.release.measures.top import VALUES, choice_error, choice_needs
-from dpcli.release.noise.select import count_range
+from dpcli.release.noise.select import choice_scale, count_range
 from dpcli.release.numbers import order
-from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
+from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting, shown_problems
 from dpcli.release.settings import Source
 from dpcli.toml.findings import Problem
 
@@ -64,6 +64,8 @@ class ModeQuery(Query):
         yield from Query.needs(self, source)
         if not self.tests:
             yield from choice_needs(self, source, self.column)
+        elif self.column in source.columns:
+            yield from shown_problems(source.columns[self.column], self.column, ("column",))
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
@@ -74,6 +76,7 @@ class ModeQuery(Query):
         kind = "permute-and-flip" if setting.cost.pure else "exponential"
         epsilon = setting.cost.bounded_range_epsilon
         reach = count_range(self.rows, setting.adjacency)
+        choice_scale(reach, epsilon)
         why = (
             f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
             f"one choice by {kind} at epsilon {epsilon:.6g}",

@@ -14,6 +14,7 @@ from dpcli.release.answers.chosen import slack
 from dpcli.release.keys import aggregation_by, stepped_key
 from dpcli.release.measures.sums import COLUMN
 from dpcli.release.noise.ranks import rank_range, rank_scores
+from dpcli.release.noise.select import choice_scale
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
 from dpcli.release.values import stepped, value_problems
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 MOST_CANDIDATES = 1_000_000
+MOST_PARTS = 10**6  # of which a share is a whole number: scores are counted in these, and 2^40 rows of them are below 2^62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,9 @@ class QuantileQuery(Query):
         yield from Query.problems(self)
         if not self.quantiles or any(not 0.0 <= share <= 1.0 for share in self.quantiles):
             yield ("quantiles",), "at least one share from 0 to 1", ", ".join(f"{share:g}" for share in self.quantiles) or "none"
+        for position, share in enumerate(self.quantiles):
+            if self.share(position).denominator > MOST_PARTS:
+                yield ("quantiles", position), "a share of at most six decimals", repr(share)
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
@@ -65,6 +70,8 @@ class QuantileQuery(Query):
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
         epsilon = setting.cost.share(1.0 / len(self.quantiles)).bounded_range_epsilon
+        for position in range(len(self.quantiles)):
+            choice_scale(self.reach(setting, position), epsilon)
         why = (
             f"one unit counts with at most {self.rows:,} different values",
             f"the difference of two candidates' distances from the rank moves by at most {self.reach(setting, 0):,} of its units",

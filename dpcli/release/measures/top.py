@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.fields import Constraint, Key
 from dpcli.release.answer import AnswerRow, QueryAnswer
 from dpcli.release.answers.chosen import slack_of_each
+from dpcli.release.columns import domain_of
 from dpcli.release.keys import aggregation_by, column_key
-from dpcli.release.noise.select import count_range
+from dpcli.release.noise.select import choice_scale, count_range
 from dpcli.release.numbers import order
 from dpcli.release.query import DECLARED, MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.settings import Source
@@ -43,11 +44,18 @@ class TopQuery(Query):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
         yield from choice_needs(self, source, self.column)
+        column = source.columns.get(self.column)
+        if column is None or column.domain_file is not None:
+            return  # counted when the file of values is read
+        values = len(domain_of(column, self.column, "") or ())
+        if 0 < values < self.top:
+            yield ("top",), f'at most the {values:,} values that "{self.column}" may have', str(self.top)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
         epsilon = setting.cost.share(1.0 / self.top).bounded_range_epsilon
         reach = count_range(self.rows, setting.adjacency)
+        choice_scale(reach, epsilon)
         why = (
             f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
             f"each of {self.top:,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
@@ -82,8 +90,6 @@ def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]
 
 def choice_error(scale: float, choices: int, confidence: float, setting: QuerySetting, column: str) -> str:
     """How far the count of each choice may be below the best that was left."""
-    from dpcli.release.columns import domain_of
-
     domain = domain_of(setting.source.columns[column], column, setting.folder) or ()
     distance = slack_of_each(max(len(domain), 1), choices, scale, 1.0 - confidence)
     return f"each count is within {distance:,} of the best that was left, with probability {confidence:.6g}"

@@ -63,9 +63,9 @@ class DiscreteLaplaceLaw:
 
     @property
     def variance(self) -> float:
-        """2 r / (1 - r)^2 = 1 / (2 sinh^2(1 / (2 scale)))."""
-        half = 0.5 / self.scale
-        return 0.5 / math.sinh(half) ** 2 * (1.0 + 1e-15) if half < 350.0 else 0.0
+        """2 r / (1 - r)^2 = 1 / (2 sinh^2(1 / (2 scale))); never 0, as it is not in truth."""
+        half = min(0.5 / self.scale, 350.0)
+        return 0.5 / math.sinh(half) ** 2 * (1.0 + 1e-15)
 
     def log_probability(self, x: int) -> float:
         a = 1.0 / self.scale

@@ -56,6 +56,13 @@ def permute_and_flip(scores: Sequence[int], score_range: int, epsilon: float) ->
     return int(pure(scale_of(score_range, epsilon))(_checked(scores))[0])
 
 
+def choice_scale(score_range: int, epsilon: float) -> float:
+    """The scale of a choice. Raises InputError where no sampler draws it, so that whoever prices a query hears of it."""
+    scale = scale_of(score_range, epsilon)
+    check_spread("scale", scale)
+    return scale
+
+
 def count_range(max_rows: int, adjacency: Adjacency) -> int:
     """The score range of counts to which a unit adds at most max_rows each."""
     return 2 * max_rows if adjacency is Adjacency.REPLACE_ONE else max_rows

@@ -10,6 +10,7 @@ from itertools import accumulate
 
 from dpcli.errors import InternalError
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.release.noise.scales import scale_of
 from dpcli.release.stability.proposed import UNREACHABLE, Draw, StabilityTest, Stable
 
 MEDIAN = Fraction(1, 2)
@@ -82,8 +83,8 @@ def released_quantile(
 
 
 def noise_scale(most: int, epsilon: float) -> float:
-    """most / epsilon, rounded up."""
-    return math.nextafter(most / epsilon, math.inf)
+    """most / epsilon, rounded up. Raises InputError where that is more than a double holds."""
+    return scale_of(most, epsilon)
 
 
 def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int]]:

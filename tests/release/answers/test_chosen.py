@@ -45,6 +45,11 @@ def test_the_slack_is_the_smallest(candidates: int, scale: float, failure: float
     assert t == 0 or probability_beyond(candidates, scale, t - 1) > failure
 
 
+@pytest.mark.parametrize("scale", [1e15, 1e60])
+def test_the_slack_of_a_scale_that_tells_no_neighbours_apart_is_found(scale: float) -> None:
+    assert probability_beyond(1000, scale, slack(1000, scale, 0.05)) <= 0.05
+
+
 @pytest.mark.needs("opendp")
 def test_the_k_best_are_within_their_slack() -> None:
     scores, k, epsilon = (0, 3, 9, 10, 10, 11), 3, 0.8
