@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.analysis.account import Account, Quantity, account
+from dpcli.analysis.account import Account, Quantity, account, headline
 from dpcli.errors import DpcliError
 from dpcli.pipeline.flags import pipeline_of_flags
 
@@ -71,7 +71,12 @@ def _one(
 ) -> Beside:
     quantity: Quantity = "epsilon" if epsilon is None else "delta"
     try:
-        found: Account = account(pipeline_of_flags(tables), accountants, delta, epsilon, group_size)
+        pipeline = pipeline_of_flags(tables)
+        found: Account = (
+            account(pipeline, accountants, delta, epsilon, group_size)
+            if accountants
+            else headline(pipeline, delta, epsilon, group_size)
+        )
     except DpcliError as problem:
         return Beside(scheme, adjacency, quantity, math.inf, None, None, str(problem))
     winner = None if found.winner is None else found.winner.accountant.name
