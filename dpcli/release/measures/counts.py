@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 OF_TOTAL = 0.3  # of the cost
 FEW_HOLD = (
-    "keys that few hold are not shown; one whose true count is not far above {:,} is shown only where its noise was high: then the interval "
-    "is too high, and holds less often than stated"
+    "keys that few hold are not shown; one whose true count is not far above {:,} is shown only where its noise was high: then the "
+    "interval is too high, and holds less often than stated"
 )
 OF_BY = Reader("by", lambda query: bool(query.by))
 OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
