@@ -82,7 +82,8 @@ def release(
 def kept_files(plan: ReleasePlan) -> tuple[str, ...]:
     """The file, its data, and what is kept in the folder of the release: no output may take the place of one of them."""
     own = (plan.path, *(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)))
-    return own if "\0" in (plan.source.path or "\0") else (*own, *matching(plan.source.path, here(plan.path)))
+    path = plan.source.path
+    return own if path is None or "\0" in path else (*own, *matching(path, here(plan.path)))
 
 
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:

@@ -11,6 +11,7 @@ import pytest
 
 from dpcli.analysis.account import account
 from dpcli.pipeline.read import parse, section
+from dpcli.release.aggregate import Total
 from dpcli.release.entries import asked
 from dpcli.release.noise.draw import draws
 from dpcli.release.numbers import law_of
@@ -101,3 +102,18 @@ def test_a_key_that_one_unit_holds_is_shown_with_probability_delta_at_most(noise
     runs = 100_000
     shown = sum(1 + draw > release.keys["threshold"] for draw in draws(runs, law_of(release))) / runs
     assert 0.1 * delta < shown <= delta + 3 * (delta / runs) ** 0.5
+
+
+@pytest.mark.long
+@pytest.mark.needs("opendp")
+def test_an_interval_that_holds_less_often_where_it_is_shown_says_so() -> None:
+    """Of a key that one unit holds: it is shown only where its noise was high."""
+    query = {"name": "q", "measure": "count", "of": "units", "by": ["name"], "keys": "threshold", "max_groups": 1}
+    data = text_of(with_delta(document({**query, "epsilon": 1.0, "delta": 0.01}), 0.5))
+    pipeline = parse(data, "file")
+    (one,) = asked(section(data, "file", "source"), section(data, "file", "query"), pipeline.privacy, pipeline.budget)
+    answers = [one.query.answer(one.setting, {("Ann",): Total(1, 1, ())}) for _ in range(2000)]
+    shown = [row for answer in answers for row in answer.rows]
+    held = sum(1 for row in shown if row.lower is not None and row.lower <= 1)
+    assert shown and held < 0.5 * len(shown)
+    assert "holds less often than stated" in answers[0].covers and "not far above 5 is" in answers[0].covers

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 
 OF_TOTAL = 0.3  # of the cost
+FEW_HOLD = (
+    "keys that few hold are not shown; one whose true count is not far above {:,} is shown only where its noise was high: then the "
+    "interval is too high, and holds less often than stated"
+)
 OF_BY = Reader("by", lambda query: bool(query.by))
 OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
 
@@ -89,7 +93,7 @@ class CountQuery(NoisyQuery):
         if not self.shows_keys:
             return additive_answer(self, release, noised(exact, release), NOISE_ALONE)
         shown = {key: number for key, number in noised(exact, release).items() if number > release.keys["threshold"]}
-        return additive_answer(self, release, shown, f"{NOISE_ALONE}; keys that few hold are not shown")
+        return additive_answer(self, release, shown, f"{NOISE_ALONE}; {FEW_HOLD.format(release.keys['threshold'])}")
 
     def expected_error(self, setting: QuerySetting) -> str:
         return error_text(self.releases(setting)[0], self.confidence)

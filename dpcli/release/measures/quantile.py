@@ -42,7 +42,9 @@ class QuantileQuery(Query):
 
     measure: Annotated[str, MEASURE] = "quantile"
     column: Annotated[str, COLUMN]
-    quantiles: Annotated[tuple[float, ...], Key("shares of the rows below, from 0 to 1; each is a choice of its own")] = (0.5,)
+    quantiles: Annotated[
+        tuple[float, ...], Key("shares of the rows below, from 0 to 1, of at most six decimals; each is a choice of its own")
+    ] = (0.5,)
 
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         yield ("column",), self.column
