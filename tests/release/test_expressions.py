@@ -11,7 +11,7 @@ import pytest
 
 from dpcli.errors import InputError
 from dpcli.release.columns import Column
-from dpcli.release.engines.duckdb import DuckDBSql
+from dpcli.release.engines.duckdb_sql import DuckDBSql
 from dpcli.release.engines.open import opened
 from dpcli.release.engines.postgres import PostgresSql
 from dpcli.release.engines.spark import SparkSql

@@ -72,11 +72,16 @@ def test_a_broken_line_is_not_quoted(line: str, engine: str, tmp_path: Path, req
     assert HIDDEN not in shown.out + shown.err
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_bytes_that_are_no_text(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    start(engine, request)
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(b"who,age\n" + b"u,1\n" * 50 + HIDDEN.encode() + b"\xff,1\n")
-    assert "rows.csv" in refused(source("rows.csv", engine), tmp_path)
+    assert "rows.csv" in refused(source("rows.csv"), tmp_path)
+
+
+@pytest.mark.long
+def test_spark_reads_them_as_one_character(tmp_path: Path, spark_session: object) -> None:
+    """It has no way to refuse them; the row counts."""
+    (tmp_path / "rows.csv").write_bytes(b"who,age\n" + b"u,1\n" * 50 + b"v\xff,1\n")
+    assert total(source("rows.csv", "spark"), tmp_path)[()].units == 2
 
 
 PATHS = {

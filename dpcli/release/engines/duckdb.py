@@ -15,24 +15,17 @@ from dpcli.extras import require
 from dpcli.release.aggregate import Aggregation, Totals
 from dpcli.release.engines.answers import totals_of
 from dpcli.release.engines.conversions import Family
+from dpcli.release.engines.duckdb_sql import DuckDBSql
 from dpcli.release.engines.files import PATTERN, Files, Header, files_of, header_of
 from dpcli.release.engines.quotes import require_quotes_that_end
 from dpcli.release.engines.statement import statement
 from dpcli.release.engines.table import FoundColumn, FoundTable, SourceTable
-from dpcli.release.expressions.writing import DatePartName, ScalarType
 
 MEMORY = "256MB"  # what queries may hold; the rest goes to a folder of its own, and the process has about 100 MB besides
 THREADS = 4  # each needs memory of its own
 LONGEST_ROW, BUFFER = 2**24, 2**25  # bytes of a csv
 COLLATIONS = ("noaccent", "nfc")  # no column has both
 CATALOG = "data"  # of a .duckdb file
-TYPES: Mapping[ScalarType, str] = {
-    "text": "VARCHAR",
-    "integer": "BIGINT",
-    "decimal": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "date": "DATE",
-}
 FAMILIES: Mapping[str, Family] = {
     **dict.fromkeys(("VARCHAR", "ENUM", "UUID"), "text"),
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), "whole"),
@@ -43,70 +36,7 @@ FAMILIES: Mapping[str, Family] = {
     "BOOLEAN": "boolean",
     "DATE": "date",
 }
-WHOLE_DIGITS = "-?[0-9]*([.]0*)?"
 BROKEN_LINE = re.compile(r"[\w ]{0,40}: CSV Error on Line: (\d+)\n")
-
-
-class DuckDBSql:
-    """The SQL of DuckDB 1.4 and later."""
-
-    once, again = "MATERIALIZED", "NOT MATERIALIZED"
-
-    def text(self, value: str) -> str:
-        return f"'{value.replace(chr(39), chr(39) * 2)}'"
-
-    def cast(self, sql: str, to: ScalarType) -> str:
-        return f"TRY_CAST({sql} AS {TYPES[to]})"
-
-    def wide(self, sql: str) -> str:
-        return f"CAST({sql} AS HUGEINT)"
-
-    def checked(self, operator: str, left: str, right: str) -> str:
-        divisor = self.wide(right) if operator in "+-*" else f"NULLIF({self.wide(right)}, 0)"
-        return f"TRY_CAST({self.wide(left)} {operator} {divisor} AS BIGINT)"
-
-    def date_part(self, part: DatePartName, sql: str) -> str:
-        return f"date_part('{part}', {sql})"
-
-    def list_of(self, numbers: Sequence[str]) -> str:
-        return f"[{', '.join(numbers)}]"
-
-    def element(self, numbers: str, place: str) -> str:
-        return f"list_extract({numbers}, {place} + 1)"
-
-    def layer(self, columns: str, source: str) -> str:
-        return f"SELECT {columns} FROM {source}"
-
-    def total(self, sql: str) -> str:
-        return f"sum({sql})"
-
-    def digest(self, sql: str) -> str:
-        return f"left(sha256({sql}), 12)"
-
-    def trimmed(self, sql: str) -> str:
-        return f"trim({sql}, ' ')"
-
-    def matches(self, sql: str, pattern: str) -> str:
-        return f"regexp_full_match({sql}, {self.text(pattern)})"
-
-    def whole_of_text(self, sql: str) -> str:
-        return self.cast(sql, "integer")
-
-    def number_of_text(self, sql: str) -> str:
-        return self.cast(sql, "decimal")
-
-    def date_of_text(self, sql: str) -> str:
-        return self.cast(sql, "date")
-
-    def whole_of_whole(self, sql: str) -> str:
-        return self.cast(sql, "integer")
-
-    def whole_of_exact(self, sql: str) -> str:
-        digits = self.matches(self.cast(sql, "text"), WHOLE_DIGITS)  # its floor may be none of its own type
-        return f"CASE WHEN {digits} THEN {self.cast(sql, 'integer')} END"
-
-    def number_of_exact(self, sql: str) -> str:
-        return self.cast(self.cast(sql, "text"), "decimal")  # by its digits: rounded once
 
 
 @dataclass(slots=True)
