@@ -48,7 +48,7 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_it_is_refused_and_nothing_is_charged(wrong: str, tmp_path: Path) -> None:
     query, columns = WRONG[wrong]
-    (tmp_path / "visits.csv").write_text("visitor,state,city,name,age,spent\nsecret-one,CA,A,Ann,33,5\n")
+    (tmp_path / "visits.csv").write_text("visitor,state,city,name,age,spent\nsecret-one,CA,A,Ann,90733,5\n")
     if "matrix" in query:
         (tmp_path / "cities.txt").write_text("A\nB\nC\n")
     tables = document({"name": "q", **query})
@@ -58,7 +58,7 @@ def test_it_is_refused_and_nothing_is_charged(wrong: str, tmp_path: Path) -> Non
     init(str(tmp_path / "ledger.db"), DATASET, terms(5.0)).close()
     result = dpcli("release", str(tmp_path / "file.toml"), "--ledger", str(tmp_path / "ledger.db"))
     assert result.code == 2, result
-    assert "secret" not in result.err and "33" not in result.err
+    assert "secret" not in result.err and "90733" not in result.err
     status = dpcli("budget", "log", str(tmp_path / "ledger.db"))
     assert "dpcli release" not in status.out, status.out
     assert not (tmp_path / "out" / "run.json").exists()
