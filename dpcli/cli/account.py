@@ -29,7 +29,8 @@ def command(
 ) -> int:
     """What the pipeline in FILE ("-" for standard input) costs: epsilon at its delta, by every accountant.
 
-    Each row is an upper bound, rounded up; the headline is the smallest sound one. Exit code 1 where the file's budget is overspent,
+    Each row is an upper bound, rounded up; the headline is the smallest sound one. Where it is certified to within 1e-9, rows that take
+    more work are left out: -a all runs them too. Exit code 1 where the file's budget is overspent,
     3 where nothing can be certified.
     """
     if epsilon is not None:

@@ -96,9 +96,8 @@ def main(repetitions: int) -> int:
         broken += [name] if limit is not None and own_cpu > limit * cpu else []
         told = "" if limit is None else f"{limit:g}"
         print(f"{name:30} {1e3 * own_cpu:8.0f} {own_cpu / cpu:7.2f} {told:>9}   {1e3 * own_wall:8.0f} {own_wall / wall:7.2f}")  # noqa: T201
-    each = [
-        1e3 * (many - one) / FURTHER for many, one in zip(found[f"dpcli gate, {FURTHER + 1} files"], found["dpcli gate, one file"])
-    ]  # noqa: B905
+    one, many = found["dpcli gate, one file"], found[f"dpcli gate, {FURTHER + 1} files"]
+    each = [1e3 * (many[k] - one[k]) / FURTHER for k in (0, 1)]
     print(f"each further file of a gate: {each[0]:.1f} ms of CPU (promised {EACH:g}), {each[1]:.1f} ms of wall time")  # noqa: T201
     broken += ["each further file"] if each[0] > EACH else []
     for name in broken:
