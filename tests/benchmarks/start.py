@@ -2,7 +2,7 @@
 
     python tests/benchmarks/start.py [repetitions]
 
-Ratios of CPU and of wall time; of a gate of many files, milliseconds for each further one. Exits 1 where one is above what README promises.
+Ratios of CPU and of wall time; of a gate of many files, milliseconds for each further one. Exits 1 where one is above what is promised here.
 Run it with OMP_NUM_THREADS unset too: what threads would cost is counted.
 """
 
@@ -22,7 +22,7 @@ YARDSTICK = "import click, numpy"
 FURTHER = 50  # files beside the first
 DPCLI = [sys.executable, "-m", "dpcli"]
 
-# The most that README promises: times the yardstick, in CPU time.
+# The most that is promised: times the yardstick, in CPU time.
 PROMISED = {"dpcli --help": 0.4, "dpcli account mnist": 2.0, "dpcli gate, one file": 2.5}
 EACH = 10.0  # milliseconds of CPU for each further file of a gate
 
@@ -101,7 +101,7 @@ def main(repetitions: int) -> int:
     print(f"each further file of a gate: {each[0]:.1f} ms of CPU (promised {EACH:g}), {each[1]:.1f} ms of wall time")  # noqa: T201
     broken += ["each further file"] if each[0] > EACH else []
     for name in broken:
-        print(f"more than README promises: {name}")  # noqa: T201
+        print(f"more than is promised: {name}")  # noqa: T201
     return int(bool(broken))
 
 
