@@ -109,7 +109,7 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         caps = _caps(path, pipeline, terms)
         opened = Opened(path, data, pipeline, capped(pipeline, caps), diagnostics)
         assert opened.pipeline.budget is not None
-        result = _unchanged(opened.pipeline, bases and bases.get(path)) or headline(
+        result = _unchanged(opened.pipeline, bases.get(path) if bases else None) or headline(
             opened.pipeline, delta=opened.pipeline.budget.delta
         )
     except InvalidFile as error:

@@ -2,8 +2,8 @@
 
     python tests/benchmarks/start.py [repetitions]
 
-Ratios of CPU and of wall time; of a gate of many files, milliseconds for each further one. Exits 1 where one is above what is promised here.
-Run it with OMP_NUM_THREADS unset too: what threads would cost is counted.
+Ratios of CPU and of wall time; of a gate of many files, milliseconds for each further one. Exits 1 where one is above what is promised
+here. Run it with OMP_NUM_THREADS unset too: what threads would cost is counted.
 """
 
 from __future__ import annotations
