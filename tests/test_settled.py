@@ -121,6 +121,37 @@ def test_a_headline_asks_nobody_in_vain() -> None:
     assert called == ["analytic", "analytic", "exact"]
 
 
+@pytest.mark.parametrize("name", OPEN)
+def test_nobody_is_asked_twice(name: str) -> None:
+    """What an answer takes is taken from what others may: asked twice, one would leave them without."""
+    called: list[tuple[str, object]] = []
+
+    def row(accountant: Accountant, profile: object, *args: object) -> object:
+        called.append((accountant.name, profile))
+        return plain(accountant, profile, *args)  # type: ignore[arg-type]
+
+    plain = accounting._row
+    with mock.patch.object(accounting, "_row", row):
+        account(OPEN[name])
+        assert len(called) == len(set(called)) >= len(ACCOUNTANTS)
+        called.clear()
+        steps = tuple((charge.mechanism, charge.count) for charge in headline(OPEN[name]).charges)
+        called.clear()
+        tightest(steps, OPEN[name].privacy.delta or 0.0)
+    assert len(called) == len(set(called)) == len(ACCOUNTANTS)
+
+
+@pytest.mark.long
+def test_what_others_were_answered_before_they_are_answered_still() -> None:
+    """Seven steps, too many and too few: the contour gives up after much work, and leaves enough of it to the grid."""
+    subject = pipeline(
+        entry("laplace", scale=2.0, sensitivity=1.0), entry("gaussian", "t", 7, 1024 / 1_000_000, noise_multiplier=0.8), delta=1e-8
+    )
+    result, whole = account(subject), everybody(subject)
+    assert [row.bound is None for row in result.rows] == [row.bound is None for row in whole.rows]
+    assert result.upper == whole.upper
+
+
 def test_accountants_asked_by_name_are_asked() -> None:
     for names in (["pld"], ["rdp-optimal", "exact"]):
         assert asked(account(SAMPLED, names)) == {*names}

@@ -13,7 +13,6 @@ from dpcli.accountants.rdp import RdpProfile
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta
-from dpcli.numerics.closed.joint_range import optimal
 from dpcli.values import dataclass
 
 
@@ -25,6 +24,8 @@ class OptimalRdpProfile(PrivacyProfile):
 
     def _best(self, delta: float) -> tuple[float, float]:
         require_positive(delta, "RDP")
+        from dpcli.numerics.closed.joint_range import optimal  # read only where it is asked
+
         order, value = RdpProfile(self.steps, balle, balle_delta).best(delta)
         curve = renyi_curve(merged(self.steps))
         orders = 1.0 + (order - 1.0) * np.geomspace(0.1, 1.5, 13)

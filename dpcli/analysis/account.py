@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -204,8 +204,8 @@ def _account(pipeline: Pipeline, asked: _Asked, delta: float | None, epsilon: fl
 
 def _answer(question: _Question, asked: _Asked) -> _Answer:
     """Those that may settle the headline first; where one does, of the others only those that are cheap, or none."""
+    first: list[AccountRow] = []
     if asked.quick and question.attained:
-        first: list[AccountRow] = []
         for name in SETTLING:
             accountant = _accountant(name)
             profile = question.profile(accountant, None, GLANCE)
@@ -215,7 +215,7 @@ def _answer(question: _Question, asked: _Asked) -> _Answer:
                 rows = _beside(question, asked, row, tuple(first)) if asked.rows else tuple(first)
                 _cross_check(rows)
                 return _Answer(rows, row, profile)
-    return _everybody(question, asked)
+    return _everybody(question, asked, {row.accountant.name: row for row in first})
 
 
 def _beside(question: _Question, asked: _Asked, settling: AccountRow, first: tuple[AccountRow, ...]) -> tuple[AccountRow, ...]:
@@ -234,22 +234,27 @@ def _beside(question: _Question, asked: _Asked, settling: AccountRow, first: tup
     return tuple(found[name] for name in asked.names)
 
 
-def _everybody(question: _Question, asked: _Asked) -> _Answer:
-    """Every accountant, those that read one curve before those that ask each step, and those with much work last."""
+def _everybody(question: _Question, asked: _Asked, known: Mapping[str, AccountRow]) -> _Answer:
+    """Every accountant, those that read one curve before those that ask each step, and those with much work last; nobody twice, as what
+    that takes would be missing to others."""
     chosen = [_accountant(name) for name in asked.names]
     seconds = GLANCE if asked.quick else PATIENCE
     profiles = [question.profile(accountant, asked.tolerance, seconds) for accountant in chosen]
     share = SHARE if len(chosen) > 1 else 1.0
     turns = sorted(range(len(chosen)), key=lambda k: (chosen[k].heavy, chosen[k].stepwise))
-    found = {k: _named(_row(chosen[k], profiles[k], question.quantity, question.at, share), question.charges) for k in turns}
+    found = {
+        k: known.get(chosen[k].name)
+        or _named(_row(chosen[k], profiles[k], question.quantity, question.at, share), question.charges)
+        for k in turns
+    }
     rows = tuple(found[k] for k in range(len(chosen)))
     if asked.quick and not any(_certified(row) for row in rows):  # nobody has an interval: let the grid take its time
-        profiles = [_tuned(profile, None, MOMENT) for profile in profiles]
+        before, profiles = profiles, [_tuned(profile, None, MOMENT) for profile in profiles]
         rows = tuple(
             row
-            if row.bound is not None or not row.accountant.heavy
-            else _named(_row(row.accountant, profile, question.quantity, question.at, share), question.charges)
-            for row, profile in zip(rows, profiles, strict=True)
+            if row.bound is not None or longer is profile  # which would say what it said
+            else _named(_row(row.accountant, longer, question.quantity, question.at, share), question.charges)
+            for row, profile, longer in zip(rows, before, profiles, strict=True)
         )
     if not question.attained:
         rows = tuple(_upper_only(row) for row in rows)
@@ -288,13 +293,18 @@ def sound_profiles(
 @limited
 def tightest(steps: Steps, delta: float) -> AccountRow | None:
     """The smallest sound upper bound on epsilon at `delta` for steps fixed in advance, None where there is no finite one."""
+
+    def row(name: str) -> AccountRow:
+        accountant = _accountant(name)
+        return _row(accountant, _tuned(_profile(accountant, steps, False), None, GLANCE), "epsilon", delta)
+
     whole = all(mechanism.attained() for mechanism, _ in steps)
-    for accountant in map(_accountant, SETTLING if whole else ()):
-        row = _row(accountant, _tuned(_profile(accountant, steps, False), None, GLANCE), "epsilon", delta)
-        if settles(row.bound):
-            return row
-    profiles = [(_accountant(name), _profile(_accountant(name), steps, False)) for name in ACCOUNTANTS]
-    rows = tuple(_row(accountant, _tuned(profile, None, GLANCE), "epsilon", delta) for accountant, profile in profiles)
+    known: dict[str, AccountRow] = {}
+    for name in SETTLING if whole else ():
+        known[name] = row(name)
+        if settles(known[name].bound):
+            return known[name]
+    rows = tuple(known.get(name) or row(name) for name in ACCOUNTANTS)
     _cross_check(rows if whole else tuple(map(_upper_only, rows)))
     return _smallest(rows)
 

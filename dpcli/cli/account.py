@@ -57,7 +57,8 @@ def command(
     Without FILE: what the flags state. --noise-multiplier 1.1 --sampling-rate 0.004 --steps 10000 --delta 1e-6 is DP-SGD with Poisson
     sampling; beside it stands what holds if batches were shuffled instead, and if a record were replaced. --write PATH keeps it as a file.
 
-    Each row is an upper bound, rounded up; the headline is the smallest sound one. Exit code 1 where the file's budget is overspent,
+    Each row is an upper bound, rounded up; the headline is the smallest sound one. Where it is certified to within 1e-9, rows that take
+    more work are left out: -a all runs them too. Exit code 1 where the file's budget is overspent,
     3 where nothing can be certified.
     """
     if epsilon is not None:

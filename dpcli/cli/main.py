@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -18,7 +17,6 @@ from dpcli.cli.options import Settings
 from dpcli.cli.printing import complain, heard, prepare, show
 from dpcli.errors import DpcliError
 
-ALLOCATIONS = 20_000  # between two searches for cycles: what modules are made of stays, and is searched in vain
 COMMANDS: dict[str, tuple[str, str]] = {
     "account": ("dpcli.cli.account:command", "What a pipeline costs, by every accountant."),
     "audit": ("dpcli.cli.audit:command", "Put a program to the test: what an attack proves against its claim."),
@@ -69,7 +67,6 @@ def cli(ctx: click.Context, quiet: bool, verbose: int, color: str) -> None:
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
-    gc.set_threshold(ALLOCATIONS)
     try:
         code = main(sys.argv[1:] if arguments is None else arguments)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left to do is to leave, with the code of what was done

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+
+ALLOCATIONS = 20_000  # between two searches for cycles: what modules are made of stays, and is searched in vain
 
 
 def run() -> None:
     """Run the command line and leave the process with its exit code."""
+    gc.set_threshold(ALLOCATIONS)
     # Before numpy is imported: our products are small, and threads that wait for them cost many times what one takes. Training has torch's.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if sys.argv[1:] in (["--help"], ["-h"]) and _usual():

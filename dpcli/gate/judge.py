@@ -27,7 +27,7 @@ from dpcli.gate.merged_caps import loosened, over
 from dpcli.gate.restatement import restatements
 from dpcli.gate.verdicts import Condition
 from dpcli.gate.waivers import check_waivers, unused, waived
-from dpcli.git.work_tree import review_of
+from dpcli.git.work_tree import asked_once, review_of
 from dpcli.lint.run import judge
 from dpcli.numerics.work import limited
 from dpcli.pipeline.gate_keys import Caps
@@ -65,12 +65,14 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     policy, notices = binding(terms.policy, terms.base_ref)
     terms = replace(terms, policy=policy)
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
-    bases = _bases(paths, terms)
-    files = tuple(_judged(path, terms, bases) for path in paths)
+    with asked_once():
+        bases = _bases(paths, terms)
+        files = tuple(_judged(path, terms, bases) for path in paths)
+        deleted = tuple(_gone(paths, terms, bases))
     granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
     read = [(file.path, file.own) for file in files if file.own is not None]
     notices += (*unmatched(policy, read), *unused(policy, paths, granting))
-    found = (*files, *_gone(paths, terms, bases)) or (_nothing(terms),)
+    found = (*files, *deleted) or (_nothing(terms),)
     return Gated(found, policy.path or None, notices)
 
 
@@ -107,7 +109,9 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         caps = _caps(path, pipeline, terms)
         opened = Opened(path, data, pipeline, capped(pipeline, caps), diagnostics)
         assert opened.pipeline.budget is not None
-        result = headline(opened.pipeline, delta=opened.pipeline.budget.delta)
+        result = _unchanged(opened.pipeline, bases.get(path) if bases else None) or headline(
+            opened.pipeline, delta=opened.pipeline.budget.delta
+        )
     except InvalidFile as error:
         unread = Condition("file", "invalid", f"the file cannot be read as a pipeline: {_first(error.diagnostics)}", ())
         return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))
@@ -116,6 +120,16 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         rules = tuple(c for c in finding_conditions(diagnostics, pipeline) if c.verdict == "fail") if diagnostics else ()
         return Judged(path, None, rules or (Condition("file", "invalid", str(error), ()),), diagnostics)
     return _accounted(opened, result, caps, terms, bases)
+
+
+def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
+    """The account of the base where the file still says all that it said there, caps included."""
+    if base is None or base.account is None:
+        return None
+    was = base.account.pipeline
+    return (
+        replace(base.account, pipeline=pipeline) if replace(was, path=pipeline.path, sha256=pipeline.sha256) == pipeline else None
+    )
 
 
 def _first(diagnostics: Sequence[Diagnostic]) -> str:

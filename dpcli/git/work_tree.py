@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import ParamSpec
 
 from dpcli.errors import InputError
 from dpcli.git.command import refuse_ambiguous, run_git, work_tree
 from dpcli.git.places import holds
+
+P = ParamSpec("P")
+_known: ContextVar[dict[tuple[object, ...], str] | None] = ContextVar("known", default=None)
 
 
 def git(folder: str, *arguments: str, asked: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -31,6 +39,31 @@ def _words(process: subprocess.CompletedProcess[bytes]) -> str:
     return os.fsdecode(process.stderr).strip().partition("\n")[0].removeprefix("fatal: ") or "no reason given"
 
 
+@contextmanager
+def asked_once() -> Iterator[None]:
+    """Inside, git is asked once for the root around a folder and for the commit of a name: many files are judged against one state."""
+    token = _known.set({})
+    try:
+        yield
+    finally:
+        _known.reset(token)
+
+
+def _once(question: Callable[P, str]) -> Callable[P, str]:
+    @functools.wraps(question)
+    def answer(*args: P.args, **kwargs: P.kwargs) -> str:
+        known = _known.get()
+        if known is None:
+            return question(*args, **kwargs)
+        key = (question.__name__, os.getcwd(), *args)
+        if key not in known:
+            known[key] = question(*args, **kwargs)
+        return known[key]
+
+    return answer
+
+
+@_once
 def top_of(folder: str) -> str:
     """The root of the work tree around a folder. Raises InputError where there is none."""
     found = git(folder, "rev-parse", "--show-toplevel")
@@ -70,6 +103,7 @@ def link_of(tree: str, top: str, inner: str) -> str | None:
     return commit_of(inner, os.fsdecode(words[2])) if words[0] == b"160000" else None
 
 
+@_once
 def commit_of(folder: str, ref: str) -> str:
     """The object of the commit that `ref` names. Raises InputError where there is none, and says so of a shallow clone."""
     top_of(folder)

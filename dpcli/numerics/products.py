@@ -33,7 +33,7 @@ def _deep(left: Any, right: Any) -> Any:
 
 
 def _wide(left: Any, right: Any) -> Any:
-    rows, depth, columns = *left.shape, right.shape[1]
+    (rows, depth), columns = left.shape, right.shape[1]
     if min(rows, columns) <= 1:
         tall = broad = max(1, LINE // max(depth, 1))
     else:

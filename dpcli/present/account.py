@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from dpcli.analysis.account import Account, AccountRow
@@ -126,10 +126,20 @@ def _sheet(account: Account) -> Sheet:
             "epsilon": account.epsilon if account.quantity == "delta" else None,
             "delta": account.delta if account.quantity == "epsilon" else None,
         }
-        found["detail"] = json.dumps(jsonable(found["detail"])) if found.get("detail") else None
+        found["detail"] = _as_json(found["detail"]) if found.get("detail") else None
         setting = (place, unit, adjacency, schemes(account.pipeline), account.group_size, row.accountant.name, row.accountant.sound)
         rows.append((*setting, row is account.winner, *(found.get(column) for column in SHEET[8:])))
     return Sheet(SHEET, tuple(rows))
+
+
+def _as_json(detail: Mapping[str, float]) -> str:
+    """What json writes, without what importing it takes."""
+    values = {key: jsonable(value) for key, value in detail.items()}
+    return (
+        "{"
+        + ", ".join(f'"{key}": "{value}"' if isinstance(value, str) else f'"{key}": {value!r}' for key, value in values.items())
+        + "}"
+    )
 
 
 def _accountants(account: Account, decimals: int) -> Table:

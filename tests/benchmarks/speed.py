@@ -2,8 +2,7 @@
 
     python tests/benchmarks/speed.py [repetitions]
 
-Promises: --help and lint under 100 ms of CPU; account on the MNIST example at most 3 times the yardstick; a file of 1,000 different
-mechanisms under 3 s.
+Promises: --help and lint under 100 ms of CPU; a file of 1,000 different mechanisms under 3 s. What starting costs is in start.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.document.document import Document, Sheet
+from dpcli.document.document import Document, Sheet, jsonable
 from dpcli.formats import csv as format_csv
+from dpcli.present.account import _as_json
 from tests.cli.test_formats import COMMANDS, own_formats, words_of
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER
@@ -150,3 +152,10 @@ def test_what_is_written_is_read_back(values: list[str | float | int | bool | No
             assert cell in ("-", "-inf") or cell[:1] != "-"
         else:
             assert type(value)(cell) == value
+
+
+@pytest.mark.parametrize(
+    "detail", [{"order": 8.25, "slack": 1e-300}, {"spacing": 7e-05, "tolerance missed: width": math.inf}, {"moment": 8}]
+)
+def test_the_details_of_a_row_are_json(detail: dict[str, float]) -> None:
+    assert _as_json(detail) == json.dumps(jsonable(detail))

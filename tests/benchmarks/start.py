@@ -1,0 +1,109 @@
+"""What starting costs: whole commands beside `python -c "import click, numpy"`, medians of 15 interleaved runs.
+
+    python tests/benchmarks/start.py [repetitions]
+
+Ratios of CPU and of wall time; of a gate of many files, milliseconds for each further one. Exits 1 where one is above what is promised
+here. Run it with OMP_NUM_THREADS unset too: what threads would cost is counted.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+YARDSTICK = "import click, numpy"
+FURTHER = 50  # files beside the first
+DPCLI = [sys.executable, "-m", "dpcli"]
+
+# The most that is promised: times the yardstick, in CPU time.
+PROMISED = {"dpcli --help": 0.4, "dpcli account mnist": 2.0, "dpcli gate, one file": 2.5}
+EACH = 10.0  # milliseconds of CPU for each further file of a gate
+
+
+def small(k: int) -> str:
+    """A pipeline file that a team might have many of."""
+    return f"""format = 1
+name = "p{k}"
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = {60_000 + 37 * k}
+delta = 1e-6
+releases = "final-model"
+[budget]
+epsilon = 8.0
+[[mechanism]]
+name = "train"
+type = "gaussian"
+noise_multiplier = {1.1 + 0.003 * k:.3f}
+steps = {1_000 + 13 * k}
+sampling = {{ scheme = "poisson", batch_size = {256 + k} }}
+"""
+
+
+def seconds(command: list[str]) -> tuple[float, float]:
+    """CPU (user and system, children included) and wall time of one run."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(command, capture_output=True, check=False, cwd=ROOT, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr.decode()
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
+
+
+def measured(commands: dict[str, list[str]], repetitions: int) -> dict[str, tuple[float, float]]:
+    """Medians of runs that take turns, after one of each that fills the caches of files."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+    for command in commands.values():
+        seconds(command)
+    for _ in range(repetitions):
+        for name, command in commands.items():
+            times[name].append(seconds(command))
+    return {
+        name: (statistics.median(cpu for cpu, _ in found), statistics.median(wall for _, wall in found))
+        for name, found in times.items()
+    }
+
+
+def main(repetitions: int) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        files = [f"{folder}/p{k}.toml" for k in range(FURTHER + 1)]
+        for k, path in enumerate(files):
+            Path(path).write_text(small(k))
+        commands = {
+            YARDSTICK: [sys.executable, "-c", YARDSTICK],
+            "python alone": [sys.executable, "-c", "pass"],
+            "import click": [sys.executable, "-c", "import click"],
+            "import numpy": [sys.executable, "-c", "import numpy"],
+            "dpcli --help": [*DPCLI, "--help"],
+            "dpcli account mnist": [*DPCLI, "account", "examples/mnist.toml"],
+            "dpcli account mnist -a all": [*DPCLI, "account", "examples/mnist.toml", "-a", "all"],
+            "dpcli gate, one file": [*DPCLI, "gate", files[0]],
+            f"dpcli gate, {FURTHER + 1} files": [*DPCLI, "gate", *files],
+        }
+        found = measured(commands, repetitions)
+    cpu, wall = found[YARDSTICK]
+    broken = []
+    print(f"{'command':30} {'CPU ms':>8} {'ratio':>7} {'promised':>9}   {'wall ms':>8} {'ratio':>7}")  # noqa: T201
+    for name, (own_cpu, own_wall) in found.items():
+        limit = PROMISED.get(name)
+        broken += [name] if limit is not None and own_cpu > limit * cpu else []
+        told = "" if limit is None else f"{limit:g}"
+        print(f"{name:30} {1e3 * own_cpu:8.0f} {own_cpu / cpu:7.2f} {told:>9}   {1e3 * own_wall:8.0f} {own_wall / wall:7.2f}")  # noqa: T201
+    one, many = found["dpcli gate, one file"], found[f"dpcli gate, {FURTHER + 1} files"]
+    each = [1e3 * (many[k] - one[k]) / FURTHER for k in (0, 1)]
+    print(f"each further file of a gate: {each[0]:.1f} ms of CPU (promised {EACH:g}), {each[1]:.1f} ms of wall time")  # noqa: T201
+    broken += ["each further file"] if each[0] > EACH else []
+    for name in broken:
+        print(f"more than is promised: {name}")  # noqa: T201
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 15))
