@@ -14,17 +14,20 @@ if TYPE_CHECKING:
 
     from dpcli.analysis.account import Account, account
     from dpcli.analysis.calibrate import Calibration, calibrate
+    from dpcli.analysis.epsilon import Epsilons, epsilon
     from dpcli.pipeline.model import Pipeline
     from dpcli.pipeline.read import load
 
 __version__ = "0.1.0"
-__all__ = ["Account", "Calibration", "Pipeline", "__version__", "account", "calibrate", "load"]
+__all__ = ["Account", "Calibration", "Epsilons", "Pipeline", "__version__", "account", "calibrate", "epsilon", "load"]
 
 _HOME = {
     "Account": "dpcli.analysis.account:Account",
     "account": "dpcli.analysis.account:account",
     "Calibration": "dpcli.analysis.calibrate:Calibration",
     "calibrate": "dpcli.analysis.calibrate:calibrate",
+    "Epsilons": "dpcli.analysis.epsilon:Epsilons",
+    "epsilon": "dpcli.analysis.epsilon:epsilon",
     "Pipeline": "dpcli.pipeline.model:Pipeline",
     "load": "dpcli.pipeline.read:load",
 }

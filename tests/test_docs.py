@@ -127,6 +127,7 @@ def test_python_runs() -> None:
         exec(compile(code, "tutorial.md", "exec"), {})
     assert out.getvalue().splitlines()[0] == "True rdp"
     assert out.getvalue().splitlines()[1].endswith("True True")
+    assert out.getvalue().splitlines()[2] == "True True"
 
 
 @pytest.mark.parametrize("text", [body for body in blocks("toml") if "[privacy]" in body and "[train]" not in body])

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     ComplexArray = NDArray[np.complex128]
     IndexArray = NDArray[np.int64]
+    BoolArray = NDArray[np.bool_]
 else:
     np = lazy("numpy")
-    Array = ComplexArray = IndexArray = Any
+    Array = BoolArray = ComplexArray = IndexArray = Any
 
-__all__ = ["Array", "ComplexArray", "IndexArray", "np"]
+__all__ = ["Array", "BoolArray", "ComplexArray", "IndexArray", "np"]

@@ -1,0 +1,180 @@
+"""epsilon of Gaussian noise on Poisson samples (DP-SGD) for whole arrays of settings, as numbers in and numbers out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.accountants.exact import ends_of
+from dpcli.analysis.account import tightest
+from dpcli.errors import InputError, NotRepresentable
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.numerics.arrays import Array, BoolArray, IndexArray, np
+from dpcli.numerics.contour.counts import epsilons_between
+
+CLOSE = 1e-7  # relative width of an interval that needs no second way
+MOST_STEPS = 10**15  # beyond which a float is not sure to be the count that was meant
+SMALL = 16  # questions of one noise and rate that are asked one by one
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Epsilons:
+    """Certified intervals of epsilon (nats), of the shape to which the arguments broadcast.
+
+    upper: what may be claimed; inf where nothing finite can be. lower: no smaller epsilon is true; 0 where none is certified.
+    """
+
+    upper: Array
+    lower: Array
+
+
+def epsilon(
+    noise_multiplier: Any,
+    sampling_rate: Any = 1.0,
+    steps: Any = 1,
+    *,
+    delta: Any,
+    adjacency: str = "add-remove",
+    tolerance: float = 1e-3,
+) -> Epsilons:
+    """epsilon at `delta` of `steps` releases of Gaussian noise, each on a Poisson sample; every argument a number or an array.
+
+    >>> import dpcli
+    >>> dpcli.epsilon(1.1, 256 / 60000, [1, 1000, 14040], delta=1e-5).upper   # doctest: +SKIP
+    array([0.0216, 0.5987, 2.3796])
+
+    Many numbers of steps and many deltas of one noise and rate share their contours: epsilon after each of 10^5 steps takes seconds.
+
+    Args:
+        noise_multiplier: noise standard deviation over C, the bound on one record's contribution (L2); > 0.
+        sampling_rate: probability with which each record is in the sample of a step, in (0, 1]; 1 for all records at every step.
+        steps: number of steps, whole, from 1 to 10^15.
+        delta: in (0, 1/2].
+        adjacency: "add-remove", "replace-one" or "zero-out".
+        tolerance: relative width of an interval that is good enough, in [0, 1). Most are narrower than 1e-9 whatever it is. Where steps are
+            few and weak, each costs 5 to 50 ms on its own: then only as many are asked as it takes, and what lies between two of them has
+            the upper bound of the one with more steps, and the lower bound of the one with fewer.
+
+    Returns:
+        Upper bounds, and certified lower bounds, as `account` finds them one by one.
+
+    Raises:
+        InputError: a value out of range, or shapes that do not broadcast.
+    """
+    neighbours = Neighbours(_adjacency(adjacency))
+    if not 0.0 <= tolerance < 1.0:
+        raise InputError(f"expected a tolerance in [0, 1), found {tolerance!r}")
+    named = {"noise_multiplier": noise_multiplier, "sampling_rate": sampling_rate, "steps": steps, "delta": delta}
+    noise, rate, count, at = _broadcast({name: _numbers(name, value) for name, value in named.items()})
+    shape, flat = noise.shape, np.stack([noise.ravel(), rate.ravel(), count.ravel(), at.ravel()], axis=1)
+    questions, place = np.unique(flat, axis=0, return_inverse=True)
+    lower, upper = np.zeros(len(questions)), np.full(len(questions), math.inf)
+    for rows in _groups(questions[:, :2]):
+        sigma, q = questions[rows[0], :2].tolist()
+        mechanism = GaussianSpec(noise_multiplier=sigma).poisson(q, neighbours)
+        lower[rows], upper[rows] = _of_mechanism(mechanism, questions[rows, 2], questions[rows, 3], tolerance)
+    return Epsilons(upper[place.ravel()].reshape(shape), lower[place.ravel()].reshape(shape))
+
+
+def _adjacency(name: str) -> Adjacency:
+    try:
+        return Adjacency(name)
+    except ValueError:
+        raise InputError(f"expected an adjacency among {', '.join(one.value for one in Adjacency)}, found {name!r}") from None
+
+
+RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
+    "noise_multiplier": ("numbers > 0", lambda x: (x > 0.0) & (x < math.inf)),
+    "sampling_rate": ("numbers in (0, 1]", lambda x: (x > 0.0) & (x <= 1.0)),
+    "steps": ("whole numbers from 1 to 10^15", lambda x: (x >= 1.0) & (x <= MOST_STEPS) & (x == np.floor(x))),
+    "delta": ("numbers in (0, 0.5]", lambda x: (x > 0.0) & (x <= 0.5)),
+}
+
+
+def _numbers(name: str, value: Any) -> Array:
+    words, fits = RANGES[name]
+    found = np.asarray(value)
+    if found.dtype.kind not in "iuf" or not np.all(fits(found.astype(float))):
+        wrong = found.ravel()[~fits(found.astype(float)).ravel()] if found.dtype.kind in "iuf" else [value]
+        raise InputError(f"{name}: expected {words}, found {wrong[0]!r}")
+    return np.asarray(found, dtype=float)
+
+
+def _broadcast(arrays: dict[str, Array]) -> tuple[Array, ...]:
+    try:
+        return tuple(np.broadcast_arrays(*arrays.values()))
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise InputError(f"expected shapes that broadcast, found {shapes}") from None
+
+
+def _groups(keys: Array) -> list[IndexArray]:
+    """Rows of equal keys, which are sorted."""
+    return np.split(np.arange(len(keys)), np.flatnonzero(np.any(np.diff(keys, axis=0) != 0.0, axis=1)) + 1) if len(keys) else []
+
+
+def _of_mechanism(mechanism: Mechanism, counts: Array, deltas: Array, tolerance: float) -> tuple[Array, Array]:
+    """(lower, upper) for one mechanism: by shared contours, and what these leave open one by one."""
+    lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
+    open_ones = np.ones(len(counts), dtype=bool)
+    if len(counts) > SMALL:
+        found = [_shared(loss, counts, np.log(deltas)) for loss in mechanism.losses()]
+        lower = np.maximum.reduce([low for low, _ in found])
+        upper = np.maximum.reduce([high for _, high in found])
+        open_ones = ~((upper - lower <= CLOSE * upper) & np.isfinite(upper))
+        if not mechanism.attained():
+            lower = np.zeros(len(counts))
+    for delta in np.unique(deltas[open_ones]).tolist():
+        rows = np.flatnonzero(open_ones & (deltas == delta))
+        rows = rows[np.argsort(counts[rows], kind="stable")]
+        low, high = _between(lambda n, d=delta: _alone(mechanism, n, d), counts[rows], tolerance)  # type: ignore[misc]
+        lower[rows], upper[rows] = np.maximum(lower[rows], low), np.minimum(upper[rows], high)
+    return np.minimum(lower, upper), upper
+
+
+def _shared(loss: Any, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
+    try:
+        return epsilons_between(loss, counts, log_deltas)
+    except NotRepresentable:
+        return np.zeros(len(counts)), np.full(len(counts), math.inf)
+
+
+def _alone(mechanism: Mechanism, count: int, delta: float) -> Interval:
+    """One question: by the exact accountant, or by whichever answers."""
+    try:
+        ends = [ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()]
+        low, high = max(end[0] for end in ends), max(end[1] for end in ends)
+        if math.isfinite(high):
+            return (low if mechanism.attained() else 0.0), high
+    except NotRepresentable:
+        pass
+    row = tightest(((mechanism, count),), delta)
+    if row is None or row.bound is None:
+        return 0.0, math.inf
+    return (row.bound.lower or 0.0 if mechanism.attained() else 0.0), row.bound.upper
+
+
+def _between(ask: Callable[[int], Interval], counts: Array, tolerance: float) -> tuple[Array, Array]:
+    """(lower, upper) at increasing counts, asked of as few as the tolerance allows: epsilon does not fall as steps are added."""
+    lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
+    last = len(counts) - 1
+    for i in {0, last}:
+        lower[i], upper[i] = ask(int(counts[i]))
+    waiting = [(0, last)]
+    while waiting:
+        begin, end = waiting.pop()
+        if end - begin < 2:
+            continue
+        if upper[end] - lower[begin] <= tolerance * upper[end] < math.inf:
+            lower[begin + 1 : end], upper[begin + 1 : end] = lower[begin], upper[end]
+            continue
+        middle = (begin + end) // 2
+        lower[middle], upper[middle] = ask(int(counts[middle]))
+        waiting += [(begin, middle), (middle, end)]
+    return lower, upper

@@ -1,0 +1,223 @@
+"""The epsilons of many compositions of one loss at once: other numbers of steps, other deltas, one contour for those that are near.
+
+K of n steps is n times K of one. On a line Re z = t that suits the middle of a block of questions, the logarithm of the characteristic
+function of one step is evaluated once; each question multiplies it by its n and has the certificate of `Contour`, at its own epsilon.
+What a block's line does not suit comes out wide, and is for whoever asked to ask alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcli.errors import NotRepresentable
+from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
+from dpcli.numerics.contour.certified import SHARE, capped_losses
+from dpcli.numerics.contour.integral import NEGLIGIBLE, Loss, Tilted, log_hockey, saddle, tilt_for
+from dpcli.numerics.quadrature import SLACK
+from dpcli.numerics.work import spend
+
+GROWTH = 1.12  # of steps within a block
+DEPTH = 1.5  # of log delta within a block
+NODES, LONGEST = 256, 6000  # frequencies that any block may have, and a small one
+ENTRIES = 4e5  # of a block's table, frequencies times questions
+HELD = 1 << 18  # numbers of a table that are worked on at a time
+NARROW = 1e-9  # relative width that is not worth another line
+ROUNDS = 40  # of Newton's method, and of doubling a margin
+
+
+def epsilons_between(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
+    """(lower, upper) bounds on the epsilon >= 0 of each e^log_delta < 1/2 for so many independent losses; (0, inf) where no line serves."""
+    lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
+    keys = np.stack((np.floor(np.log(counts) / math.log(GROWTH)), np.floor(log_deltas / DEPTH)), axis=1)
+    _, block = np.unique(keys, axis=0, return_inverse=True)
+    order = np.argsort(block.ravel(), kind="stable")
+    with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
+        for rows in np.split(order, np.flatnonzero(np.diff(block.ravel()[order])) + 1):
+            low, high = _narrowed(loss, counts[rows], log_deltas[rows])
+            lower[rows], upper[rows] = np.fmax(low, 0.0), np.where(np.isnan(high), math.inf, np.maximum(high, 0.0))
+    return np.minimum(lower, upper), upper
+
+
+def _narrowed(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
+    """The intervals of one block: of the loss as it is, then, where they are wide, without its far upper tail."""
+    low, high = np.full(len(counts), -math.inf), np.full(len(counts), math.inf)
+    most, least = int(counts.max()), float(log_deltas.min())
+    capped = capped_losses(((loss, most),), least + SHARE)
+    for one, log_lost in ((loss, -math.inf), (capped[0][0] if capped else None, least + SHARE)):
+        wide = np.flatnonzero(~((high - low <= NARROW * high) & np.isfinite(high)))
+        if one is None or not len(wide):
+            continue
+        try:
+            found = _block(one, counts[wide], log_deltas[wide], log_lost)
+        except NotRepresentable:
+            continue
+        if found is not None:
+            low[wide], high[wide] = np.fmax(low[wide], found[0]), np.fmin(high[wide], found[1])
+    return low, high
+
+
+def _block(loss: Loss, counts: Array, log_deltas: Array, log_lost: float) -> tuple[Array, Array] | None:
+    t = tilt_for(((loss, int(np.median(counts))),), float(np.median(log_deltas)))
+    line = _line(loss, t, counts, log_deltas, log_lost)
+    if line is None:
+        return None
+    size = max(1, HELD // len(line.log_factor))
+    pieces = [line.solved(counts[i : i + size], log_deltas[i : i + size]) for i in range(0, len(counts), size)]
+    return np.concatenate([low for low, _ in pieces]), np.concatenate([high for _, high in pieces])
+
+
+def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: float) -> Line | None:
+    """The line on which all of the block's integrands are known far enough and closely enough; None where none is found."""
+    far = t * np.geomspace(1.02, 4.0, 8)
+    cumulants = loss.cgf(np.append(t, far))
+    tilted = loss.tilted(t)
+    cumulant, doubt = _cumulant(tilted, t, float(cumulants[0]))
+    if not math.isfinite(doubt):
+        return None
+    rise, log_far = cumulants[1:] - cumulant, log_hockey(far)
+    steps, targets = [], []
+    for n in (float(counts.min()), float(counts.max())):
+        for log_delta in (float(log_deltas.min()), float(log_deltas.max())):
+            epsilon = float(saddle(np.array([n * cumulant]), log_delta, np.array([t]))[0])
+            log_wanted = log_delta - n * cumulant + t * epsilon
+            gaps = (n * rise + log_far - (far - t) * epsilon - log_wanted - NEGLIGIBLE) / (far - t)
+            steps += [2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300)]
+            targets.append(NEGLIGIBLE + log_wanted)
+    step, fewest = min(steps), float(counts.min())
+    width = 1.0 / math.sqrt(fewest * tilted.variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
+    ends: Array = np.asarray(width * 1.3 ** np.arange(1.0, 60.0), dtype=float)
+    ends = ends[ends <= min(max(NODES, ENTRIES / len(counts)), LONGEST) * step]
+    if not len(ends):
+        return None
+    decay = fewest * tilted.decay(ends)
+    log_tails = decay + 1e-13 * fewest - np.log(math.pi * ends) + np.log1p(step / ends)
+    enough = np.flatnonzero(log_tails <= min(targets))
+    if not len(enough):
+        return None
+    count = math.ceil(float(ends[enough[0]]) / step) + 1
+    log_factor = tilted.centred(step, count, NEGLIGIBLE - math.log(float(counts.max())))
+    y: Array = step * np.arange(count, dtype=float)
+    pole = -np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
+    tail = math.exp(float(log_tails[enough[0]]))
+    return Line(t, step, cumulant, doubt, tilted.mean, y, log_factor, pole, tail, far, rise, log_far, log_lost)
+
+
+def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
+    """(K(t) of one step from above, by how much that may be too large), as `build` has it; (NaN, inf) where that contradicts itself."""
+    own = tilted.cumulant
+    rounding = SLACK * (1.0 + abs(own)) + 1e-14 * (1.0 + t) * (abs(tilted.mean) + math.sqrt(tilted.variance))
+    if not bound >= own - rounding or not math.isfinite(bound):
+        return math.nan, math.inf
+    return (bound, 2.5 * SLACK * bound) if tilted.sharp else (own + rounding, 2.0 * rounding + 2.5 * SLACK * (own + rounding))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """The integrand of one step on Re z = t, and what `Contour` says of n of them.
+
+    cumulant: K(t) of one step, from above by at most `doubt`. log_factor: log of its characteristic function about its mean, at the
+    frequencies y. pole: of the factor 1 / (z (z+1)). tail: bounds the integral beyond, relative to e^{K - t eps}, for every n.
+    """
+
+    t: float
+    step: float
+    cumulant: float
+    doubt: float
+    mean: float
+    y: Array
+    log_factor: ComplexArray
+    pole: ComplexArray
+    tail: float
+    far: Array
+    rise: Array
+    log_far: Array
+    log_lost: float
+
+    def solved(self, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
+        """(lower, upper) bounds on the epsilons; they may be negative, and are infinite where nothing is proved."""
+        spend(20.0 * len(counts) * len(self.y))
+        table = Table(self, counts)
+        epsilon, slope = table.newton(log_deltas)
+        low, high = table.log_delta(epsilon)
+        margins = [1e-15 * np.abs(epsilon) + 1.01 * np.clip(gap, 0.0, 1.0) / slope for gap in (log_deltas - low, high - log_deltas)]
+        margins = [np.where(slope > 0.0, margin, math.nan) for margin in margins]
+        return table.outside(log_deltas, epsilon, margins[0], -1.0), table.outside(log_deltas, epsilon, margins[1], 1.0)
+
+
+class Table:
+    """The integrands of several n on one line: a row each."""
+
+    def __init__(self, line: Line, counts: Array) -> None:
+        self.line, self.counts = line, counts
+        log_factor = counts[:, None] * line.log_factor + line.pole
+        self._modulus = np.exp(log_factor.real)
+        self._modulus[:, 0] *= 0.5  # the sum over both sides, halved
+        self._angle = log_factor.imag
+        self._cumulant = counts * line.cumulant
+        total = self._modulus.sum(axis=1)
+        rounding = 2e-14 + 3e-15 * np.sqrt(counts) + 1e-22 * counts
+        self._error = rounding * total * line.step / math.pi + line.tail
+        missing = (1.0 + line.t) * math.exp(line.log_lost)
+        self._doubt = counts * line.doubt + missing
+
+    def _at(self, rows: IndexArray, epsilon: Array) -> Array:
+        return np.asarray(self._angle[rows] + self.line.y * (self.counts[rows] * self.line.mean - epsilon)[:, None])
+
+    def _total(self, rows: IndexArray, angle: Array) -> Array:
+        return np.asarray(np.einsum("ij,ij->i", self._modulus[rows], np.cos(angle)) * (self.line.step / math.pi))
+
+    def newton(self, log_deltas: Array) -> tuple[Array, Array]:
+        """(epsilon, -d log delta / d epsilon) where the sums themselves cross; NaN where they do not. It proves nothing."""
+        line, t = self.line, self.line.t
+        chernoff = (self._cumulant - log_deltas + t * math.log(t) - (t + 1.0) * math.log1p(t)) / t
+        epsilon = np.minimum(self.counts * line.mean - 1.0 / t - 1.0 / (1.0 + t), chernoff)
+        slope, rows = np.full(len(epsilon), math.nan), np.arange(len(epsilon))
+        for _ in range(ROUNDS):
+            angle = self._at(rows, epsilon[rows])
+            total = self._total(rows, angle)
+            change = np.einsum("ij,ij->i", self._modulus[rows] * line.y, np.sin(angle)) * (line.step / math.pi)
+            slope[rows] = t - change / total
+            move = (self._cumulant[rows] - t * epsilon[rows] + np.log(total) - log_deltas[rows]) / slope[rows]
+            epsilon[rows] += np.clip(move, -2.0 / t, 2.0 / t)
+            rows = rows[np.abs(move) > 1e-13 * np.abs(epsilon[rows])]
+            if not len(rows):
+                break
+        return epsilon, slope
+
+    def log_delta(self, epsilon: Array, rows: IndexArray | None = None) -> tuple[Array, Array]:
+        """(lower, upper) bounds on log delta of some rows, each at its epsilon: those of `Contour.log_delta`."""
+        line, chosen = self.line, np.arange(len(self.counts)) if rows is None else rows
+        cumulant, error = self._cumulant[chosen], self._error[chosen]
+        total = self._total(chosen, self._at(chosen, epsilon))
+        base = cumulant - line.t * epsilon
+        ulps = 1e-15 * (cumulant + line.t * (np.abs(epsilon) + np.abs(self.counts[chosen] * line.mean)))
+        upper = np.where(total + error > 0.0, base + ulps + np.log(np.maximum(total + error, 1e-320)), math.inf)
+        upper = np.logaddexp(upper, line.log_lost)
+        low = np.where(total > error, base - ulps - self._doubt[chosen] + np.log(np.maximum(total - error, 1e-320)), -math.inf)
+        gap = self._log_alias(chosen, epsilon) - low
+        return np.where(gap < -1e-9, low + np.log1p(-np.exp(np.minimum(gap, -1e-9))), -math.inf), upper
+
+    def _log_alias(self, rows: IndexArray, epsilon: Array) -> Array:
+        """Logarithms of the terms m != 0 of the sums over aliases, from above."""
+        line = self.line
+        turns = 2.0 * math.pi * line.t / line.step
+        shift = 2.0 * math.pi * (line.far - line.t) / line.step
+        counts, cumulant = self.counts[rows, None], self._cumulant[rows, None]
+        left = cumulant - line.far * epsilon[:, None] + counts * line.rise + line.log_far - shift - np.log1p(-np.exp(-shift))
+        return np.asarray(np.logaddexp(-turns - math.log1p(-math.exp(-turns)), np.fmin.reduce(left, axis=1)))
+
+    def outside(self, log_deltas: Array, epsilon: Array, margin: Array, sign: float) -> Array:
+        """The first of epsilon + sign (margin, 2 margin, ...) at which the bound on that side proves it; infinite where none does."""
+        found, margin = np.full(len(epsilon), sign * math.inf), margin.copy()
+        rows = np.flatnonzero(np.isfinite(margin) & np.isfinite(epsilon))
+        for _ in range(ROUNDS):
+            if not len(rows):
+                break
+            at = epsilon[rows] + sign * margin[rows]
+            low, high = self.log_delta(at, rows)
+            proved = high <= log_deltas[rows] if sign > 0.0 else low >= log_deltas[rows]
+            found[rows[proved]] = at[proved]
+            rows = rows[~proved]
+            margin[rows] *= 2.0
+        return found
