@@ -19,7 +19,7 @@ from dpcli.numerics.work import allowance
 NARROW = 2e-9  # relative width at which no other contour is tried
 ENOUGH = 2e-7  # the same, where the others would take much longer for less
 MAX_PARTS = 8  # that are looked at for one big jump
-QUICK, JUMP = 1e5, 8e6  # cells for the integrand as it is, where one big jump may serve better, and for that
+QUICK, JUMP = 1e5, 1.4e7  # cells for the integrand as it is, where one big jump may serve better, and for that
 SHARE = -26.0  # logarithm of what may be capped, relative to delta
 
 

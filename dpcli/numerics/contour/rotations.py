@@ -111,8 +111,8 @@ def turned(log_weights: ComplexArray, loss: ComplexArray, step: float, first: in
 def log1p_complex(z: Array | ComplexArray) -> ComplexArray:
     """log(1 + z) that keeps the digits of a small z, which numpy's does not for complex arguments, and those of a small 1 + z."""
     found = np.empty(z.shape, dtype=complex)
-    across = z.imag * z.imag
-    near = 0.5 * np.log1p(z.real * (2.0 + z.real) + across)
-    found.real = np.where(z.real < -0.5, 0.5 * np.log((1.0 + z.real) ** 2 + across), near)
+    across, far = z.imag * z.imag, z.real < -0.5
+    near = 0.5 * np.log1p(np.where(far, 0.0, z.real * (2.0 + z.real) + across))
+    found.real = np.where(far, 0.5 * np.log(np.where(far, (1.0 + z.real) ** 2 + across, 1.0)), near)
     found.imag = np.arctan2(z.imag, 1.0 + z.real)
     return found

@@ -24,7 +24,7 @@ SPARED = -24.0  # logarithm of what bulk alone may make of delta
 DROWNED = 8.0  # by how much the bulk may raise the logarithm of Chernoff's bound
 SACRIFICED = 6.0  # the same, by a tilt that is less than the best
 ROOM = 20.0  # by how much the logarithm of delta may be below Chernoff's bound of it
-QUICK = 2e5  # cells for the integrand as it is, where it may do without the bulk
+QUICK = 4e5  # cells for the integrand as it is, where it may do without the bulk
 
 Cut = Sequence[tuple[CutLoss, int]]
 Way = tuple[float, float, Method]

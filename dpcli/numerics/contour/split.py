@@ -86,7 +86,7 @@ class SplitLoss:
         a = 0.5 * SHARES[-1] * self._ramp.height
         fine = self._fine_step(a, log_error, log_error_beyond)
         log_density, ratio = (found[0] for found in self._whole.line(fine, np.array([a])))
-        log_share = self._ramp.log_weight(self._whole.nodes(fine) + 1j * a)
+        log_share = self._ramp.log_weight(np.asarray(self._whole.nodes(fine) + 1j * a, dtype=np.complex128))
         if float(ratio.imag.sum()) < 0.0:  # arg r < 0 above the line: go below it, by symmetry
             log_density, ratio, log_share = log_density.conj(), ratio.conj(), log_share.conj()
         weights = np.exp(log_density - self._whole.log_norm)
@@ -114,7 +114,7 @@ class SplitLoss:
     def _fine_step(self, a: float, log_error: float, log_error_beyond: float) -> float:
         """The node distance on the line at a; |e^{i y L} - 1| <= 2 there."""
         _, log_density, log_rest, _ = self._growing()
-        log_share = self._ramp.log_weight(self._whole.nodes(self._step) + 2j * a).real
+        log_share = self._ramp.log_weight(np.asarray(self._whole.nodes(self._step) + 2j * a, dtype=np.complex128)).real
         bulk = np.logaddexp(0.0, np.logaddexp.reduce(log_density[-1] + log_share)) + math.log(2.0)
         rest = np.logaddexp.reduce(log_density[-1] + log_rest[-1]) + math.log(2.0)
         return min(self._step, 2.0 * math.pi * a / max(float(bulk) - log_error, float(rest) - log_error_beyond, 1.0))

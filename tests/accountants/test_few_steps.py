@@ -1,0 +1,202 @@
+"""Two to nineteen steps, and few that matter among many: against quadrature of thirty digits, a contour of thirty digits, and the grid.
+
+Quadrature: delta of two steps is the mean of one's delta, which is closed, over the other's loss; Gauss and Legendre's rule between points
+that crowd where that loss is epsilon. Nothing of dpcli's numerics is in it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dpcli.accountants.base import Bound
+from dpcli.accountants.exact import ExactProfile
+from dpcli.accountants.pld import PldProfile
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.normal_mixture import MixtureReplaceLoss
+from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian
+from dpcli.numerics.contour.rotations import log1p_complex
+from dpcli.numerics.mixture import binomial_mixture
+
+ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
+NODES, WEIGHTS = (part.tolist() for part in np.polynomial.legendre.leggauss(24))
+
+# Two steps: adjacency, (rate, noise multiplier) of each, delta, epsilon by the quadrature above with 28 and 34 nodes between points.
+REFERENCES = (
+    (ADD_REMOVE, ((1e-5, 0.92),), 9.3e-27, 0.38258534050179),
+    (ADD_REMOVE, ((1.4e-6, 0.885),), 6.5e-21, 0.013683339670291),
+    (ADD_REMOVE, ((0.0058, 0.94),), 2.8e-14, 2.5398693821906),
+    (ADD_REMOVE, ((1e-3, 1.0), (3e-5, 0.6)), 1e-18, 3.131287744534),
+    (ADD_REMOVE, ((4.4e-4, 35.7),), 6e-23, 0.00015882617250749),
+    (REPLACE_ONE, ((1.7e-8, 1.14),), 1.9e-19, 7.2928590410069e-6),
+    (REPLACE_ONE, ((7.6e-3, 1.09),), 2.4e-17, 2.5978412768771),
+    (REPLACE_ONE, ((1e-3, 0.7), (1e-6, 2.5)), 1e-12, 2.3867507914998),
+)
+
+
+def mechanism(adjacency: Adjacency, rate: float, noise: float) -> Mechanism:
+    return GaussianSpec(noise_multiplier=noise).poisson(rate, Neighbours(adjacency))
+
+
+def interval(adjacency: Adjacency, parts: tuple[tuple[float, float], ...], steps: int, delta: float) -> Bound:
+    return ExactProfile(tuple((mechanism(adjacency, *part), steps) for part in parts)).epsilon(delta)
+
+
+@pytest.mark.parametrize(("adjacency", "parts", "delta", "epsilon"), REFERENCES)
+def test_two_steps_hold_the_reference(
+    adjacency: Adjacency, parts: tuple[tuple[float, float], ...], delta: float, epsilon: float
+) -> None:
+    found = interval(adjacency, parts, 2 // len(parts), delta)
+    assert found.lower is not None
+    assert found.lower <= epsilon * (1.0 + 2e-14)
+    assert found.upper >= epsilon * (1.0 - 2e-14)
+    assert found.upper - found.lower <= 1e-9 * found.upper
+
+
+class Step(NamedTuple):
+    """One step's density under P, its loss, the outcome of a loss, and its delta."""
+
+    density: Callable[[mp.mpf], mp.mpf]
+    loss: Callable[[mp.mpf], mp.mpf]
+    outcome: Callable[[mp.mpf], mp.mpf]
+    delta: Callable[[mp.mpf], mp.mpf]
+
+
+def step(adjacency: Adjacency, rate: float, noise: float) -> Step:
+    q, mu = mp.mpf(rate), 1 / mp.mpf(noise)
+
+    def m(x: mp.mpf) -> mp.mpf:
+        return 1 - q + q * mp.exp(mu * x - mu * mu / 2)
+
+    def above(x: mp.mpf, shift: mp.mpf) -> mp.mpf:
+        return (1 - q) * mp.ncdf(-x) + q * mp.ncdf(shift - x)
+
+    if adjacency is ADD_REMOVE:
+
+        def outcome(loss: mp.mpf) -> mp.mpf:
+            odds = (mp.expm1(loss) + q) / q
+            return mp.log(odds) / mu + mu / 2 if odds > 0 else -mp.inf
+
+        def delta(epsilon: mp.mpf) -> mp.mpf:
+            x = outcome(epsilon)
+            return -mp.expm1(epsilon) if x == -mp.inf else above(x, mu) - mp.exp(epsilon) * mp.ncdf(-x)
+
+        return Step(lambda x: mp.npdf(x) * m(x), lambda x: mp.log(m(x)), outcome, delta)
+
+    def turned(loss: mp.mpf) -> mp.mpf:
+        return (loss / 2 + mp.asinh((1 - q) * mp.sinh(loss / 2) / (q * mp.exp(-mu * mu / 2)))) / mu
+
+    def opposed(epsilon: mp.mpf) -> mp.mpf:
+        x = turned(epsilon)
+        return above(x, mu) - mp.exp(epsilon) * above(x, -mu)
+
+    return Step(lambda x: mp.npdf(x) * m(x), lambda x: mp.log(m(x)) - mp.log(m(-x)), turned, opposed)
+
+
+def two(first: Step, second: Step, epsilon: float) -> mp.mpf:
+    """delta of both."""
+    centre = float(first.outcome(mp.mpf(epsilon)))
+    near = [centre + sign * 3.0**k for k in range(-14, 4) for sign in (1.0, -1.0)]
+    points = sorted({-14.0, -3.0, 0.0, 3.0, 6.0, 9.0, 12.0, 25.0, *(x for x in near if -14.0 < x < 25.0)})
+    total = mp.mpf(0)
+    for low, high in itertools.pairwise(points):
+        middle, half = mp.mpf(low + high) / 2, mp.mpf(high - low) / 2
+        for node, weight in zip(NODES, WEIGHTS, strict=True):
+            x = middle + half * node
+            total += half * weight * first.density(x) * second.delta(epsilon - first.loss(x))
+    return total
+
+
+RATES, NOISES, DELTAS = st.floats(-8.0, -0.5), st.floats(-0.45, 1.5), st.floats(-30.0, -4.0)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("seed", range(24))
+def test_two_random_steps_agree_with_quadrature(seed: int) -> None:
+    """To 1e-8 of delta, which is what the quadrature has."""
+    source = np.random.default_rng(seed)
+    adjacency = (ADD_REMOVE, REPLACE_ONE)[seed % 2]
+    parts = tuple((10.0 ** source.uniform(-8.0, -0.5), 10.0 ** source.uniform(-0.4, 1.3)) for _ in range(1 + seed // 2 % 2))
+    delta = 10.0 ** source.uniform(-30.0, -4.0)
+    found = interval(adjacency, parts, 2 // len(parts), delta)
+    assert found.lower is not None
+    if found.upper > 0.0:
+        assert found.upper - found.lower <= 1e-7 * found.upper
+        with mp.workdps(30):
+            first, second = step(adjacency, *parts[0]), step(adjacency, *parts[-1])
+            assert two(first, second, found.upper) <= delta * (1.0 + 1e-8)
+            assert found.lower == 0.0 or two(first, second, found.lower) >= delta * (1.0 - 1e-8)
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("seed", range(160))
+def test_few_steps_are_certified(seed: int) -> None:
+    """2 to 19 steps, to 1e-6 or better, and none is refused."""
+    source = np.random.default_rng(1000 + seed)
+    parts = ((10.0 ** source.uniform(-8.0, 0.0), 10.0 ** source.uniform(-0.52, 2.0)),)
+    delta = 10.0 ** source.uniform(-30.0, -1.0)
+    found = interval((ADD_REMOVE, REPLACE_ONE)[seed % 2], parts, int(source.integers(2, 20)), delta)
+    assert found.lower is not None
+    assert found.upper - found.lower <= 1e-6 * found.upper
+
+
+def test_many_steps_whose_bulk_is_taken_off_hold_the_reference() -> None:
+    """30,000 steps: phi - 1 may not be rounded at phi. The reference is an inversion integral with 34 digits."""
+    parts = (
+        (0.01692775026696234, 39.249910513004515, 3),
+        (1.1186199547911993e-05, 19.519564801342646, 1687),
+        (3.0925902226526015e-08, 52.42850599612527, 28836),
+        (1.3565897118189888e-08, 21.177166741121038, 1),
+    )
+    found = ExactProfile(tuple((SampledGaussian(1.0 / noise, rate), steps) for rate, noise, steps in parts)).epsilon(
+        5.3860176663638966e-09
+    )
+    assert found.lower is not None
+    assert found.lower <= 0.0030817446701034649 <= found.upper
+    assert found.upper - found.lower <= 1e-10 * found.upper
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta"), [(1e-3, 1.0, 3, 1e-6), (0.02, 1.5, 7, 1e-5)])
+def test_the_grid_agrees_under_replace_one(rate: float, noise: float, steps: int, delta: float) -> None:
+    ends = interval(REPLACE_ONE, ((rate, noise),), steps, delta)
+    grid = PldProfile(((mechanism(REPLACE_ONE, rate, noise), steps),)).epsilon(delta)
+    assert ends.lower is not None
+    assert grid.lower is not None
+    assert ends.lower <= grid.upper
+    assert grid.lower <= ends.upper
+
+
+@given(RATES, NOISES, st.floats(-2.0, 1.0), st.floats(0.3, 30.0))
+def test_moments_without_the_left_tail(rate: float, noise: float, level: float, power: float) -> None:
+    """E_Q[d r^-power] and E_Q[b d r^-power] on nodes of their own, three times as dense; the former from above."""
+    loss = MixtureReplaceLoss(binomial_mixture(10.0**-noise, 10.0**rate, 1))
+    scale = 10.0 ** (level + rate)
+    part = loss.cut(scale, -60.0)
+    assume(part is not None and part.big > 1e-200)
+    assert part is not None
+    k, c, h = part.sharpness, part.edge, 0.04 / part.sharpness
+    x = np.arange(-c - 8.0 / k, c + loss.mixture.reach + 12.0, h)
+    base, ratio = loss.line(x)
+    kept = base - np.exp(np.minimum(-k * (x + c), 40.0)) - power / scale * ratio
+    big = kept + np.log(np.maximum(-np.expm1(-np.exp(np.minimum(k * (x - c), 40.0))), 1e-300))
+    whole, beyond = (float(found[0]) for found in part.log_short_moments(np.array([power / scale])))
+    assert whole >= float(np.logaddexp.reduce(kept)) + math.log(h) - 1e-12
+    assert beyond == pytest.approx(float(np.logaddexp.reduce(big)) + math.log(h), abs=1e-9)
+    assert part.missed() == pytest.approx(part.big + part.gained)
+
+
+def test_the_logarithm_of_next_to_nothing_keeps_its_digits() -> None:
+    z = np.array([-1.0 + 1e-9j, -1.0 - 3e-14 + 4e-14j, -0.4 + 0.1j, 1e-17 + 1e-18j])
+    with mp.workdps(40):
+        expected = np.array([complex(mp.log(1 + mp.mpc(complex(value)))) for value in z])
+    assert np.allclose(log1p_complex(z), expected, rtol=1e-12, atol=0.0)
