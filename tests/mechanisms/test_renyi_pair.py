@@ -68,7 +68,7 @@ def test_whatever_has_the_stated_curve_is_covered() -> None:
     """Random releases of that curve, chosen by the outcome of randomised response, or before it."""
     random = Random(SEED)
     response = np.array([math.exp(0.7), 1.0]) / (1.0 + math.exp(0.7))
-    for _ in range(10):
+    for _ in range(5):
         members = [two(random) for _ in range(2)]
         values = tuple(max(renyi(p, q, order) for p, q in members) for order in ORDERS)
         profile = PldProfile(((Renyi(ORDERS, values), 2), (Pure(0.7), 1)))
