@@ -7,7 +7,6 @@ from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.stated.post_processing import Free
-from dpcli.mechanisms.stated.renyi_pair import RenyiPairLoss
 from dpcli.numerics.arrays import np
 
 Losses = tuple[tuple[PrivacyLoss, int], ...]
@@ -34,8 +33,12 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
         try:
             sides.extend(mechanism.together(count))
         except NotRepresentable:
+            if mechanism.attained():  # a bound in its place would be taken for what is attained
+                raise
             bare.append((mechanism, count))
     if bare:
+        from dpcli.mechanisms.stated.renyi_pair import RenyiPairLoss
+
         unknown = tuple(bare)
         views(unknown, (lambda part: part.rdp(np.array([2.0]))) if sides else (lambda part: part.losses()))
         sides.append(((RenyiPairLoss(unknown),), 1))

@@ -13,6 +13,7 @@ from scipy import stats
 from dpcli.accountants.directions import directions
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
+from dpcli.accountants.rdp import ACCOUNTANT as RDP
 from dpcli.analysis.account import account
 from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.choice.range_loss import BLOCK, ChoicesLoss, RangeLoss, choices, curve_of
@@ -116,3 +117,10 @@ def test_more_choices_and_larger_ranges_cost_more(epsilon: float) -> None:
     found = [spent(epsilon, count) for count in (1, 2, 3, 7, 20)]
     assert found == sorted(found) and found[-1] <= 20.0 * epsilon
     assert spent(1.01 * epsilon, 7) > found[3]
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 9.5, 15.9])
+def test_the_grid_is_no_looser_than_the_renyi_curve(epsilon: float) -> None:
+    """Wherever the worst curve is computed, it beats a conversion."""
+    steps = ((BoundedRange(epsilon), 15), (Gaussian(0.8), 1))
+    assert PldProfile(steps).epsilon(1e-6).upper < RDP.compose(steps).epsilon(1e-6).upper

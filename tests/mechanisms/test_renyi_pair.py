@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from random import Random
 
 import numpy as np
@@ -67,7 +68,7 @@ def test_whatever_has_the_stated_curve_is_covered() -> None:
     """Random releases of that curve, chosen by the outcome of randomised response, or before it."""
     random = Random(SEED)
     response = np.array([math.exp(0.7), 1.0]) / (1.0 + math.exp(0.7))
-    for _ in range(10):
+    for _ in range(5):
         members = [two(random) for _ in range(2)]
         values = tuple(max(renyi(p, q, order) for p, q in members) for order in ORDERS)
         profile = PldProfile(((Renyi(ORDERS, values), 2), (Pure(0.7), 1)))
@@ -95,6 +96,20 @@ def test_what_has_neither_still_says_why() -> None:
     assert directions(((Approx(0.1, 1e-9), 1), (Zcdp(0.1), 1)))
     with pytest.raises(NotRepresentable, match="infinite losses"):
         ExactProfile(((Gaussian(1.0), 1), (Zcdp(0.1), 1))).epsilon(1e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class Claiming(Zcdp):
+    """A rho that claims to be attained, and has no pair."""
+
+    def attained(self) -> bool:
+        return True
+
+
+def test_a_bound_never_stands_for_what_claims_to_be_attained() -> None:
+    """Its lower end would be one on a pair that no data attain."""
+    with pytest.raises(NotRepresentable):
+        directions(((Gaussian(1.0), 1), (Claiming(0.1), 1)))
 
 
 def test_one_stated_rho_does_not_cost_a_file_its_grid() -> None:

@@ -53,7 +53,7 @@ def response(random: Random, epsilon: float, reveals: float) -> tuple[Array, Arr
     return np.append(p, [reveals, 0.0])[order], np.append(q, [0.0, reveals])[order]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("trials", TRIALS)
 def test_no_selection_of_noise_does_worse(trials: NegativeBinomial | PoissonTrials) -> None:
     for mu in (0.2, 1.0):
@@ -64,7 +64,7 @@ def test_no_selection_of_noise_does_worse(trials: NegativeBinomial | PoissonTria
                 assert delta(selected(trials, p), selected(trials, q), epsilon) <= upper * (1.0 + 1e-9), (mu, epsilon)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("trials", TRIALS)
 def test_no_selection_of_what_was_stated_does_worse(trials: NegativeBinomial | PoissonTrials) -> None:
     """Among them runs that reveal everything with some probability, whose Renyi divergences are infinite."""
@@ -74,7 +74,7 @@ def test_no_selection_of_what_was_stated_does_worse(trials: NegativeBinomial | P
         mechanism = RepeatAndSelect(inner, trials)
         profile = PldProfile(((mechanism, 1),))
         uppers = [profile.delta(at).upper for at in AT]
-        for _ in range(12):
+        for _ in range(8):
             p, q = response(random, epsilon, reveals)
             for at, upper in zip(AT, uppers, strict=True):
                 found = delta(selected(trials, p), selected(trials, q), at)

@@ -18,7 +18,7 @@ from tests.exam.subjects import SEED
 RANGES = (0.05, 0.4, 1.0, 3.0, 6.0)
 
 
-@pytest.mark.parametrize("epsilon", RANGES)
+@pytest.mark.parametrize("epsilon", [*RANGES, 15.0])
 def test_no_tree_of_choices_does_worse(epsilon: float) -> None:
     random = Random(f"{SEED}/{epsilon}")
     for depth, candidates in ((1, 4), (2, 3), (3, 2), (5, 2)):

@@ -15,7 +15,7 @@ from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import shared
 
 BLOCK = 128  # choices whose curve is computed as a whole
-LEAST, MOST = 1e-3, 8.0  # ranges of which that pays
+LEAST, MOST = 1e-3, 16.0  # ranges for which that pays, and rounding, which grows with e^epsilon, is far below what is added for it
 STEPS = 4096  # of the grid to all choices together, where they are few enough
 FEWEST, MANY = 32, 128  # of the grid to one choice
 SERIES = 8.0  # where the series below has its digits

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from dpcli.errors import NotRepresentable
 from dpcli.fields import Constraint, Key
-from dpcli.mechanisms.choice.selection_profile import Numbers, SelectionLoss, own_run, rough_run
+from dpcli.mechanisms.choice.selection_profile import SelectionLoss, TrialCounts, own_run, rough_run
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.sampling.poisson import finite_loss
@@ -39,7 +39,7 @@ ETA = Constraint("a number in (-1, 10^6]", lambda x: -1 < x <= 10**6, (("exclusi
 LADDER = 7  # larger orders, each twice as far above 1, that may bound a smaller one
 
 
-class Trials(Numbers, Protocol):
+class Trials(TrialCounts, Protocol):
     """A distribution of the number of trials."""
 
     def pure(self, epsilon: float) -> float:

@@ -37,7 +37,7 @@ ROUNDING = 1e-12
 RUN = 4e6  # cells that the pair of one run may take
 
 
-class Numbers(Protocol):
+class TrialCounts(Protocol):
     """A distribution of the number of trials."""
 
     @property
@@ -56,7 +56,7 @@ class SelectionLoss:
     pure epsilon (inf where it has none); held on a grid. run: pairs that dominate one run, one for each direction."""
 
     run: tuple[PrivacyLoss, ...]
-    trials: Numbers
+    trials: TrialCounts
     whole: Mechanism
     pure: float
 
@@ -127,7 +127,7 @@ def log_run(run: tuple[PrivacyLoss, ...], x: Array) -> Array:
 
 
 @shared(16)
-def _growth(run: tuple[PrivacyLoss, ...], trials: Numbers) -> float:
+def _growth(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> float:
     """log R from the run's own curve."""
     epsilons = np.append(0.0, np.geomspace(1e-6, FURTHEST, EPSILONS))
     return trials.log_growth(epsilons, np.exp(log_run(run, epsilons))) * (1.0 + ROUNDING) + ROUNDING

@@ -1,0 +1,96 @@
+"""Random files of entries that have no single worst pair: what their keys allow is never above what exact, pld and rdp say of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import pytest
+
+from dpcli.accountants.base import Steps
+from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.choice.exponential import BoundedRange
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
+from dpcli.mechanisms.stated.atoms import AtomicLoss
+from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
+from dpcli.mechanisms.stated.two_point import Pure
+from dpcli.numerics.work import allowance
+from dpcli.registry import ACCOUNTANTS, load
+from tests.exam.subjects import SEED
+
+Witnessed = tuple[Mechanism, Mechanism, int]  # a mechanism, one that its keys allow and whose pair is attained, and a count
+
+
+@dataclass(frozen=True, slots=True)
+class TwoCandidates(Mechanism):
+    """A choice between two candidates whose losses are t and t - epsilon."""
+
+    epsilon: float
+    t: float
+
+    def losses(self) -> tuple[AtomicLoss]:
+        whole = math.log(-math.expm1(-self.epsilon))
+        high = math.log(-math.expm1(self.t - self.epsilon)) - whole - self.t
+        return (AtomicLoss((high, math.log(-math.expm1(-self.t)) - whole), (self.t, self.t - self.epsilon)),)
+
+
+def drawn(random: Random, low: float, high: float) -> float:
+    return math.exp(random.uniform(math.log(low), math.log(high)))
+
+
+def choice(random: Random) -> Witnessed:
+    epsilon = drawn(random, 1e-3, 6.0)
+    return BoundedRange(epsilon), TwoCandidates(epsilon, random.uniform(0.3, 0.8) * epsilon), int(drawn(random, 1, 60))
+
+
+def stated(random: Random) -> Witnessed:
+    rho = drawn(random, 1e-6, 5.0)
+    orders = tuple(sorted({1.0 + drawn(random, 0.1, 100.0) for _ in range(4)}))
+    bound: Mechanism = random.choice([Zcdp(rho), Renyi(orders, tuple(rho * order for order in orders))])
+    return bound, Gaussian(math.sqrt(2.0 * rho)), random.randint(1, 4)
+
+
+def itself(random: Random) -> Witnessed:
+    mechanism: Mechanism = random.choice(
+        [
+            Gaussian(drawn(random, 0.02, 2.0)),
+            Laplace(drawn(random, 0.02, 2.0)),
+            Pure(drawn(random, 0.01, 1.0)),
+            sampled_gaussian(drawn(random, 0.4, 2.0), drawn(random, 1e-3, 0.5), 1),
+        ]
+    )
+    return mechanism, mechanism, int(drawn(random, 1, 100))
+
+
+KINDS: tuple[Callable[[Random], Witnessed], ...] = (choice, stated, itself)
+
+
+def ends(steps: Steps, delta: float) -> tuple[dict[str, float], float]:
+    """Upper bounds by accountant, and the largest lower one."""
+    uppers, lower = {}, 0.0
+    for name in ("exact", "pld", "rdp"):
+        with suppress(NotRepresentable), allowance(5e6), np.errstate(all="ignore"):
+            bound = load(ACCOUNTANTS[name]).compose(steps).epsilon(delta)
+            uppers[name], lower = bound.upper, max(lower, bound.lower or 0.0)
+    return uppers, lower
+
+
+@pytest.mark.parametrize("first", KINDS[:2], ids=lambda kind: kind.__name__)
+def test_what_is_allowed_is_covered(first: Callable[[Random], Witnessed]) -> None:
+    random, seen = Random(f"{SEED}/{first.__name__}"), 0
+    for _ in range(5):
+        file = [first(random), *(random.choice(KINDS)(random) for _ in range(random.randint(1, 2)))]
+        delta = 10.0 ** random.uniform(-15.0, -1.0)
+        uppers, _ = ends(tuple((bound, count) for bound, _, count in file), delta)
+        _, lower = ends(tuple((allowed, count) for _, allowed, count in file), delta)
+        seen += lower > 0.0 and bool(uppers.keys() & {"exact", "pld"})
+        for name, upper in uppers.items():
+            assert upper >= lower * (1.0 - 1e-9), (SEED, name, file, delta)
+    assert seen >= 2
