@@ -29,12 +29,13 @@ def command(
 ) -> int:
     """Write texts from private ones by a language model, as [generate] in FILE says: each token is drawn from clipped, averaged logits.
 
-    All tokens that may be written are paid for beforehand. Exit code 1 where the budget or the ledger says no or no text is left, 2 where
-    the file asks for what cannot be done, 4 where the count of texts or the ledger cannot be relied on.
+    All tokens that may be written are paid for beforehand; where the entry has a threshold, all that may be private. Exit code 1 where the
+    budget or the ledger says no or no text is left, 2 where the file asks for what cannot be done, 4 where the count of texts or the ledger
+    cannot be relied on.
 
-    Texts are counted in the session's folder, in queries.db. A copy of it is refused where that can be seen: another file, or another
-    machine. A disk or a virtual machine that is put back as a whole cannot be told from the first; a count in PostgreSQL (the key count)
-    is none of them.
+    Texts are counted in the session's folder, in queries.db, and the private tokens of each batch in private-0.db and so on. A copy of
+    these is refused where that can be seen: another file, or another machine. A disk or a virtual machine that is put back as a whole
+    cannot be told from the first; a count in PostgreSQL (the key count) is none of them.
     """
     from dpcli.predict.decode.plan import plan_of
     from dpcli.present.generate import outcome, planned

@@ -22,11 +22,19 @@ def planned(plan: GenerationPlan) -> Document:
     rho = plan.rho
     first, many = plan.epsilon(generate.batches), plan.epsilon(MANY)
     size = plan.pipeline.privacy.dataset_size
+    test = plan.test is not None
     details = (
-        f"{plan.texts:,} texts of at most {generate.tokens:,} tokens, {generate.texts:,} from each of {generate.batches:,} batches, by "
-        f"{entry.name}",
-        f"rho <= {up(rho, 6)} for a token, {up(rho * generate.tokens, 6)} for a text",
-        f"epsilon <= {up(first)} for {_texts(generate.batches)}, one of each batch; <= {up(many)} for {MANY:,} texts",
+        f"{'at most ' if test else ''}{plan.texts:,} texts of at most {generate.tokens:,} tokens, {generate.texts:,} from each of "
+        f"{generate.batches:,} batches, by {entry.name}",
+        *(
+            (f"at most {entry.steps:,} private tokens in each batch; what the public context predicts alone costs nothing",)
+            if test
+            else ()
+        ),
+        f"rho <= {up(rho, 6)} for a {'private ' if test else ''}token, {up(rho * generate.tokens, 6)} for a text"
+        + (" of no others" if test else ""),
+        f"epsilon <= {up(first)} for {_texts(generate.batches)}, one of each batch; <= {up(many)} for {MANY:,} texts"
+        + (", all tokens private" if test else ""),
         f"each token is averaged over {plan.clipping.size:,} places"
         + ("" if size is None else f"; {size / generate.batches:,.0f} of {size:,} records are expected in a batch"),
         f"leaves texts and statement in {shown(plan.folder)}",
@@ -34,6 +42,7 @@ def planned(plan: GenerationPlan) -> Document:
     data = {
         "schema": "dpcli/generate-plan/v1",
         "texts": plan.texts,
+        **({"private_tokens": entry.steps * generate.batches} if test else {}),
         "tokens": generate.tokens,
         "batches": generate.batches,
         "rho_per_token": rho,
@@ -51,11 +60,16 @@ def outcome(done: Generated) -> Document:
     plan, found = done.plan, done.plan.account
     written = f"{_texts(len(done.written))} written, {done.taken:,} of {plan.texts:,} in all"
     said = f"epsilon <= {up(found.upper)} at delta = {found.delta!r}: {written}"
-    details = (f"texts and statement are in {shown(done.folder)}",)
+    details: tuple[str, ...] = (f"texts and statement are in {shown(done.folder)}",)
+    if done.private is not None:
+        most = plan.entry.steps * plan.generate.batches
+        cut = f"; {_texts(done.cut)} cut short for want of them" if done.cut else ""
+        details += (f"{done.private:,} of at most {most:,} private tokens are used{cut}",)
     data = {
         "schema": "dpcli/generate/v1",
         "written": list(done.written),
         "taken": done.taken,
+        **({} if done.private is None else {"private_tokens": done.private, "cut": done.cut}),
         "texts": plan.texts,
         "folder": done.folder,
         "run": done.run,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -107,5 +108,26 @@ def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
             logits = np.array(base) + math.fsum(MOVES[r] for r in records) * clip / batch * np.array(move)
             weights = np.exp((logits - logits.max()) / temperature)
             return np.asarray(weights / weights.sum())
+
+        yield release
+
+
+FAR = ((0.3, 0.3), (0.7, 0.2), (0.5, 0.9))  # distances of two tokens from what the public context says, by the other records
+
+
+def compared(clip: float, batch: int, temperature: float, threshold: float, scale: float) -> Iterator[Release]:
+    """Two tokens at most, one of them private: every record moves a distance by half of its share, up or down at each token.
+
+    Integral over the exponential noise of the threshold; a public token says nothing, a private one ends it.
+    """
+    bar = threshold + stats.expon(scale=scale).ppf((np.arange(POINTS) + 0.5) / POINTS)
+    for token, base, move in itertools.product(decoding(clip, batch, temperature), FAR, itertools.product((-1.0, 1.0), repeat=2)):
+
+        def release(records: Records, token: Release = token, base: Any = base, move: Any = move) -> Array:
+            distance = np.array(base) + math.fsum(MOVES[r] for r in records) * 0.5 / batch * np.array(move)
+            first, second = (np.exp(-np.maximum(bar - one, 0.0) / scale) for one in distance)
+            law = token(records)
+            public = np.array([((1.0 - first) * (1.0 - second)).mean()])
+            return np.concatenate((first.mean() * law, ((1.0 - first) * second).mean() * law, public))
 
         yield release

@@ -345,5 +345,13 @@ REFERENCES: tuple[Reference, ...] = (
         {"clip": 2.0, "references": 3, "temperature": 0.8},
         lambda s: predictions.decoding(2.0, 3, 0.8),
     ),
+    *(
+        Reference(
+            "private-decoding",
+            {"clip": clip, "references": 3, "temperature": 0.8, "threshold": threshold, "scale": 0.2},
+            lambda s, clip=clip, threshold=threshold: predictions.compared(clip, 3, 0.8, threshold, 0.2),  # type: ignore[misc]
+        )
+        for clip, threshold in ((0.2, 0.0), (2.0, 0.4))
+    ),
     Reference("post-processing", {}, nothing),
 )

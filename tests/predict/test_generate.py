@@ -115,6 +115,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+# Most letters of which are the public model's own: what is private is counted, and ends before the texts do.
+SPARSE = (
+    ("temperature = 1.0\nsteps = 24", "temperature = 1.0\nthreshold = 0.5\nscale = 0.1\nsteps = 5"),
+    ("texts = 3", "texts = 40"),
+)
+
+
 def edited(folder: Path, *changes: tuple[str, str]) -> GenerationPlan:
     text = FILE
     for old, new in changes:
@@ -202,6 +209,96 @@ def test_killed_at_any_moment_it_gives_no_text_for_nothing(moments: int, folder:
         with open_queries("out/queries.db", session_in("out", plan.fingerprint(), True, None).identity, plan.texts) as budget:
             assert len(numbers) <= budget.taken() <= len(numbers) + moment + 1
             assert max(map(int, numbers)) <= budget.taken()  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("moments", [3, pytest.param(30, marks=pytest.mark.long)])
+def test_killed_at_any_moment_it_gives_no_private_token_for_nothing(moments: int, folder: Path) -> None:
+    """Each is counted before its bar is drawn: what was kept never has more of them than were charged, nor the session than were stated."""
+    plan = edited(folder, SPARSE[0], ("steps = 5", f"steps = {40 * moments}"), ("texts = 3", f"texts = {40 * moments}"))
+    write_texts(plan, texts=1)
+
+    def charged(batch: int) -> int:
+        with open_queries(
+            f"out/private-{batch}.db", session_in("out", plan.fingerprint(), True, None).identity, plan.entry.steps
+        ) as found:
+            return found.taken()
+
+    chance = random.Random()
+    for _ in range(moments):
+        before = len(lines(folder))
+        child = started(lambda: write_texts(plan, resume=True) and None)
+        until(lambda before=before: len(lines(folder)) > before, every=0.001)  # type: ignore[misc]
+        time.sleep(chance.uniform(0.0, 0.05))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        for batch in (0, 1):
+            assert (
+                sum(int(str(line["private"])) for line in lines(folder) if line["batch"] == batch)
+                <= charged(batch)
+                <= plan.entry.steps
+            )
+
+
+def test_private_tokens_end_before_texts_do(folder: Path) -> None:
+    plan = edited(folder, *SPARSE)
+    found = write_texts(plan)
+    kept = lines(folder)
+    assert found.private == 10 and len(found.written) == len(kept) <= found.taken <= plan.texts
+    for batch in (0, 1):
+        mine = [line for line in kept if line["batch"] == batch]
+        assert sum(int(str(line["private"])) for line in mine) == 5 < sum(len(str(line["text"])) for line in mine)
+        assert not any(line["cut"] for line in mine[:-1])
+    assert found.cut == sum(bool(line["cut"]) for line in kept)
+    assert "at most 5 private tokens for each batch" in (folder / "out" / "statement.md").read_text()
+    with pytest.raises(Denied, match="all private tokens are spent"):
+        write_texts(plan, resume=True)
+    (folder / "out" / "private-1.db").unlink()
+    with pytest.raises(LedgerError, match="no count"):
+        write_texts(plan, resume=True)
+
+
+def test_a_private_token_is_charged_before_its_bar_is_drawn(folder: Path) -> None:
+    """A crash at any number that is drawn loses the bar and what was charged for it."""
+
+    class Broken:
+        private = True
+
+        def words(self, count: int) -> object:
+            raise KeyboardInterrupt
+
+    plan = edited(folder, *SPARSE)
+    for taken in (1, 2, 3):
+        with pytest.raises(KeyboardInterrupt):
+            write_texts(plan, stream=Broken(), resume=taken > 1)  # type: ignore[arg-type]
+        identity = session_in("out", plan.fingerprint(), True, None).identity
+        counts = [open_queries(f"out/private-{batch}.db", identity, plan.entry.steps).taken() for batch in (0, 1)]
+        assert counts == [(taken + 1) // 2, taken // 2]
+    assert not (folder / "out" / "texts.jsonl").exists()
+
+
+def test_what_private_tokens_cost_is_said_before(folder: Path) -> None:
+    edited(folder, *SPARSE)
+    found = json.loads(dpcli("generate", "notes.toml", "--dry-run", "-f", "json", folder=folder).out)
+    account = json.loads(dpcli("account", "notes.toml", "-f", "json", folder=folder).out)
+    assert found["result"]["epsilon_upper"] == account["result"]["epsilon_upper"]
+    compared = 3 * 2 * 0.5 / 60 / 0.1  # two texts of a user
+    assert found["rho_per_token"] == pytest.approx((2 * 4.0 / 60) ** 2 / 2 + compared * math.tanh(compared / 2))
+    assert (found["private_tokens"], found["texts"]) == (10, 80)
+    said = dpcli("generate", "notes.toml", "--dry-run", folder=folder).out
+    assert "at most 5 private tokens in each batch" in said and "all tokens private" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("steps = 5", "steps = 321"), "steps: expected at most 320, the tokens of all texts of one batch"),
+        (("\nscale = 0.1", ""), "expected threshold and scale together: a distance is compared with noise, found no scale"),
+        (("batches = 2", "batches = 1001"), "generate.batches: expected at most 1,000 with a threshold"),
+    ],
+)
+def test_what_does_not_fit_a_threshold_is_refused(change: tuple[str, str], said: str, folder: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        edited(folder, *SPARSE, change)
 
 
 def test_a_line_that_was_cut_short_spoils_no_other(folder: Path) -> None:

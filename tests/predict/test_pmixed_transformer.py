@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from dpcli.predict.pmixed.answer import ensemble
+from dpcli.predict.pmixed.answer import Ensemble, ensemble
 from dpcli.predict.pmixed.fit import model_file
 from dpcli.predict.pmixed.plan import plan_of
 from tests.command import dpcli
@@ -100,6 +103,76 @@ def test_adapters_learn_from_their_own_shard_alone(path: Path) -> None:
     assert all((first != other).any() for other in others)
     assert (models.members[0].next_token([context]) == first).all()
     assert models.public.next_token([context]) == pytest.approx(public, abs=1e-6)
+
+
+def fitted_models(path: Path) -> Ensemble:
+    dpcli("pmixed", "fit", str(path), folder=path.parent)
+    return ensemble(plan_of(str(path)))
+
+
+def test_adapters_answer_together_as_they_do_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To 1e-5: sums of other orders in single precision. In any order, however many a pass holds, and whatever the model held before."""
+    from dpcli.predict.models import together
+
+    models = fitted_models(path)
+    context = models.vocabulary.ids("w3 w8")
+    alone = np.concatenate([member.next_token([context]) for member in models.members])
+    assert np.abs(alone - alone[0]).max() > 0.01
+    for room in (together.ROOM, 3 * 10**6, 1):
+        monkeypatch.setattr(together, "ROOM", room)
+        for order in (list(range(8)), [5, 2, 7]):
+            found = models.public.together([models.members[place] for place in order], context)  # type: ignore[attr-defined]
+            assert found == pytest.approx(alone[order], abs=1e-5)
+            rows = np.stack(models._private(order, context))
+            assert rows == pytest.approx(alone[order], abs=1e-5)
+    assert (models.members[3].next_token([context])[0] == alone[3]).all()
+
+
+def test_what_one_adapter_holds_moves_no_bit_of_another(path: Path) -> None:
+    models = fitted_models(path)
+    context = models.vocabulary.ids("w3")
+    before = models.public.together(models.members, context)  # type: ignore[attr-defined]
+    odd = [
+        {name: fill(value) for name, value in models.members[2].weights.items()}  # type: ignore[attr-defined]
+        for fill in (lambda value: value * -50.0, lambda value: value * math.nan, lambda value: value * 0.0)
+    ]
+    for weights in odd:
+        others = [*models.members]
+        others[2] = replace(others[2], weights=weights)  # type: ignore[type-var]
+        after = models.public.together(others, context)  # type: ignore[attr-defined]
+        same = (before == after).all(axis=1)
+        assert same.tolist() == [place != 2 for place in range(8)]
+        if np.isnan(after[2]).any():
+            rows = replace(models, members=tuple(others))._private(range(8), context)
+            assert np.isnan(rows[2]).all() and not np.isnan(rows[1]).any()
+
+
+def test_models_that_cannot_be_asked_together_are_asked_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from dpcli.predict.models import together, transformer
+
+    models = fitted_models(path)
+    context = models.vocabulary.ids("w3 w8")
+    alone = [member.next_token([context])[0] for member in models.members]
+
+    def asked_alone() -> bool:
+        return all((row == known).all() for row, known in zip(models._private(range(8), context), alone, strict=True))
+
+    assert models.public.together(models.members[:1], context) is None  # type: ignore[attr-defined]
+    assert models.public.together([models.public, models.members[0]], context) is None  # type: ignore[attr-defined]
+    entry = models.plan.entry
+    entry = replace(entry, spec=replace(entry.spec, change="remove-shard"))  # type: ignore[type-var]
+    removed = replace(models, plan=replace(models.plan, entry=entry))
+    assert all((row == known).all() for row, known in zip(removed._private(range(8), context), alone, strict=True))
+    with monkeypatch.context() as broken:  # it gives another answer
+        broken.setattr(together, "_by", lambda held: lambda layer, inputs, output: torch.bmm(inputs[0], 2 * held.transpose(1, 2)))
+        assert models.public.together(models.members, context) is None  # type: ignore[attr-defined]
+        assert asked_alone()
+    with monkeypatch.context() as broken:  # it runs out of memory at another number than was tried
+        models.public._agrees = True  # type: ignore[attr-defined]
+        broken.setattr(transformer, "last_scores", lambda *_: torch.empty(10**15))
+        assert asked_alone()
 
 
 def test_what_cannot_be_fine_tuned_is_refused(path: Path) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +287,97 @@ def test_teachers_of_the_users_own_to_a_student(tmp_path: Path) -> None:
     assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
     student = json.loads(dpcli("pate", "student", str(path), "-f", "json", folder=tmp_path).out)
     assert student["metrics"]["accuracy"] > 0.9 and (student["labelled"], student["pseudo_labelled"]) == (40, 20)
+
+
+TORCH = """
+import os, signal
+import torch
+
+class Said:
+    def __init__(self, net):
+        self.net = net
+    def predict(self, inputs):
+        return self.net(torch.as_tensor(inputs, dtype=torch.float32)).argmax(1)
+
+def network(inputs, labels):
+    with open("who", "a") as file:
+        file.write(os.environ.get("RANK", "-"))
+    if os.path.exists("kill") and os.environ.get("RANK") == open("kill").read() and open("who").read().count(os.environ["RANK"]) > 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    torch.manual_seed(0)
+    net = torch.nn.Linear(inputs.shape[1], 3)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    x, y = torch.as_tensor(inputs, dtype=torch.float32), torch.as_tensor(labels).long()
+    for _ in range(20):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(x), y).backward()
+        optimizer.step()
+    return Said(net)
+"""
+
+
+def on_ranks(*folders: Path, arguments: Sequence[str]) -> list[tuple[int, str, str]]:
+    """What torchrun starts: the same command once for each rank. Exit code, output and errors of each."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    own = {"WORLD_SIZE": str(len(folders)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "dpcli", *arguments],
+            cwd=folder,
+            env=os.environ | own | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, folder in enumerate(folders)
+    ]
+    said = [process.communicate(timeout=120) for process in processes]
+    return [(process.returncode, *one) for process, one in zip(processes, said, strict=True)]
+
+
+@pytest.mark.long
+@pytest.mark.needs("torch")
+def test_teachers_of_torch_on_two_processes(tmp_path: Path) -> None:
+    """The same votes as one process leaves; where one is killed there are none yet, and the same command goes on."""
+    path, fit = whole_file(tmp_path, "nets:network"), ("pate", "fit", "votes.toml", "-f", "json")
+    (tmp_path / "nets.py").write_text(TORCH)
+    assert path.name == fit[2]
+    assert dpcli("pate", "fit", str(path), "--jobs", "1", folder=tmp_path).code == 0
+    folder, votes = tmp_path / "runs" / "votes", np.load(tmp_path / "runs" / "votes" / "votes.npy")
+    shutil.rmtree(folder)
+    (tmp_path / "who").unlink()
+    (tmp_path / "kill").write_text("1")
+    first, second = on_ranks(tmp_path, tmp_path, arguments=fit)
+    assert second[0] == -signal.SIGKILL
+    assert first[:2] == (2, "") and "a process of teachers was killed" in first[2] and "Traceback" not in first[2]
+    assert not (folder / "votes.npy").exists()
+    (tmp_path / "kill").unlink()
+    kept = len(list((folder / "teachers").glob("*.votes")))
+    assert 10 <= kept < 20
+    (tmp_path / "who").unlink()
+    first, second = on_ranks(tmp_path, tmp_path, arguments=fit)
+    assert (first[0], second[0], second[1]) == (0, 0, ""), first[2] + second[2]
+    assert json.loads(first[1])["fitted_before"] == kept
+    assert set((tmp_path / "who").read_text()) == {"0", "1"} and len((tmp_path / "who").read_text()) == 20 - kept
+    assert np.array_equal(np.load(folder / "votes.npy"), votes)
+
+
+@pytest.mark.long
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize(
+    ("seed", "said"), [(5, "expected the same data and queries on each process"), (0, "all processes need to see it")]
+)
+def test_processes_in_folders_of_their_own_leave_no_votes(seed: int, said: str, tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+        whole_file(folder)
+    stored(folders[1], arrays(seed=seed))
+    first, second = on_ranks(*folders, arguments=("pate", "fit", "votes.toml"))
+    assert (first[0], second[0]) == (2, 2) and said in second[2]
+    assert not any((folder / "runs" / "votes" / "votes.npy").exists() for folder in folders)
 
 
 @pytest.mark.parametrize("command", ["fit", "label", "account"])

@@ -58,14 +58,15 @@ def _left(plan: VotingPlan) -> str:
 def fitted_with_progress(plan: VotingPlan, jobs: int | None) -> Teachers:
     """Fit the teachers, with progress on standard error where that is a terminal."""
     from dpcli.predict.pate.teachers import fit
+    from dpcli.train.run.processes import first_process, several_processes
 
-    line = _line()
+    line = _line() if first_process() else lambda text, end: None
 
     def report(done: int, teachers: int) -> None:
         line(f"{done:,} of {teachers:,} teachers", done == teachers)
 
     try:
-        return fit(plan, jobs or os.cpu_count() or 1, report)
+        return fit(plan, jobs or (1 if several_processes() else os.cpu_count() or 1), report)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("teachers that were fitted are kept, and the same command goes on with the others") from None
 

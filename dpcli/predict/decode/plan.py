@@ -8,6 +8,7 @@ from dpcli.errors import InputError
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.pipeline.read import section
 from dpcli.predict.decode.clipped import LogitClipping
+from dpcli.predict.decode.compared import PublicTest
 from dpcli.predict.decode.settings import Generate
 from dpcli.predict.shards import require_units
 from dpcli.registry import DECODING
@@ -16,14 +17,16 @@ from dpcli.toml.limits import read_bytes
 
 # Keys that may change while a session goes on.
 PLACES = ("count", "output")
+COUNTED = 1_000  # batches, each with a count of its own
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationPlan(PricedSession):
-    """generate: the table. clipping: what a token is drawn by."""
+    """generate: the table. clipping: what a private token is drawn by. test: what tells which one is private; all are where None."""
 
     generate: Generate
     clipping: LogitClipping
+    test: PublicTest | None
 
     @property
     def texts(self) -> int:
@@ -44,7 +47,7 @@ class GenerationPlan(PricedSession):
         return (number - 1) % self.generate.batches
 
     def epsilon(self, texts: int) -> float:
-        """What so many texts would cost, with the rest of the file; an upper bound at the file's delta."""
+        """What so many texts would cost, every token of them private, with the rest of the file; an upper bound at the file's delta."""
         from dpcli.analysis.account import headline
 
         steps = -(-texts // self.generate.batches) * self.generate.tokens
@@ -54,7 +57,7 @@ class GenerationPlan(PricedSession):
 
     @property
     def rho(self) -> float:
-        """What one token costs, in zCDP; an upper bound."""
+        """What one private token costs, in zCDP, with what tells that it is; an upper bound."""
         privacy = self.pipeline.privacy
         return self.entry.spec.resolve(Neighbours(privacy.adjacency, self.contributions)).zcdp()
 
@@ -73,14 +76,20 @@ def plan_of(path: str) -> GenerationPlan:
         raise InputError(f"{path}: expected a [generate] table, found none; dpcli schema lists its keys")
     found = priced(path, data, DECODING, "generate", generate.mechanism)
     require_units(found.pipeline, generate.units, path, "generate")
-    steps = generate.texts * generate.tokens
-    if found.entry.steps != steps:
+    place = f'{path}: mechanism["{found.entry.name}"]'
+    try:
+        clipping, test = LogitClipping.of(found.entry.spec), PublicTest.of(found.entry.spec)
+    except InputError as problem:
+        raise InputError(f"{place}.{problem}") from None
+    most = generate.texts * generate.tokens
+    if found.entry.steps > most or (test is None and found.entry.steps < most):
         raise InputError(
-            f'{path}: mechanism["{found.entry.name}"].steps: expected {steps:,}, the tokens of all texts of one batch '
+            f"{place}.steps: expected {'at most ' if test else ''}{most:,}, the tokens of all texts of one batch "
             f"({generate.texts:,} texts of at most {generate.tokens:,}), found {found.entry.steps:,}"
         )
-    try:
-        clipping = LogitClipping.of(found.entry.spec)
-    except InputError as problem:
-        raise InputError(f'{path}: mechanism["{found.entry.name}"].{problem}') from None
-    return GenerationPlan(path, found.pipeline, found.account, found.entry, generate, clipping)
+    if test is not None and generate.batches > COUNTED:
+        raise InputError(
+            f"{path}: generate.batches: expected at most {COUNTED:,} with a threshold, as the private tokens of each are counted, found "
+            f"{generate.batches:,}"
+        )
+    return GenerationPlan(path, found.pipeline, found.account, found.entry, generate, clipping, test)

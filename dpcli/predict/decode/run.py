@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.predict.decode.contexts import batches, frame_of, require_same_answers
 from dpcli.predict.decode.plan import GenerationPlan
+from dpcli.predict.decode.turns import PrivateTurns
 from dpcli.predict.decode.write import Writer
-from dpcli.predict.lines import add_line, refuse_others, whole_lines
-from dpcli.predict.models.asked import spoken
+from dpcli.predict.decode.writing import Report, Writing
+from dpcli.predict.lines import refuse_others, whole_lines
 from dpcli.predict.models.load import language_model
 from dpcli.predict.queries.counted import counted
 from dpcli.registry import PREDICTION_STATEMENT_OF, load
 from dpcli.sessions.charged import charge, commit, noted, session_in
 from dpcli.sessions.folder import exclusive, replaced
-from dpcli.train.noise.randomness import SystemStream
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.sessions.charged import Session
     from dpcli.train.noise.randomness import Stream
 
 TEXTS, STATEMENT = "texts.jsonl", "statement.md"
-Report = Callable[[int, int], None]  # texts written, of how many
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What a session came to. written: texts of this call. taken: texts that are charged up to now, of plan.texts."""
+    """What a session came to.
+
+    written: texts of this call. taken: texts that are charged up to now, of plan.texts. private: private tokens that are charged up to
+    now, where they are counted. cut: texts of this call that end for want of them.
+    """
 
     plan: GenerationPlan
     folder: str
     run: str
     written: tuple[str, ...]
     taken: int
+    private: int | None = None
+    cut: int = 0
 
 
 def write_texts(
@@ -73,22 +78,30 @@ def write_texts(
         differences = generate.method == "difference"
         writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
         session = charge(session, plan.pipeline, ledger, f"dpcli generate {os.path.basename(path)}")
-        written: list[str] = []
         whole_lines(kept)  # the next one begins a line
         with counted(session, plan.texts, generate.count, moved, things="texts") as budget:
+            turns = _turns(plan, session, moved)
             session = noted(session)
-            asked = max(1, plan.texts - budget.taken()) if texts is None else texts
-            while len(written) < asked:
-                number = budget.take().first
-                batch = plan.batch(number)
-                found = writer.text(private[batch], stream or SystemStream())
-                written.append(spoken(vocabulary, found, f"{path}: generate.tokenizer"))
-                add_line(kept, {"number": number, "batch": batch, "text": written[-1]})
-                report(len(written), asked)
-            outcome = Generated(plan, plan.folder, session.run, tuple(written), budget.taken())
+            left = max(1, plan.texts - budget.taken())
+            writing = Writing(plan, writer, vocabulary, private, turns, budget, kept, stream)
+            found = writing.texts(left if texts is None else texts, texts is not None, report)
+            spent = sum(one.budget.taken() for one in turns) if turns else None
+            cut = sum(one.cut for one, _ in found)
+            outcome = Generated(plan, plan.folder, session.run, tuple(text for _, text in found), budget.taken(), spent, cut)
         replaced(os.path.join(plan.folder, STATEMENT), load(PREDICTION_STATEMENT_OF)(plan, said(outcome)).encode())
         commit(session, ledger)
     return outcome
+
+
+def _turns(plan: GenerationPlan, session: Session, moved: bool) -> list[PrivateTurns]:
+    """Of each batch; none where every token is private, as then texts are all that needs to be counted."""
+    if plan.test is None:
+        return []
+    place, steps = plan.generate.count, plan.entry.steps
+    counts = [
+        counted(session, steps, place, moved, f"private-{batch}", things="private tokens") for batch in range(plan.generate.batches)
+    ]
+    return [PrivateTurns(plan.test, count) for count in counts]
 
 
 def said(outcome: Generated) -> dict[str, str]:
@@ -101,7 +114,8 @@ def said(outcome: Generated) -> dict[str, str]:
     return {
         "done": (
             f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
-            f"{plan.generate.batches:,} batches of private contexts. All that may be written is charged for, written or not."
+            f"{plan.generate.batches:,} batches of private contexts{_drawn(outcome)}. All that may be written is charged for, written or "
+            "not."
         ),
         "randomness": "tokens are drawn by the operating system's random numbers; no seed exists and nothing is saved",
         "floating_point": (
@@ -114,3 +128,15 @@ def said(outcome: Generated) -> dict[str, str]:
         ),
         "query_model": "one-release",
     }
+
+
+def _drawn(outcome: Generated) -> str:
+    """Which tokens are private, where not all are."""
+    test, spec = outcome.plan.test, outcome.plan.entry.spec
+    if test is None:
+        return ""
+    return (
+        f", with at most {outcome.plan.entry.steps:,} private tokens for each batch. A token is drawn from the public context where the "
+        f"distance of private and public distributions, with exponential noise of mean {spec.scale:g}, stays below "  # type: ignore[attr-defined]
+        f"{spec.threshold:g} with as much noise, which is drawn anew after each private token"  # type: ignore[attr-defined]
+    )

@@ -46,8 +46,12 @@ class Generate:
     data: Annotated[str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function (with units: texts, units)")]
     model: Annotated[str, Key("public language model: a path, a name, or module:function")]
     prompt: Annotated[Note, Key("public context that every text begins behind")]
-    texts: Annotated[int, Key("texts that are written from each batch", AT_MOST)]
-    tokens: Annotated[int, Key("most tokens of a text: all are charged for, written or not", AT_MOST)]
+    texts: Annotated[
+        int, Key("texts that are written from each batch; with a threshold, as many of them as private tokens last for", AT_MOST)
+    ]
+    tokens: Annotated[
+        int, Key("most tokens of a text: all are charged for, written or not, unless the entry has a threshold", AT_MOST)
+    ]
     tokenizer: Annotated[str | None, Key("bytes, a path, a name or module:function; the model's own where absent")] = None
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
     record: Annotated[Literal["line", "paragraph"], Key("what one text of a .txt file is")] = "line"

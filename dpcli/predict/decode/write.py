@@ -9,12 +9,32 @@ import numpy as np
 
 from dpcli.numerics.arrays import Array
 from dpcli.predict.decode.clipped import LogitClipping
+from dpcli.predict.decode.compared import PublicTest
 from dpcli.predict.decode.draw import token
+from dpcli.predict.decode.turns import PrivateTurns
 from dpcli.predict.models.asked import next_token, private_rows, require_forgetful
 from dpcli.predict.models.port import LanguageModel, Tokens
 from dpcli.train.noise.randomness import Stream
 
 AT_ONCE = 64  # contexts whose log-probabilities are in memory together
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A text, without the token that closes it. private: how many tokens were. cut: whether it ends for want of private tokens."""
+
+    tokens: tuple[int, ...]
+    private: int
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NextToken:
+    """What it is drawn by: scores where it is private, public where it is not. distance: what decides that, 0 where nothing does."""
+
+    scores: Array
+    public: Array
+    distance: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +52,50 @@ class Writer:
     end: int | None
     place: str = "model"
 
-    def text(self, contexts: Sequence[Tokens], stream: Stream) -> list[int]:
-        """The tokens of one text of a batch, without the one that closes it."""
-        written: list[int] = []
-        while len(written) < self.tokens:
-            found = token(self.scores(contexts, written), stream)
-            if found == self.end:
+    def text(self, contexts: Sequence[Tokens], stream: Stream, turns: PrivateTurns | None = None) -> Written:
+        """One text of a batch.
+
+        turns: of the batch, where tokens that the public context predicts alone are drawn from what that says: the text is cut short
+        where there are none left. Without it all tokens are private.
+        """
+        found: list[int] = []
+        private = 0
+        while len(found) < self.tokens:
+            if turns is not None and not turns.opened(stream):
+                return Written(tuple(found), private, True)
+            following = self.following(contexts, found, None if turns is None else turns.test)
+            if turns is None or turns.private(following.distance, stream):
+                private += 1
+                chosen = token(following.scores, stream)
+            else:
+                chosen = token(following.public, stream)
+            if chosen == self.end:
                 break
-            written.append(found)
-        return written
+            found.append(chosen)
+        return Written(tuple(found), private, False)
 
     def scores(self, contexts: Sequence[Tokens], written: Tokens) -> Array:
-        """What the next token is drawn by.
+        """What the next token is drawn by, where it is private. Raises as `following` does."""
+        return self.following(contexts, written, None).scores
+
+    def following(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
+        """The next token of a text.
 
         Raises InputError where the model fails after the public context, or answers it otherwise once it has seen private ones.
         """
         shown = (*self.prompt, *written)
         public = next_token(self.model, shown, self.place)
-        sums = np.zeros(len(public), np.int64)
+        nothing = np.zeros(len(public), np.int64)
+        sums, parts = nothing.copy(), nothing.copy()
         for start in range(0, len(contexts), AT_ONCE):
             asked = [(*context, *written) for context in contexts[start : start + AT_ONCE]]
             private = private_rows(self.model, asked, len(public))
             sums += self.clipping.differences(private, public) if self.differences else self.clipping.logits(private)
+            if test is not None:
+                parts += sum(map(test.parts, private))
         require_forgetful(self.model, public, shown, self.place)
-        return self.clipping.scores(public if self.differences else np.zeros(len(public)), sums)
+        return NextToken(
+            self.clipping.scores(public if self.differences else np.zeros(len(public)), sums),
+            self.clipping.scores(public, nothing),
+            0 if test is None else test.distance(public, parts),
+        )

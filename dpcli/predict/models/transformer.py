@@ -1,7 +1,7 @@
 """Causal language models of torch: the next token by one forward pass, fine-tuned by low-rank adapters.
 
 An adapter is low-rank matrices beside the frozen weights (Hu et al. 2021, arXiv:2106.09685). All adapters share one model in memory, which
-holds one of them at a time.
+holds one of them at a time; together.py asks several in one pass.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcli.errors import InputError
-from dpcli.numerics.arrays import Array
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.models.asked import CLOSE
 from dpcli.predict.models.port import LanguageModel, Tokens
+from dpcli.predict.models.together import NotTogether, last_scores
 from dpcli.train.tasks.lm_models import logits, lora
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Transformer:
     tuning: Tuning | None = None
     start: int | None = None
     _adapted: nn.Module | None = field(default=None, init=False)
+    _agrees: bool | None = field(default=None, init=False)
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
         return self.read(self._bare(), contexts)
@@ -79,6 +82,33 @@ class Transformer:
             raise InputError("expected the weights of an adapter of this model and rank, found others")
         return Adapted(self, weights)
 
+    def together(self, models: Sequence[LanguageModel], tokens: Tokens) -> Array | None:
+        """Log-probabilities after one context by several models that `tuned` returned, (models, vocabulary), in as few passes as memory
+        allows; None where they have to be asked one at a time.
+
+        Each row is as if its model were asked alone, up to CLOSE: which is tried once, with made-up adapters. That of one model does not
+        depend on what others have learnt.
+        """
+        adapters = [model.weights for model in models if isinstance(model, Adapted) and model.public is self]
+        if len(adapters) != len(models) or len(models) < 2:
+            return None
+        if self._agrees is None:
+            self._agrees = self._agreeing()
+        return _float(last_scores(self._wrapped(), adapters, self._known(tokens), self.vocabulary)) if self._agrees else None
+
+    def _agreeing(self) -> bool:
+        """Whether two made-up adapters answer together as they do alone."""
+        chance = torch.Generator().manual_seed(0)
+        shapes = {name: value.shape for name, value in _low_rank(self._wrapped()).items()}
+        made = [{name: 0.1 * torch.randn(shape, generator=chance) for name, shape in shapes.items()} for _ in range(2)]
+        known = [place % self.vocabulary for place in range(min(3, self.context))]
+        try:
+            found = _float(last_scores(self._wrapped(), made, known, self.vocabulary))
+        except (NotTogether, RuntimeError, ValueError, TypeError, IndexError):
+            return False
+        alone = np.concatenate([Adapted(self, one).next_token([known]) for one in made])
+        return found.shape == alone.shape and bool(np.abs(found - alone).max() <= CLOSE)
+
     def with_adapter(self, weights: Mapping[str, Tensor]) -> nn.Module:
         """The one model, holding these weights."""
         model = self._wrapped()
@@ -96,13 +126,16 @@ class Transformer:
 
     @torch.no_grad()
     def _logits(self, model: nn.Module, tokens: Tokens) -> Tensor:
+        place = next(iter(model.parameters())).device
+        return logits(model, torch.tensor([self._known(tokens)], device=place))[0]
+
+    def _known(self, tokens: Tokens) -> list[int]:
         known = list(tokens)
         if not known and self.start is not None:
             known = [self.start]
         if not 1 <= len(known) <= self.context:
             raise InputError(f"expected from 1 to {self.context} tokens before the next one, found {len(known)}")
-        place = next(iter(model.parameters())).device
-        return logits(model, torch.tensor([known], device=place))[0]
+        return known
 
     def _bare(self) -> nn.Module:
         """Without what any adapter adds: both matrices are zero, as what a private one holds (NaN, say) must not show here."""

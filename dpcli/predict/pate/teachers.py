@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from dpcli.numerics.arrays import np
 from dpcli.predict.pate.data import Records, query_inputs, shards
 from dpcli.predict.pate.kept_votes import keep_votes, refuse_other_votes
 from dpcli.predict.pate.learners import learnt, require_learner
+from dpcli.predict.pate.together import GONE, fitting_ranks
 from dpcli.predict.pate.transcript import OWN
 from dpcli.predict.voting.votes import counted
 from dpcli.sessions.folder import exclusive, replaced
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from dpcli.predict.pate.plan import VotingPlan
     from dpcli.predict.voting.votes import VoteCounts
 
-FOLDER = "teachers"
+FOLDER, MADE_OF = "teachers", "made.json"
 BATCH = 8  # teachers of one piece of work
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 Report = Callable[[int, int], None]  # teachers fitted, of how many
@@ -59,52 +61,67 @@ class Lesson:
 
 
 def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, all_of_them: None) -> Teachers:
-    """Fit every teacher that has not been, in so many processes, and keep their votes.
+    """Fit every teacher that has not been, in so many processes, and keep their votes; a part of them where torchrun started others.
 
-    Raises InputError where the file names votes in place of data, these cannot be read, or the folder holds a session on other votes.
+    Raises InputError where the file names votes in place of data, these cannot be read, the folder holds a session on other votes, or a
+    process is gone.
     """
     pate = plan.pate
     if pate.data is None:
         raise InputError(f"{plan.path}: pate.data: expected private data, on which teachers are trained, found a file of votes")
     require_learner(pate.model)
-    with exclusive(plan.folder):
+    with fitting_ranks() as ranks, exclusive(plan.folder) if ranks.first else nullcontext():
         queries = query_inputs(pate, plan.path)
         owned = shards(pate, plan.pipeline.privacy.adjacency, plan.path)
         if any(len(one) and one.inputs.shape[1] != queries.shape[1] for one in owned):
             raise InputError(f"{plan.path}: pate.queries: expected inputs of the shape of the private ones, found another")
-        folder = _folder(plan, owned, queries)
-        said = {number: labels for number in range(pate.teachers) if (labels := _said(folder, number, len(queries))) is not None}
-        earlier = len(said)
-        for number, labels in _taught(plan, owned, queries, [n for n in range(pate.teachers) if n not in said], jobs):
+        folder, digest = os.path.join(plan.folder, FOLDER), _digest(plan, owned, queries)
+        left = None
+        if ranks.first:
+            _begin(plan, folder, digest)
+            left = [number for number in range(pate.teachers) if _said(folder, number, len(queries)) is None]
+        mine = ranks.mine(left, digest)
+        if not _of(folder, digest):
+            raise InputError(f"{folder}: expected the folder of the first process, found another: all processes need to see it")
+        others = 0 if ranks.several else pate.teachers - len(mine)
+        for done, (number, labels) in enumerate(_taught(plan, owned, queries, mine, jobs), 1):
             _keep(folder, number, labels)
-            said[number] = labels
-            report(len(said), pate.teachers)
-        votes = counted(np.stack([said[number] for number in range(pate.teachers)], axis=1), pate.teachers, pate.labels, folder)
-        refuse_other_votes(plan, votes)
-        keep_votes(plan, votes)
+            report(others + done, others + len(mine))
+        ranks.all_done()
+        said = [its for number in range(pate.teachers) if (its := _said(folder, number, len(queries))) is not None]
+        votes = counted(np.stack(said, axis=1), pate.teachers, pate.labels, folder)
+        if ranks.first:
+            refuse_other_votes(plan, votes)
+            keep_votes(plan, votes)
     kinds = [len(np.unique(one.labels)) for one in owned]
-    return Teachers(votes, earlier, kinds.count(0), kinds.count(1))
+    return Teachers(votes, pate.teachers - len(left or ()), kinds.count(0), kinds.count(1))
 
 
-def _folder(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
-    """That of teachers of these data: those of others are not gone on with."""
+def _digest(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
+    """Of what teachers learn from and are asked."""
     digest = hashlib.sha256(plan.teaching().encode())
     for part in (queries, *(part for one in owned for part in (one.inputs, one.labels))):
         digest.update(str(part.shape).encode() + np.ascontiguousarray(part).tobytes())
-    folder = os.path.join(plan.folder, FOLDER)
+    return digest.hexdigest()
+
+
+def _begin(plan: VotingPlan, folder: str, digest: str) -> None:
+    """The folder of teachers of these data: those of others are not gone on with."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    made = os.path.join(folder, "made.json")
-    try:
-        with open(made, encoding="utf-8") as file:
-            same = json.load(file).get("of") == digest.hexdigest()
-    except (OSError, ValueError, AttributeError):
-        same = False
-    if not same:
+    if not _of(folder, digest):
         refuse_other_votes(plan, None)
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
-        replaced(made, json.dumps({"of": digest.hexdigest()}).encode(), OWN)
-    return folder
+        replaced(os.path.join(folder, MADE_OF), json.dumps({"of": digest}).encode(), OWN)
+
+
+def _of(folder: str, digest: str) -> bool:
+    """Whether it is the folder of teachers of these data."""
+    try:
+        with open(os.path.join(folder, MADE_OF), encoding="utf-8") as file:
+            return bool(json.load(file).get("of") == digest)
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _place(folder: str, number: int) -> str:
@@ -143,9 +160,7 @@ def _taught(plan: VotingPlan, owned: list[Records], queries: Array, numbers: lis
             for done in as_completed(waiting):
                 yield from done.result()
         except BrokenExecutor:
-            raise InputError(
-                "a process of teachers was killed, or out of memory: those that were fitted are kept, and the same command goes on"
-            ) from None
+            raise InputError(GONE) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

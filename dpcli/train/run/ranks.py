@@ -7,13 +7,14 @@ nobody waits for one who does not come.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from dpcli.train.run.processes import several_processes
 
 T = TypeVar("T")
 
@@ -117,4 +118,4 @@ def _split(flat: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def ranks_of(device: str) -> Ranks:
     """The processes of this run, as the environment of torchrun says."""
-    return Several(device) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else Alone()
+    return Several(device) if several_processes() else Alone()
