@@ -13,17 +13,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account, account
     from dpcli.analysis.calibrate import Calibration, calibrate
+    from dpcli.exchange.events.objects import from_dp_event, to_dp_event
     from dpcli.pipeline.model import Pipeline
     from dpcli.pipeline.read import load
 
 __version__ = "0.1.0"
-__all__ = ["Account", "Calibration", "Pipeline", "__version__", "account", "calibrate", "load"]
+__all__ = [
+    "Account",
+    "Calibration",
+    "Pipeline",
+    "__version__",
+    "account",
+    "calibrate",
+    "from_dp_event",
+    "load",
+    "to_dp_event",
+]
 
 _HOME = {
     "Account": "dpcli.analysis.account:Account",
     "account": "dpcli.analysis.account:account",
     "Calibration": "dpcli.analysis.calibrate:Calibration",
     "calibrate": "dpcli.analysis.calibrate:calibrate",
+    "from_dp_event": "dpcli.exchange.events.objects:from_dp_event",
+    "to_dp_event": "dpcli.exchange.events.objects:to_dp_event",
     "Pipeline": "dpcli.pipeline.model:Pipeline",
     "load": "dpcli.pipeline.read:load",
 }
