@@ -175,6 +175,21 @@ def test_a_damaged_file_is_read_or_refused(tmp_path: Path) -> None:
         read_checkpoint(str(path))
 
 
+@pytest.mark.parametrize("method", [1, 8, 9, 12, 14, 93, 99])
+def test_a_zip_of_another_method_is_refused(method: int, tmp_path: Path) -> None:
+    """Whatever decoder the zip asks for says of bytes that are not its own."""
+    data = bytearray((FILES / "state_dict.pt").read_bytes())
+    for header, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        place = data.find(header)
+        while place >= 0:
+            data[place + offset] = method
+            place = data.find(header, place + 1)
+    path = tmp_path / "c.pt"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="damaged zip"):
+        read_checkpoint(str(path))
+
+
 def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "MAX_PICKLE", 10_000)
     path = tmp_path / "c.pt"

@@ -44,7 +44,9 @@ def _zipped(source: str | io.BytesIO) -> bytes:
                 raise InputError(f"expected a file of torch.save, found a zip with {len(names)} data.pkl in it")
             with archive.open(names[0]) as file:
                 data = file.read(MAX_PICKLE + 1)
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError):
+    except InputError:
+        raise
+    except Exception:  # of any of four decompressors, or of the zip itself: what is damaged may fail anywhere
         raise InputError("expected a file of torch.save, found a damaged zip") from None
     if len(data) > MAX_PICKLE:
         raise InputError(f"expected values of at most {MAX_PICKLE // 1024**2} MiB without their tensors, found more")
