@@ -15,11 +15,24 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account, account
     from dpcli.analysis.calibrate import Calibration, calibrate
     from dpcli.analysis.epsilon import Epsilons, epsilon
+    from dpcli.exchange.events.objects import from_dp_event, to_dp_event
     from dpcli.pipeline.model import Pipeline
     from dpcli.pipeline.read import load
 
 __version__ = "0.1.0"
-__all__ = ["Account", "Calibration", "Epsilons", "Pipeline", "__version__", "account", "calibrate", "epsilon", "load"]
+__all__ = [
+    "Account",
+    "Calibration",
+    "Epsilons",
+    "Pipeline",
+    "__version__",
+    "account",
+    "calibrate",
+    "epsilon",
+    "from_dp_event",
+    "load",
+    "to_dp_event",
+]
 
 _HOME = {
     "Account": "dpcli.analysis.account:Account",
@@ -28,6 +41,8 @@ _HOME = {
     "calibrate": "dpcli.analysis.calibrate:calibrate",
     "Epsilons": "dpcli.analysis.epsilon:Epsilons",
     "epsilon": "dpcli.analysis.epsilon:epsilon",
+    "from_dp_event": "dpcli.exchange.events.objects:from_dp_event",
+    "to_dp_event": "dpcli.exchange.events.objects:to_dp_event",
     "Pipeline": "dpcli.pipeline.model:Pipeline",
     "load": "dpcli.pipeline.read:load",
 }

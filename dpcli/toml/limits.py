@@ -28,9 +28,14 @@ def read_bytes(path: str | os.PathLike[str], what: str = "a pipeline file") -> b
     Raises:
         InputError: there is no such file, it is not a regular file, or it cannot be read. Nothing else is opened or waited for.
     """
+    return read_head(path, MAX_BYTES, what)
+
+
+def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
+    """`read_bytes` of at most `most` + 1 bytes, for what is larger than a pipeline file."""
     name = os.fspath(path)
     try:
-        return _standard_input() if name == "-" else _regular_file(name)
+        return _standard_input(most) if name == "-" else _regular_file(name, most)
     except _Unreadable as unreadable:
         raise InputError(f"{unreadable.name}: expected {what}, found {unreadable}") from None
 
@@ -43,14 +48,14 @@ class _Unreadable(Exception):
         self.name = escaped_path(name)
 
 
-def _regular_file(name: str) -> bytes:
+def _regular_file(name: str, most: int) -> bytes:
     try:
         _check_regular(name, os.stat(name).st_mode)
         # Non-blocking, and looked at again once open: the name may have become a pipe in between.
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:
             _check_regular(name, os.fstat(descriptor).st_mode)
-            return file.read(MAX_BYTES + 1)
+            return file.read(most + 1)
     except FileNotFoundError:
         raise _Unreadable(name, "no such file") from None
     except PermissionError:
@@ -66,11 +71,11 @@ def _check_regular(name: str, mode: int) -> None:
         raise _Unreadable(name, _NOT_A_FILE.get(stat.S_IFMT(mode), "something else"))
 
 
-def _standard_input() -> bytes:
+def _standard_input(most: int) -> bytes:
     if sys.stdin is None:
         raise _Unreadable("<stdin>", "standard input closed")
     try:
-        return sys.stdin.buffer.read(MAX_BYTES + 1)
+        return sys.stdin.buffer.read(most + 1)
     except ValueError:
         raise _Unreadable("<stdin>", "standard input closed") from None
     except OSError as error:

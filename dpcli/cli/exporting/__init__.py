@@ -1,0 +1,1 @@
+"""dpcli export: one file per library."""

@@ -1,0 +1,38 @@
+"""dpcli export opacus."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(short_help="The state of an Opacus accountant.")
+@click.argument("file")
+@click.option(
+    "--accountant",
+    type=click.Choice(["prv", "rdp", "gdp"]),
+    default="prv",
+    show_default=True,
+    help="Accountant of Opacus that will read it.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    help="Write to PATH, which must not exist: JSON where it ends in .json, else a file of torch. Without it JSON on standard output.",
+)
+def command(file: str, accountant: str, output: str | None) -> None:
+    """Write the pipeline in FILE ("-" for standard input) as the state_dict of an Opacus accountant: its history of noise multipliers,
+    sampling rates and steps. torch.load reads it, also with weights_only, and load_state_dict of the accountant takes it.
+
+    Opacus counts Gaussian noise over one record's contribution on Poisson samples, under add-remove; everything else is refused.
+    """
+    from dpcli.cli.exporting.options import write_new_bytes
+    from dpcli.cli.printing import show
+    from dpcli.exchange.opacus.exporting import json_text, state_of, torch_bytes
+    from dpcli.pipeline.read import load
+
+    state = state_of(load(file), accountant)
+    if output is None:
+        show(json_text(state))
+    else:
+        write_new_bytes(output, json_text(state).encode() if output.endswith(".json") else torch_bytes(state))

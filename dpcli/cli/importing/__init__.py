@@ -1,0 +1,1 @@
+"""dpcli import: one file per library."""

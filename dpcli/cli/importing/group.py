@@ -1,0 +1,21 @@
+"""dpcli import: a group, one file per library."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.lazy import LazyGroup
+
+SUBCOMMANDS: dict[str, tuple[str, str]] = {
+    "opacus": ("dpcli.cli.importing.opacus:command", "The history of an Opacus accountant, from a checkpoint."),
+    "dp-accounting": ("dpcli.cli.importing.dp_accounting:command", "A DpEvent of dp-accounting, from JSON."),
+}
+
+
+@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Make a pipeline file of what another library keeps.")
+def command() -> None:
+    """Make a pipeline file of what another library keeps of a private run.
+
+    What the library does not say is not made up: it is asked for by a flag, or left as a comment where it belongs. What a file cannot
+    say is refused by its name.
+    """

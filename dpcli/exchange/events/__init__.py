@@ -1,0 +1,1 @@
+"""dp-accounting: trees of DpEvents."""

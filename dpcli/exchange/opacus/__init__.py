@@ -1,0 +1,1 @@
+"""Opacus: the history of an accountant in a checkpoint."""

@@ -1,0 +1,27 @@
+"""Exact numbers as floats that never claim more privacy than the number itself."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from dpcli.mechanisms.sampling.schemes import Batched
+
+
+def above(exact: Fraction) -> float:
+    """The smallest float that is not below."""
+    near = float(exact)
+    return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
+
+
+def below(exact: Fraction) -> float:
+    """The largest float that is not above."""
+    near = float(exact)
+    return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
+
+
+def rate_of(sampling: Batched, size: int | None) -> float:
+    """The sampling rate: as stated, or batch_size over the dataset size from above."""
+    rate = sampling.exact_rate(size)
+    assert rate is not None
+    return sampling.rate if sampling.rate is not None and sampling.batch_size is None else above(rate)

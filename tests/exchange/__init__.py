@@ -1,0 +1,1 @@
+"""What other libraries keep, and what of it becomes a pipeline."""

@@ -1,0 +1,361 @@
+"""Checkpoints of Opacus: read without running them, and the same history back."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import json
+import os
+import pickle
+import random
+import struct
+import subprocess
+import sys
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcli import account
+from dpcli.errors import InputError
+from dpcli.exchange.opacus import checkpoint
+from dpcli.exchange.opacus.checkpoint import read_checkpoint
+from dpcli.exchange.opacus.exporting import json_text, state_of, torch_bytes
+from dpcli.exchange.opacus.history import OpacusState, Phase, state_in
+from dpcli.exchange.opacus.importing import file_of_state, tables_of_state
+from dpcli.exchange.opacus.inert_pickle import read_pickle
+from dpcli.exchange.stated import Asserted, read_text
+from dpcli.pipeline.canonical import tables_of
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.read import load
+from dpcli.registry import MECHANISMS
+from tests.command import ROOT, dpcli
+from tests.exam.subjects import SEED
+from tests.strategies import entry, pipeline
+
+FILES = ROOT / "tests" / "vectors" / "opacus"
+SAVED = sorted(path for path in FILES.iterdir() if path.suffix in (".pt", ".json"))
+HISTORY = (Phase(1.1, 0.125, 8), Phase(1.5, 0.125, 8))
+RNG = random.Random(SEED)
+
+
+def test_there_are_checkpoints() -> None:
+    assert len(SAVED) == 5
+
+
+@pytest.mark.parametrize("path", SAVED, ids=lambda path: path.name)
+def test_the_history_is_found_in_every_kind_of_file(path: Path) -> None:
+    """As made by vectors/opacus/make.py: whole checkpoints and states, zips and older files, accountants pickled as objects, JSON."""
+    assert state_in(read_checkpoint(str(path))) == OpacusState("rdp", HISTORY)
+
+
+def test_the_command_needs_no_torch_and_says_what_it_assumes(tmp_path: Path) -> None:
+    out = tmp_path / "p.toml"
+    done = dpcli("import", "opacus", str(FILES / "checkpoint.pt"), "--delta", "1e-5", "-o", str(out))
+    assert done.code == 0 and "poisson_sampling=True" in done.err and f"dpcli account {out}" in done.err
+    made = load(out)
+    assert [(e.spec.noise_multiplier, e.sampling.rate, e.steps) for e in made.mechanisms] == [(1.1, 0.125, 8), (1.5, 0.125, 8)]  # type: ignore[attr-defined, union-attr]
+    assert made.privacy.unit is None and "NOT STATED" in out.read_text()
+    loaded = (
+        "import sys; from dpcli.exchange.opacus.checkpoint import read_checkpoint as r; "
+        f"r({str(FILES / 'checkpoint.pt')!r}); print('torch' in sys.modules, 'opacus' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, cwd=ROOT).stdout == "False False\n"
+
+
+def test_batches_in_a_shuffled_order_cost_what_they_cost() -> None:
+    done = dpcli("import", "opacus", str(FILES / "state_dict.pt"), "--delta", "1e-5", "--sampling", "shuffle")
+    assert "ASSUMED" not in done.out.replace("# ASSUMED: see above", "") and 'scheme = "shuffle"' in done.out
+    poisson = dpcli("import", "opacus", str(FILES / "state_dict.pt"), "--delta", "1e-5")
+    cost = [account(read_text(text.out, "x"), ["exact"]).upper for text in (done, poisson)]
+    assert cost[0] > 1.5 * cost[1]
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=4)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60)
+@given(plain, st.integers(0, 5))
+def test_plain_values_are_read_as_pickle_reads_them(value: Any, protocol: int) -> None:
+    shared = [value, value, (value,), OrderedDict([("a", value), ("b", 1)])]
+    data = pickle.dumps(shared, protocol)
+    assert read_pickle(io.BytesIO(data)) == pickle.loads(data) == shared
+
+
+class Calls:
+    """An object whose pickle calls something."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self.call
+
+
+def zipped(data: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", data)
+    return buffer.getvalue()
+
+
+def hostile(place: Path) -> dict[str, tuple[bytes, str]]:
+    """Pickles that would make a file at `place`, each with the name that it would run."""
+    os_name = f"{os.system.__module__}.system"
+    state = {"history": [(1.1, 0.01, 10)], "mechanism": "rdp"}
+    found = {}
+    for protocol in range(6):
+        bomb = {**state, "x": Calls(os.system, f"touch {place}")}
+        found[f"system-{protocol}"] = pickle.dumps(bomb, protocol), os_name
+    first = {"x": Calls(builtins.eval, f"open({str(place)!r}, 'w')"), **state}
+    found["eval before the state"] = pickle.dumps(first, 4), "builtins.eval"
+    found["in the history"] = pickle.dumps({**state, "history": [Calls(os.system, f"touch {place}")]}, 2), os_name
+    found["subprocess"] = pickle.dumps([Calls(subprocess.call, ["touch", str(place)]), state], 4), "subprocess.call"
+    command = f"touch {place}".encode()
+    found["instance"] = b"(S'" + command + b"'\nios\nsystem\n.", "os.system"
+    found["object"] = b"(cos\nsystem\nS'" + command + b"'\no.", "os.system"
+    found["new object"] = b"\x80\x04cos\nsystem\n(S'" + command + b"'\nt}\x92.", "os.system"
+    found["build"] = b"\x80\x02c__main__\nThing\n)\x81}X\x01\x00\x00\x00aK\x01sb.", "__main__.Thing"
+    found["extension"] = b"\x80\x02\x82\x01.", "EXT1"
+    found["dotted"] = b"\x80\x04\x8c\x05torch\x8c\x0eSize.__class__\x93.", "torch.Size.__class__"
+    found["torch"] = b"ctorch\nload\n(S'x'\ntR.", "torch.load"
+    found["numpy"] = b"cnumpy.testing._private.utils\nrunstring\n.", "numpy.testing"
+    return found
+
+
+@pytest.mark.parametrize("form", ["pickle", "zip"])
+def test_a_hostile_pickle_is_refused_by_name_and_runs_nothing(form: str, tmp_path: Path) -> None:
+    place, path = tmp_path / "ran", tmp_path / "c.pt"
+    for kind, (data, name) in hostile(place).items():
+        path.write_bytes(zipped(data) if form == "zip" else data)
+        with pytest.raises(InputError) as refused:
+            read_checkpoint(str(path))
+        assert name in str(refused.value), kind
+        assert not place.exists(), kind
+
+
+def test_the_hostile_pickles_would_run_elsewhere(tmp_path: Path) -> None:
+    """Else the test above shows nothing."""
+    place = tmp_path / "ran"
+    for kind in ("system-4", "instance", "in the history"):
+        pickle.loads(hostile(place)[kind][0])
+        assert place.exists(), kind
+        place.unlink()
+
+
+def test_a_damaged_file_is_read_or_refused(tmp_path: Path) -> None:
+    """Cut and changed anywhere: no other error."""
+    path = tmp_path / "c.pt"
+    for saved in SAVED:
+        whole = saved.read_bytes()
+        for _ in range(60):
+            data = bytearray(whole[: RNG.randrange(len(whole))] if RNG.random() < 0.3 else whole)
+            for _ in range(RNG.choice([0, 1, 3])):
+                if data:
+                    data[RNG.randrange(len(data))] = RNG.randrange(256)
+            path.write_bytes(data)
+            with suppress(InputError):
+                file_of_state(state_in(read_checkpoint(str(path))), Asserted(), "poisson", "x")
+    path.write_bytes(b"\x80\x02r\xff\xff\xff\xff.")  # a memo of four thousand million places
+    with pytest.raises(InputError):
+        read_checkpoint(str(path))
+
+
+@pytest.mark.parametrize("method", [1, 8, 9, 12, 14, 93, 99])
+def test_a_zip_of_another_method_is_refused(method: int, tmp_path: Path) -> None:
+    """Whatever decoder the zip asks for says of bytes that are not its own."""
+    data = bytearray((FILES / "state_dict.pt").read_bytes())
+    for header, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        place = data.find(header)
+        while place >= 0:
+            data[place + offset] = method
+            place = data.find(header, place + 1)
+    path = tmp_path / "c.pt"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="damaged zip"):
+        read_checkpoint(str(path))
+
+
+def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "MAX_PICKLE", 10_000)
+    path = tmp_path / "c.pt"
+    path.write_bytes(zipped(pickle.dumps("x" * 1_000_000)))
+    with pytest.raises(InputError, match="without their tensors"):
+        read_checkpoint(str(path))
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(InputError, match="found none"):
+        state_in(read_pickle(io.BytesIO(pickle.dumps(loop))))
+
+
+def numpy_scalar(value: float) -> bytes:
+    """A state whose noise multiplier is a number of numpy, as torch.save writes it."""
+    data = "".join(map(chr, struct.pack("<d", value)))
+    text = data.encode()
+    dtype = b"cnumpy\ndtype\n(X\x02\x00\x00\x00f8K\x00K\x01tR(K\x03X\x01\x00\x00\x00<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    raw = b"c_codecs\nencode\n(X" + struct.pack("<I", len(text)) + text + b"X\x06\x00\x00\x00latin1tR"
+    scalar = b"cnumpy.core.multiarray\nscalar\n(" + dtype + raw + b"tR"
+    return (
+        b"\x80\x02}(X\x07\x00\x00\x00history]("
+        + scalar
+        + b"G?\x84z\xe1G\xae\x14{K\x05\x87eX\x09\x00\x00\x00mechanismX\x03\x00\x00\x00rdpu."
+    )
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert state_in(read_pickle(io.BytesIO(numpy_scalar(1.7)))).phases == (Phase(1.7, 0.01, 5),)
+
+
+STATES: dict[str, tuple[Any, str]] = {
+    "none": ({"model": {}}, "save_checkpoint"),
+    "empty": ({"history": [], "mechanism": "rdp"}, "at least one step"),
+    "two": (
+        [{"history": [(1, 0.1, 1)], "mechanism": "rdp"}, {"history": [(2, 0.1, 1)], "mechanism": "rdp"}],
+        "several that differ",
+    ),
+    "two of one key": (
+        {k: {"acc": {"history": [(n, 0.1, 1)], "mechanism": "rdp"}} for k, n in (("a", 1.0), ("b", 2.0))},
+        "several that differ",
+    ),
+    "no noise": ({"history": [(0.0, 0.1, 1)], "mechanism": "rdp"}, "without noise"),
+    "nan": ({"history": [(float("nan"), 0.1, 1)], "mechanism": "rdp"}, "noise_multiplier > 0"),
+    "infinite": ({"history": [(float("inf"), 0.1, 1)], "mechanism": "rdp"}, "noise_multiplier > 0"),
+    "negative": ({"history": [(-1.0, 0.1, 1)], "mechanism": "rdp"}, "noise_multiplier > 0"),
+    "huge": ({"history": [(10**400, 0.1, 1)], "mechanism": "rdp"}, "noise_multiplier > 0"),
+    "rate above one": ({"history": [(1.0, 1.5, 1)], "mechanism": "rdp"}, "sample_rate in (0, 1]"),
+    "no rate": ({"history": [(1.0, 0.0, 1)], "mechanism": "rdp"}, "sample_rate in (0, 1]"),
+    "half a step": ({"history": [(1.0, 0.1, 1.5)], "mechanism": "rdp"}, "whole number of steps"),
+    "true": ({"history": [(1.0, 0.1, True)], "mechanism": "rdp"}, "whole number of steps"),
+    "pairs": ({"history": [(1.0, 0.1)], "mechanism": "rdp"}, "(noise_multiplier, sample_rate, steps)"),
+}
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_a_history_without_meaning_is_refused(kind: str) -> None:
+    value, words = STATES[kind]
+    with pytest.raises(InputError) as refused:
+        state_in(read_pickle(io.BytesIO(pickle.dumps(value))))
+    assert words in str(refused.value)
+
+
+def test_nothing_in_a_state_becomes_a_key_of_the_file() -> None:
+    """The accountant's name is written into a comment."""
+    text = file_of_state(OpacusState("rdp\n[budget]\nepsilon = 9", HISTORY), Asserted(delta=1e-5), "poisson", "x")
+    assert read_text(text, "x").budget is None
+
+
+sgd = st.builds(
+    lambda nm, n, q: entry("gaussian", steps=n, rate=q, noise_multiplier=nm),
+    st.floats(0.5, 30.0),
+    st.integers(1, 10**6),
+    st.none() | st.floats(1e-9, 1.0),
+)
+sgd_pipelines = st.builds(
+    lambda entries, unit: pipeline(*entries, unit=unit), st.lists(sgd, min_size=1, max_size=4), st.none() | st.just("example")
+)
+
+
+@given(sgd_pipelines, st.sampled_from(["prv", "rdp", "gdp"]))
+def test_export_and_import_give_the_same_pipeline(made: Pipeline, mechanism: str) -> None:
+    state = state_of(made, mechanism)
+    for back in (
+        json.loads(json_text(state)),
+        read_pickle(io.BytesIO(zipfile.ZipFile(io.BytesIO(torch_bytes(state))).read("opacus/data.pkl"))),
+    ):
+        text = file_of_state(state_in(back), Asserted(), "poisson", "x")
+        assert tables_of(read_text(text, "x")) == tables_of(made)
+        bare = tables_of_state(state_in({key: back[key] for key in ("history", "mechanism")}), Asserted(), "poisson")
+        assert (
+            state_of(read_text(text, "x"), mechanism).phases
+            == state.phases
+            == tuple(Phase(e["noise_multiplier"], e["sampling"]["rate"], e["steps"]) for e in bare["mechanism"])
+        )
+
+
+def test_a_changed_export_is_refused() -> None:
+    """Its own tables are believed only where they say what the history says."""
+    document = json.loads(json_text(state_of(load(ROOT / "examples" / "mnist.toml"), "prv")))
+    document["history"][0][2] += 1
+    with pytest.raises(InputError, match="something else than its own pipeline"):
+        file_of_state(state_in(document), Asserted(), "poisson", "x")
+    document["history"][0][2] -= 1
+    with pytest.raises(InputError, match="no other adjacency"):
+        file_of_state(state_in(document), Asserted(adjacency="replace-one"), "poisson", "x")
+
+
+REFUSED: dict[str, tuple[Pipeline, str]] = {
+    "laplace": (pipeline(entry("laplace", noise_multiplier=2.0)), "laplace"),
+    "sigma": (pipeline(entry("gaussian", sigma=2.0, sensitivity=1.0)), "sigma"),
+    "replace-one": (pipeline(entry("gaussian", noise_multiplier=2.0, rate=0.1), adjacency="replace-one"), "replace-one"),
+    "users": (pipeline(entry("gaussian", noise_multiplier=2.0), unit="user", max_contributions=3), "max_contributions"),
+    "adaptive": (pipeline(entry("gaussian", noise_multiplier=2.0), adaptive=True), "adaptive"),
+    "free": (pipeline(entry("post-processing")), "private data"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_opacus_cannot_say_is_refused_by_name(kind: str) -> None:
+    made, words = REFUSED[kind]
+    with pytest.raises(InputError, match=words):
+        state_of(made, "prv")
+
+
+def test_every_other_type_is_refused_by_name() -> None:
+    from dpcli.registry import load as load_object
+
+    for kind in MECHANISMS:
+        spec = load_object(MECHANISMS[kind])
+        if kind in ("gaussian", "post-processing") or any(key in spec.example for key in ("mechanism", "mechanisms", "trials")):
+            continue
+        made = read_text(text_of_example(kind, dict(spec.example)), "x")
+        with pytest.raises(InputError, match=kind):
+            state_of(made, "prv")
+
+
+def text_of_example(kind: str, keys: dict[str, Any]) -> str:
+    from dpcli.toml.write import toml_text
+
+    adjacency = "replace-one" if kind == "randomized-response" else "add-remove"
+    privacy = {"adjacency": adjacency, "unit": "example", "delta": 1e-6}
+    text = toml_text({"format": 1, "privacy": privacy, "mechanism": [{"name": "it", "type": kind, **keys}]})
+    return text.replace('"replace-one"', '"add-remove"')
+
+
+@pytest.mark.long
+@pytest.mark.needs("torch", "opacus")
+@pytest.mark.filterwarnings("ignore")
+def test_opacus_agrees_on_the_number(tmp_path: Path) -> None:
+    """Twenty real accountants: their own bound is never below what is certified, and what is exported is what they count."""
+    import torch
+    from opacus.accountants import PRVAccountant, RDPAccountant
+
+    rng, path = random.Random(SEED), tmp_path / "c.pt"
+    for place in range(20):
+        accountant = (RDPAccountant, PRVAccountant)[place % 2]()
+        for _ in range(rng.randrange(1, 4)):
+            accountant.history.append((rng.uniform(0.7, 3.0), rng.uniform(0.001, 0.1), rng.randrange(1, 800)))
+        torch.save({"privacy_accountant_state_dict": accountant.state_dict()}, path)
+        state = state_in(read_checkpoint(str(path)))
+        made = read_text(file_of_state(state, Asserted(delta=1e-5), "poisson", "x"), "x")
+        ours, theirs = account(made, ["exact"]), accountant.get_epsilon(1e-5)
+        assert ours.lower is not None and ours.lower <= theirs
+        assert theirs <= ours.upper + 0.011 if place % 2 else ours.upper <= theirs
+        (tmp_path / "back.pt").write_bytes(torch_bytes(state_of(made, accountant.mechanism())))
+        other = type(accountant)()
+        other.load_state_dict(torch.load(tmp_path / "back.pt", weights_only=True))
+        assert [tuple(phase) for phase in other.history] == accountant.history
+        assert other.get_epsilon(1e-5) == theirs
