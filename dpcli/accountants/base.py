@@ -11,7 +11,7 @@ from typing import TypeVar
 from dpcli.errors import CannotCertify, InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.roots import bracket_root
-from dpcli.numerics.work import KEPT, QUESTION, allowance
+from dpcli.numerics.work import KEPT, QUESTION, allowance, shared
 from dpcli.values import dataclass
 
 Steps = tuple[tuple[Mechanism, int], ...]
@@ -119,6 +119,7 @@ def weighed(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:
     return [count * value for (_, count), value in zip(steps, views(steps, view), strict=True)]
 
 
+@shared(16)
 def merged(steps: Steps) -> Steps:
     """Equal mechanisms joined and their counts added, in an order that does not depend on theirs."""
     counts: dict[Mechanism, int] = {}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dpcli.accountants.base import Steps, normalised, views
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import shared
+
+if TYPE_CHECKING:
+    from dpcli.numerics.shifted import Shifted
 
 MANY = 6  # mechanisms that are looked at for families
 
@@ -35,24 +38,27 @@ def renyi_curves(steps: Steps, orders: Array) -> list[Array]:
     """The mechanisms' `rdp` at `orders` > 1, those of one family of losses together. Raises as `views` does."""
     if len(steps) < MANY:
         return views(steps, lambda mechanism: mechanism.rdp(orders))
-    from dpcli.numerics.shifted import Shifted, TableRow, cgfs, row_of, table_of
+    from dpcli.numerics.shifted import cgfs
+
+    alone, tables = _tables(steps)
+    found = dict(zip(alone, views(tuple(steps[i] for i in alone), lambda mechanism: mechanism.rdp(orders)), strict=True))
+    for places, table in tables:
+        found.update(zip(places, cgfs(table, orders - 1.0) / (orders - 1.0), strict=True))
+    return [np.asarray(found[i]) for i in range(len(steps))]
+
+
+@shared(4)
+def _tables(steps: Steps) -> tuple[tuple[int, ...], tuple[tuple[tuple[int, ...], Shifted], ...]]:
+    """The places of mechanisms that stand alone, and those of each family with its table."""
+    from dpcli.numerics.shifted import TableRow, row_of, table_of
 
     rows = [None if loss is None else row_of(loss) for loss in (mechanism.renyi_loss() for mechanism, _ in steps)]
     groups: dict[type[Shifted], list[tuple[int, TableRow]]] = {}
     for i, row in enumerate(rows):
         if row is not None:
             groups.setdefault(row.family, []).append((i, row))
-    found = dict(
-        zip((i for i, row in enumerate(rows) if row is None), views(_without(steps, rows), lambda m: m.rdp(orders)), strict=True)
-    )
-    for members in groups.values():
-        table = cgfs(table_of([row for _, row in members]), orders - 1.0) / (orders - 1.0)
-        found.update(zip((i for i, _ in members), table, strict=True))
-    return [np.asarray(found[i]) for i in range(len(steps))]
-
-
-def _without(steps: Steps, rows: Sequence[object]) -> Steps:
-    return tuple(step for step, row in zip(steps, rows, strict=True) if row is None)
+    tables = tuple((tuple(i for i, _ in group), table_of([row for _, row in group])) for group in groups.values())
+    return tuple(i for i, row in enumerate(rows) if row is None), tables
 
 
 def renyi_shares(steps: Steps, order: float) -> tuple[float, ...]:

@@ -378,7 +378,8 @@ def _row(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quanti
 
 def _named(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
     """The row with, beside the reason why an accountant does not apply, the mechanisms that it is about."""
-    names = [charge.name for charge in charges if any(part in row.lacking for part in _within(charge.mechanism))]
+    lacking = set(row.lacking)
+    names = [charge.name for charge in charges if lacking and any(part in lacking for part in _within(charge.mechanism))]
     if not names or len(names) == len(charges):
         return row
     return replace(row, reason=f"{row.reason} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import Any, TypeVar
@@ -145,6 +146,7 @@ class Mixture:
         return math.fsum(map(operator.mul, self.shifts, parts)) / (math.fsum(parts) + math.exp(self.log_rest - top))
 
 
+@functools.lru_cache(1 << 14)
 def binomial_mixture(mu: float, rate: float, records: int) -> Mixture:
     """Shifts j mu with Binomial(records, rate) weights, rate in (0, 1)."""
     weights = log_binomial(records, rate)

@@ -67,7 +67,7 @@ def _block(loss: Loss, counts: Array, log_deltas: Array, log_lost: float) -> tup
     return np.concatenate([low for low, _ in pieces]), np.concatenate([high for _, high in pieces])
 
 
-def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: float) -> Line | None:
+def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: float) -> CountLine | None:
     """The line on which all of the block's integrands are known far enough and closely enough; None where none is found."""
     far = t * np.geomspace(1.02, 4.0, 8)
     cumulants = loss.cgf(np.append(t, far))
@@ -100,7 +100,7 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
     y: Array = step * np.arange(count, dtype=float)
     pole = -np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     tail = math.exp(float(log_tails[enough[0]]))
-    return Line(t, step, cumulant, doubt, tilted.mean, y, log_factor, pole, tail, far, rise, log_far, log_lost)
+    return CountLine(t, step, cumulant, doubt, tilted.mean, y, log_factor, pole, tail, far, rise, log_far, log_lost)
 
 
 def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
@@ -113,7 +113,7 @@ def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Line:
+class CountLine:
     """The integrand of one step on Re z = t, and what `Contour` says of n of them.
 
     cumulant: K(t) of one step, from above by at most `doubt`. log_factor: log of its characteristic function about its mean, at the
@@ -137,7 +137,7 @@ class Line:
     def solved(self, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
         """(lower, upper) bounds on the epsilons; they may be negative, and are infinite where nothing is proved."""
         spend(20.0 * len(counts) * len(self.y))
-        table = Table(self, counts)
+        table = CountTable(self, counts)
         epsilon, slope = table.newton(log_deltas)
         low, high = table.log_delta(epsilon)
         margins = [1e-15 * np.abs(epsilon) + 1.01 * np.clip(gap, 0.0, 1.0) / slope for gap in (log_deltas - low, high - log_deltas)]
@@ -145,10 +145,10 @@ class Line:
         return table.outside(log_deltas, epsilon, margins[0], -1.0), table.outside(log_deltas, epsilon, margins[1], 1.0)
 
 
-class Table:
+class CountTable:
     """The integrands of several n on one line: a row each."""
 
-    def __init__(self, line: Line, counts: Array) -> None:
+    def __init__(self, line: CountLine, counts: Array) -> None:
         self.line, self.counts = line, counts
         log_factor = counts[:, None] * line.log_factor + line.pole
         self._modulus = np.exp(log_factor.real)
