@@ -2,7 +2,8 @@
 
 Consumes each step's privacy losses, both directions, with their characteristic functions at a tilt. Bounds: lower and upper on the
 dominating pairs; the lower one is shown where every mechanism attains its pair. Refused where the characteristic function decays too
-slowly to certify (atoms, very few steps), for more than 10,000 different parts, and at delta = 0 or above 0.5.
+slowly to certify (atoms; a few steps of what has no tail to cut off), for more than 10,000 different parts, and at delta = 0 or above
+0.5.
 """
 
 from __future__ import annotations
