@@ -123,7 +123,7 @@ def test_the_whole_search_costs_what_account_says(tmp_path: Path) -> None:
     single = account(
         parse(text.replace('type = "repeat-and-select"', 'type = "post-processing"').replace(_TRIALS, "").encode(), "one")
     )
-    assert single.upper < 0.75 * whole  # one run alone costs much less, and is not what is claimed
+    assert single.upper < 0.9 * whole  # one run alone costs much less, and is not what is claimed
 
 
 _TRIALS = 'mechanism = "sgd"\ntrials = { distribution = "geometric", mean = 2 }\n'
