@@ -67,7 +67,7 @@ def pages() -> dict[str, str]:
     return manual.pages()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @named
 def test_a_text_prints_what_it_says(path: Path, tmp_path: Path) -> None:
     """Files are saved and commands run in the order of the text, in one folder."""

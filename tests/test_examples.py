@@ -124,10 +124,9 @@ def test_an_example_warns_only_where_it_is_about_that(path: Path) -> None:
     assert bool(warnings(path.read_text())) == (path.name in WARNED)
 
 
+@pytest.mark.long
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize(
-    ("command", "name"), [pytest.param("train", "soft-prompt", marks=pytest.mark.long), ("prompt", "prompt-pate")]
-)
+@pytest.mark.parametrize(("command", "name"), [("train", "soft-prompt"), ("prompt", "prompt-pate")])
 def test_a_private_prompt_is_worth_its_epsilon(command: str, name: str, tmp_path: Path) -> None:
     """Both ways of one task, on the same data: better than chance by more than 14 standard errors of 200 texts."""
     found = run(command, str(ROOT / "examples" / f"{name}.toml"), "-f", "json", folder=tmp_path)

@@ -234,6 +234,7 @@ def test_uncertified_claim_is_exit_3(tmp_path: Path) -> None:
     assert dpcli("audit", file, "--scores", scores_file(tmp_path, 1.0)).code == 3
 
 
+@pytest.mark.long
 def test_picture_and_page(tmp_path: Path) -> None:
     file, scores = pipeline(tmp_path), scores_file(tmp_path, 0.5)
     out = [str(tmp_path / name) for name in ("a.svg", "a.txt", "a.html")]

@@ -113,7 +113,7 @@ def svg_within(chart: Chart, band: Band) -> int:
     return seen
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("make", [made, between])
 def test_a_name_is_within_its_region(make: type[Chart], seed: int) -> None:

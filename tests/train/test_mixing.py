@@ -111,7 +111,7 @@ def test_opacus_stands_behind_the_same_gate(name: str, books: Ledger) -> None:
     require_refused(run(name, engine="opacus"), books)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", models.RIGHT)
 def test_a_model_that_keeps_records_apart_is_trained(name: str, books: Ledger) -> None:
     code, said = run(name)

@@ -229,6 +229,7 @@ print(os.waitstatus_to_exitcode(os.wait()[1]), len(noise.next(shapes)))
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_cannot_release_the_same_noise() -> None:
     run = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True, cwd=ROOT)

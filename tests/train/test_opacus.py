@@ -176,7 +176,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_where_its_gradients_are_others(opacus: None, name: str) -> None:
     """Soft prompts above all: their embedding runs once for all examples, and its gradient is the batch's."""

@@ -335,6 +335,7 @@ def test_a_planted_bug_fails_the_check_that_is_about_it(bug: str, monkeypatch: p
     assert check in failed(SIZE, entry, TRAIN)
 
 
+@pytest.mark.long
 def test_the_command_replays_a_training_file() -> None:
     # Seeded: the statistical checks fail a right program in 5 % of audits.
     Path("audited.toml").write_text(SIZE + MAIN + TRAIN + "[audit]\nseed = 3\n")

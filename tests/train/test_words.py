@@ -60,6 +60,7 @@ def test_a_function_is_one_that_can_be_imported(text: str) -> None:
     assert FUNCTION.holds(text) == (bool(colon) and dotted and bool(name) and not set(name) & set(" /\\():."))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="an extra")
 @given(st.one_of(st.builds("{}{}".format, TEXTS, st.sampled_from((*ARRAYS, ":f"))), TEXTS))
 @example("digits")

@@ -213,6 +213,7 @@ def test_a_mean_in_disguise_is_refused_with_adaptive_clipping() -> None:
             ClippedGradients(mlp().double(), loss, Adaptive(1.0))(vectors(4))
 
 
+@pytest.mark.long
 def test_a_soft_prompt_that_runs_once_for_all_examples() -> None:
     """Prompt tuning with ghost clipping elsewhere: 4.76 C, since the prompt's embedding runs at batch 1."""
     engine = ClippedGradients(LARGE[3].model(), language, Flat(0.01))

@@ -48,7 +48,7 @@ def some(found: Learning, count: int) -> Any:
     return (ids, batch[1]) if isinstance(batch, tuple) else ids
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_influence_is_at_most_c(name: str, place: str) -> None:
     found = problem(name, place)
@@ -57,7 +57,7 @@ def test_influence_is_at_most_c(name: str, place: str) -> None:
     assert engine.method.name == METHODS.get(name, "book-keeping")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_gradients_are_those_of_one_record_at_a_time(name: str, place: str) -> None:
     found = problem(name, place)
