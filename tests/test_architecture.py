@@ -40,7 +40,7 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 HOMES = {
     "click": lambda name: room_of(name) == "cli",
     "torch": lambda name: room_of(name) in ("train", "predict"),
-    "rich": lambda name: False,  # a table needs none of what it costs to import
+    "rich": lambda name: name == "dpcli.formats.table",
     "scipy.stats": lambda name: False,
 }
 

@@ -14,5 +14,5 @@ def command() -> None:
     from dpcli import __version__
 
     click.echo(f"dpcli {__version__}\npython {platform.python_version()}")
-    for name in ("click", "numpy", "scipy"):
+    for name in ("click", "numpy", "scipy", "rich"):
         click.echo(f"{name} {version(name)}")

@@ -13,7 +13,7 @@ from dpcli import __version__
 from dpcli.doctor.fact import Fact
 
 PYTHON = (3, 11)
-NEEDED = {"click": (8, 1), "numpy": (1, 26), "scipy": (1, 11, 1), "tomli": (2,)}
+NEEDED = {"click": (8, 1), "numpy": (1, 26), "scipy": (1, 11, 1), "rich": (13,), "tomli": (2,)}
 EXTRAS = (
     ("torch", "train"),
     ("safetensors", "train"),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from dpcli.document.document import Document, Table, visible
-from dpcli.formats.columns import table_lines
-from dpcli.formats.folded import folded
 
 JUDGES = False
 SCREEN = True
@@ -15,49 +12,77 @@ ENDINGS = ()
 NEEDS: frozenset[str] = frozenset()
 SHOWS = ("title", "headline", "passages", "tables", "notes")
 
-BOLD, DIM, YELLOW, PLAIN = "1", "2", "33", ""  # what a terminal is told: ECMA-48, select graphic rendition
-STYLE = {"pass": "32", "warn": YELLOW, "fail": "1;31", "unknown": "1;31", "": BOLD}
-
-Line = tuple[str, str]  # a text and its style
+FOLDED = 12  # columns that a text which may be folded has at least
+STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
 
 
 def render(document: Document, width: int = 100, color: bool = False) -> str:
-    """Tables and paragraphs in at most `width` columns; no escape codes unless `color`."""
-    lines = ((line.rstrip(), style) for line, style in _lines(document, width))
-    return "".join(f"\x1b[{style}m{line}\x1b[0m\n" if color and style and line else f"{line}\n" for line, style in lines)
+    """Rich tables in at most `width` columns; no escape codes unless `color`."""
+    import io
 
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
 
-def _lines(document: Document, width: int) -> Iterator[Line]:
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=color,
+        no_color=not color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        color_system="standard" if color else None,
+    )
+
+    def show(table: Table) -> None:
+        table = _narrowed(table, width)
+        grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+        needed = 0
+        for i, column in enumerate(table.columns):
+            longest = max([len(column), *(len(row[i]) for row in table.rows)])
+            folds = i not in table.numeric and (
+                i == len(table.columns) - 1 or longest > width // 3
+            )  # a long path must not squeeze out the reason beside it
+            needed += 3 + (min(longest, FOLDED) if folds else longest)
+            grid.add_column(
+                column,
+                justify="right" if i in table.numeric else "left",
+                no_wrap=not folds,
+                overflow="fold",
+                min_width=min(longest, FOLDED) if folds else longest,
+                max_width=max(width // 3, FOLDED) if folds and i < len(table.columns) - 1 else None,
+            )
+        for i, row in enumerate(table.rows):
+            grid.add_row(*(Text(visible(cell)) for cell in row), style="yellow" if i in table.flagged else None)
+        if table.title:  # not as the title of the grid, which wraps it at the width of the grid
+            console.print(Text(visible(table.title)), style="bold")
+        # Wider than the screen where that is too narrow: a number that loses its last digits is another number.
+        console.width = max(width, needed)
+        console.print(grid)
+        console.width = width
+        for note in table.footnotes:
+            console.print(Text("  " + visible(note)), style="dim")
+
     if document.title:
-        yield from _paragraph(document.title, width, BOLD)
-    yield from _paragraph(document.headline, width, STYLE[document.verdict])
+        console.print(Text(visible(document.title)), style="bold")
+    console.print(Text(visible(document.headline)), style=STYLE[document.verdict])
     for passage in document.passages:
-        yield "", PLAIN
-        yield from _paragraph(passage.title, width, BOLD)
+        console.print()
+        console.print(Text(visible(passage.title)), style="bold")
         for words in (*passage.paragraphs, *(f"- {point}" for point in passage.points)):
-            yield from _paragraph(words, width)
+            console.print(Text(visible(words)))
     for table in document.tables:
-        yield "", PLAIN
-        yield from _table(_narrowed(table, width), width)
+        console.print()
+        show(table)
     if document.notes:
-        yield "", PLAIN
+        console.print()
     for note in document.notes:
-        yield from _paragraph(note, width)
-
-
-def _paragraph(text: str, width: int, style: str = PLAIN) -> Iterator[Line]:
-    return ((line, style) for line in folded(visible(text), width))
-
-
-def _table(table: Table, width: int) -> Iterator[Line]:
-    if table.title:
-        yield from _paragraph(table.title, width, BOLD)
-    yield "", PLAIN
-    for line, row in table_lines(table, width):
-        yield line, BOLD if row == -1 else YELLOW if row in table.flagged else PLAIN
-    yield "", PLAIN
-    for note in table.footnotes:
-        yield from _paragraph("  " + note, width, DIM)
+        console.print(Text(visible(note)))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _narrowed(table: Table, width: int) -> Table:

@@ -39,7 +39,7 @@ def test_a_whole_machine_is_well() -> None:
     result = dpcli("doctor")
     assert (result.code, result.err) == (0, "")
     assert result.out.splitlines()[-1].startswith("nothing is broken; ")
-    for name in ("dpcli", "python", "click", "numpy", "scipy", "SQLite", "random numbers", "clock"):
+    for name in ("dpcli", "python", "click", "numpy", "scipy", "rich", "SQLite", "random numbers", "clock"):
         assert f"ok      {name}: " in result.out
 
 
@@ -75,7 +75,7 @@ def versions(monkeypatch: pytest.MonkeyPatch, given: Mapping[str, str | None]) -
 
 @pytest.mark.parametrize(
     ("name", "version", "value"),
-    [("numpy", None, "not installed"), ("numpy", "1.25.9", "1.25.9"), ("click", "8.0.4", "8.0.4")],
+    [("numpy", None, "not installed"), ("numpy", "1.25.9", "1.25.9"), ("rich", "9", "9"), ("click", "8.0.4", "8.0.4")],
 )
 def test_a_needed_library_that_is_missing_or_old_is_broken(
     monkeypatch: pytest.MonkeyPatch, name: str, version: str | None, value: str
@@ -122,7 +122,7 @@ def test_extras_that_are_there_are_told_without_loading_them(monkeypatch: pytest
 
 def test_it_loads_nothing_heavy_and_needs_no_table_library() -> None:
     code = (
-        "import sys\nfrom dpcli.cli.main import main\nfor name in ('tomli', 'numpy', 'scipy'):\n    sys.modules[name] = None\n"
+        "import sys\nfrom dpcli.cli.main import main\nfor name in ('rich', 'numpy', 'scipy'):\n    sys.modules[name] = None\n"
         "sys.exit(main(['doctor']))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
