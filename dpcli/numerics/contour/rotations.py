@@ -35,7 +35,7 @@ def turned_less_one_rows(weights: Array, loss: Array, step: float, count: int) -
     """`turned_less_one` of every row of (rows, terms): shape (rows, count)."""
     fine = math.isqrt(max(count - 1, 0)) + 1
     rows = -(-count // fine)
-    spend((1.0 + 0.12 * (fine + rows) + 0.018 * rows * fine) * loss.size)  # products are cheaper than exponentials
+    spend((1.0 + 0.12 * (fine + rows) + 0.006 * rows * fine) * loss.size)  # products are cheaper than exponentials
     small, large = _multiples(step * loss, fine), _multiples(step * fine * loss, rows)
     large *= weights[:, None, :]
     total = large @ small.transpose(0, 2, 1) + large.sum(axis=2)[:, :, None] + (small @ weights[:, :, None])[:, None, :, 0]
