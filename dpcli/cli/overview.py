@@ -31,8 +31,10 @@ Commands:
                    costs.
   doctor           Whether this machine has what dpcli needs.
   explain          What a pipeline's guarantee, a rule or a term means.
+  export           Write a pipeline as another library keeps it.
   gate             Stop a change that overspends: verdict by exit code.
   generate         Write private texts, token by token.
+  import           Make a pipeline file of what another library keeps.
   init             Write a pipeline file to start from.
   lint             Check files against the catalogue of known failures.
   man              Write the manual pages.
