@@ -47,7 +47,8 @@ class ExactProfile(PrivacyProfile):
             raise NotRepresentable("it is for delta up to 0.5")
         ends: list[tuple[float, float, float]] = []
         for losses in self._sides():
-            if not (ends and covers(losses, ends[0][1], ends[0][2], math.log(delta))):
+            # where the first is 0 the total variation distance shows as much of the other, sooner than a CGF does
+            if not (ends and ends[0][1] > 0.0 and covers(losses, ends[0][1], ends[0][2], math.log(delta))):
                 ends.append(ends_of(losses, math.log(delta)))
         lower, (_, upper, tilt) = max(low for low, _, _ in ends), max(ends, key=lambda end: end[1])
         if not math.isfinite(upper):

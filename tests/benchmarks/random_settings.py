@@ -204,9 +204,14 @@ class Row:
         if self.ratio < LEAST:
             yield f"only {self.ratio:.1f} x as fast"
         for spacing, answer in self.peer:
-            if answer.finite and answer.upper < self.own.upper * (1.0 - LOOSER):
-                false = " (below the certified lower bound)" if answer.upper < (self.own.lower or 0.0) else ""
-                yield f"peer {answer.upper:.9g} at {spacing:g}{false}"
+            if answer.finite and (self.own.lower or 0.0) <= answer.upper < self.own.upper * (1.0 - LOOSER):
+                yield f"peer {answer.upper:.9g} at {spacing:g}"
+
+    def false(self) -> Iterator[str]:
+        """Upper bounds of the peer below the certified lower bound: it claims too much privacy."""
+        for spacing, answer in self.peer:
+            if answer.finite and answer.upper < (self.own.lower or 0.0):
+                yield f"peer too small: {answer.upper:.9g} at {spacing:g}"
 
     def __str__(self) -> str:
         low, high = self.own.lower or 0.0, self.own.upper
@@ -217,7 +222,7 @@ class Row:
             for spacing, answer in self.peer
         )
         ratio = f"  {self.ratio:.0f} x" if self.met else ""
-        return f"{shown}{ratio}  {self.setting}  {peers}  {'; '.join(self.broken()).upper()}".rstrip()
+        return f"{shown}{ratio}  {self.setting}  {peers}  {'; '.join([*self.broken(), *self.false()]).upper()}".rstrip()
 
 
 def _near(answer: Answer, own: Answer) -> bool:
@@ -240,6 +245,7 @@ def summary(rows: list[Row]) -> tuple[str, bool]:
     """In a few lines, and whether every promise is kept."""
     times, ratios = [r.own.cpu for r in rows if r.own.finite], [r.ratio for r in rows if r.met]
     broken = [f"{line}: {r.setting}" for r in rows for line in r.broken()]
+    false = [f"{line}: {r.setting}" for r in rows for line in r.false()]
     text = [f"{len(rows)} settings, {sum(r.own.finite and r.own.lower is not None for r in rows)} with a certified interval"]
     text.append(f"ours: median {1e3 * statistics.median(times):.1f} ms, slowest {1e3 * max(times):.1f} ms")
     if ratios:
@@ -249,7 +255,7 @@ def summary(rows: list[Row]) -> tuple[str, bool]:
         )
         if statistics.median(ratios) < MEDIAN:
             broken.append("the median ratio")
-    return "\n".join([*text, *(f"not kept: {line}" for line in broken)]) + "\n", not broken
+    return "\n".join([*text, *false, *(f"not kept: {line}" for line in broken)]) + "\n", not broken
 
 
 def main(words: list[str]) -> int:
