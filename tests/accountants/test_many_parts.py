@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,14 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.numerics.grid.convolution import convolved
 from dpcli.numerics.grid.lattice import Lattice
+from dpcli.numerics.grid.survey import common_unit
 from dpcli.numerics.work import allowance, remaining
+from dpcli.pipeline.read import load
+from dpcli.pipeline.resolve import resolve
+from dpcli.registry import MECHANISMS
+from tests.command import ROOT
+from tests.exam.known import one_of_each
+from tests.exam.subjects import SEED
 
 
 def _never(*args: Any, **kwargs: Any) -> Any:
@@ -63,6 +71,24 @@ def test_a_few_parts_plan_the_grid_of_many() -> None:
     dear = PldProfile((*steps, (Laplace(1.0), 1))).epsilon(1e-6)
     assert dear.lower is not None and bound.upper < dear.lower
     assert dear.upper - dear.lower <= 2e-3 * dear.upper
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_a_lattice_is_of_losses_that_differ_from_nothing(kind: str) -> None:
+    """An atom at 0 is no unit: a grid of whole parts of it would be made without rounds, and coarser."""
+    for question in one_of_each(kind, str(SEED)):
+        for mechanism, count in question.steps:
+            for loss in mechanism.losses() if hasattr(mechanism, "losses") else ():
+                with suppress(NotRepresentable):
+                    unit = common_unit([(loss, pld.surveyed(loss), count)])
+                    assert unit == 0.0 or unit > 1e-12, (SEED, question.label)
+
+
+def test_an_atom_at_no_loss_is_no_unit() -> None:
+    """Two outcomes alike to the last digits, and a rare one: eps of 1e-38 is no lattice."""
+    mechanism = resolve(load(str(ROOT / "examples" / "pmixed.toml")))[0].mechanism
+    for loss in mechanism.losses():
+        assert common_unit([(loss, pld.surveyed(loss), 1024)]) == 0.0
 
 
 def test_atoms_lie_on_the_grid() -> None:

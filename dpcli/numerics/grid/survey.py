@@ -18,6 +18,7 @@ from dpcli.numerics.work import shared, spend
 TILTS = (1e-3, 1e4)
 FARTHEST = 1e6
 FEW = 4  # different losses, of which common atoms are looked for
+LEAST_SIZE = 1e-12  # of a loss that a lattice may be made of: an atom at 0 has none
 OUTSTANDING = 20.0  # times the mass of the cells beside it: an atom
 MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more different losses than the first are looked at by these two numbers of them
 
@@ -49,7 +50,7 @@ class Survey:
     def unit(self) -> float:
         """The smallest loss other than 0 where it stands alone, as in a loss on a lattice; 0 for continuous ones."""
         sizes = np.sort(np.abs(self.loss[self.loss != 0.0]))
-        alone = len(sizes) > 0 and sizes[0] > 1e-12 and ((sizes > 1.01 * sizes[0]) & (sizes < 1.9 * sizes[0])).sum() == 0
+        alone = len(sizes) > 0 and sizes[0] > LEAST_SIZE and ((sizes > 1.01 * sizes[0]) & (sizes < 1.9 * sizes[0])).sum() == 0
         return float(sizes[0]) if alone else 0.0
 
     def rare_order(self, copies: int, log_rare: float) -> float:
@@ -94,7 +95,7 @@ def _atom(loss: HasTails, found: Survey) -> float:
     if not 1 <= len(heavy) <= 2 or float(mass[heavy].sum()) < 0.5:
         return 0.0
     sizes = [abs(_jump(loss, float(found.edges[k]), float(found.edges[k + 1]))) for k in heavy.tolist()]
-    return sizes[0] if max(sizes) - min(sizes) <= 1e-12 * max(sizes) else 0.0
+    return sizes[0] if min(sizes) > LEAST_SIZE and max(sizes) - min(sizes) <= 1e-12 * max(sizes) else 0.0
 
 
 def _jump(loss: HasTails, low: float, high: float) -> float:
