@@ -284,10 +284,10 @@ def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[s
     inputs: texts that may name files which must stay as they are; those that the command was given where there are none.
     """
     sources = _inputs() if inputs is None else inputs
-    if os.path.exists(path) and any(os.path.exists(source) and os.path.samefile(path, source) for source in sources):
-        raise InputError(f"{path}: expected another path for the output, found the input file")
-    from dpcli.cli.kept import require_free
+    from dpcli.cli.kept import is_input, require_free
 
+    if is_input(path, sources):
+        raise InputError(f"{path}: expected another path for the output, found the input file")
     require_free(path)
     try:
         with open(path, "ab" if append else "wb") as file:

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.registry import RELEASE_STATEMENT_OF, load
-from dpcli.release.engines.files import matching
 from dpcli.release.keys import in_declared_order
-from dpcli.release.plan import ReleasePlan, here
+from dpcli.release.plan import ReleasePlan
 from dpcli.release.ready import require_ready
-from dpcli.release.store import ANSWERS, Stored, store, stored_in
+from dpcli.release.store import STATEMENT, Stored, store, stored_in
 from dpcli.sessions.charged import RUN, Session, commit, require_same_books, session_in, session_there
-from dpcli.sessions.folder import LOCK, exclusive, replaced
+from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.release.answer import QueryAnswer
 
-STATEMENT = "statement.md"
 KEY_BYTES = 32  # of the hash by which contributions are chosen
 Report = Callable[[int, int], None]  # queries done, of how many
 LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
@@ -77,13 +75,6 @@ def release(
         _state(plan, answers)
         commit(session, ledger)
     return ReleaseOutcome(plan, plan.folder, session.run, answers, fresh=True)
-
-
-def kept_files(plan: ReleasePlan) -> tuple[str, ...]:
-    """The file, its data, and what is kept in the folder of the release: no output may take the place of one of them."""
-    own = (plan.path, *(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)))
-    path = plan.source.path
-    return own if path is None or "\0" in path else (*own, *matching(path, here(plan.path)))
 
 
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from dpcli.errors import LedgerError
+from dpcli.ledger.stores.places import init
 from tests.command import dpcli
+from tests.ledger.setting import DATASET, terms
 
 FILE = """format = 1
 name = "shop"
@@ -85,10 +87,36 @@ def test_no_output_takes_the_place_of_data_or_of_answers(path: str, option: str,
 
 
 @pytest.mark.parametrize("option", ["-o", "--parquet"])
-def test_an_output_that_cannot_be_written_costs_nothing(option: str, file: Path) -> None:
-    result = dpcli("release", str(file), option, "nowhere/answers.csv", folder=file.parent)
-    assert result.code == 2 and "nowhere/answers.csv: cannot be written" in result.err
-    assert not (file.parent / "runs").exists()
+@pytest.mark.parametrize("path", ["nowhere/answers.csv", "runs", "./runs", "runs/shop", "levels.txt", "visits/more.csv"])
+def test_an_output_that_cannot_be_written_costs_nothing(path: str, option: str, file: Path) -> None:
+    """Nor one where the release makes a folder, over a list of values, or among the files of a pattern."""
+    (file.parent / "levels.txt").write_text("low\nmedium\nhigh\n")
+    (file.parent / "visits").mkdir()
+    (file.parent / "shop.csv").rename(file.parent / "visits" / "shop.csv")
+    text = file.read_text().replace('domain = ["low", "medium", "high"]', 'domain_file = "levels.txt"')
+    file.write_text(text.replace('"shop.csv"', '"visits/*.csv"'))
+    before = sorted(file.parent.rglob("*"))
+    result = dpcli("release", str(file), option, f"csv={path}" if option == "-o" else path, folder=file.parent)
+    assert result.code == 2 and (f"{path}: cannot be written" in result.err or f"{path}: expected another path" in result.err)
+    assert sorted(file.parent.rglob("*")) == before and (file.parent / "levels.txt").read_text() == "low\nmedium\nhigh\n"
+
+
+@pytest.mark.parametrize("option", ["-o", "--parquet"])
+@pytest.mark.parametrize("named", ["ledger.db", "sqlite:///ledger.db", "./ledger.db"])
+def test_no_output_takes_the_place_of_the_ledger(named: str, option: str, file: Path) -> None:
+    """Nor of what SQLite restores it from; and none of this is charged."""
+    folder = file.parent
+    with init(str(folder / "ledger.db"), DATASET, terms(2.0)):
+        pass
+    before = (folder / "ledger.db").read_bytes()
+    for path in ("ledger.db", "ledger.db-journal"):
+        output = f"csv={path}" if option == "-o" else path
+        result = dpcli("release", str(file), "--ledger", named, option, output, folder=folder)
+        assert result.code == 2 and "expected another path for the output" in result.err
+    assert (folder / "ledger.db").read_bytes() == before
+    if option == "-o":
+        shown = dpcli("budget", "show", named, "-o", "csv=ledger.db", folder=folder)
+        assert "found the input file" in shown.err and (folder / "ledger.db").read_bytes() == before
 
 
 def test_the_same_command_again_writes_the_same_outputs(file: Path) -> None:

@@ -17,8 +17,8 @@ from dpcli.ledger.stores.places import init
 from dpcli.release import run as running
 from dpcli.release.aggregate import Aggregation, Total, Totals
 from dpcli.release.plan import ReleasePlan, plan_of
-from dpcli.release.run import STATEMENT, ReleaseOutcome, release
-from dpcli.release.store import ANSWERS
+from dpcli.release.run import ReleaseOutcome, release
+from dpcli.release.store import ANSWERS, STATEMENT
 from dpcli.sessions.charged import RUN, Session
 from tests.ledger.setting import DATASET, terms
 from tests.pipeline.test_every_key import text_of
