@@ -85,8 +85,8 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         return session if key is None else replace(session, run=key)
     if found.fingerprint != plan.fingerprint():
         raise InputError(
-            f"{place}: expected the file as it was when this release began, found it changed: as it was, it gives the same answers; "
-            f"{ANOTHER}"
+            f"{place}: expected the file as it was when this release began, found it changed, or a version of dpcli that adds other "
+            f"noise: as it was, it gives the same answers; {ANOTHER}"
         )
     if found.charged != (ledger is not None):
         stated = ("the --ledger that was charged for this release", "none") if found.charged else ("no --ledger", "one")

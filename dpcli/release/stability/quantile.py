@@ -83,8 +83,12 @@ def released_quantile(
 
 
 def noise_scale(most: int, epsilon: float) -> float:
-    """most / epsilon, rounded up. Raises InputError where that is more than a double holds."""
-    return scale_of(most, epsilon)
+    """most / epsilon, rounded up, and then the next double: releases that are stored are known by it.
+
+    Raises InputError where that is more than a double holds.
+    """
+    scale_of(most, epsilon)
+    return math.nextafter(most / epsilon, math.inf)
 
 
 def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int]]:
