@@ -9,6 +9,15 @@ import click
 
 from dpcli.errors import InputError
 
+DATA = (
+    ".csv",
+    ".csv.gz",
+    ".tsv",
+    ".tsv.gz",
+    ".parquet",
+    ".duckdb",
+    ".db",
+)  # dpcli.release.engines.files, which no other command loads
 KEPT, TAKEN = "dpcli.kept", "dpcli.taken"
 
 
@@ -16,6 +25,18 @@ def keep(paths: Iterable[str], taken: Callable[[str], bool] = lambda path: False
     """From now on the command writes no output over one of these files, nor where it would be `taken` for data."""
     context = click.get_current_context()
     context.meta[KEPT], context.meta[TAKEN] = tuple(paths), taken
+
+
+def keeps() -> bool:
+    """Whether the command has said what it keeps."""
+    context = click.get_current_context(silent=True)
+    return context is not None and KEPT in context.meta
+
+
+def may_be_data(path: str) -> bool:
+    """Whether a file is there that a release could read, by its name or that of what it links to."""
+    names = (path.lower(), os.path.realpath(path).lower())
+    return os.path.lexists(path) and any(name.endswith(DATA) for name in names)
 
 
 def require_free(path: str) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the data are touched.")
 @click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
 @click.option("--parquet", metavar="PATH", help="Also write the answers to PATH, as parquet.")
-@output_options("table", "total", "records", "pictures")
+@output_options("table", "total", "records", "pictures", careful=True)
 def command(
     file: str,
     compare: bool,

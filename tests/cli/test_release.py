@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.cli.kept import DATA
 from dpcli.errors import LedgerError
 from dpcli.ledger.stores.places import init
+from dpcli.release.engines.files import ENDINGS
 from tests.command import dpcli
 from tests.ledger.setting import DATASET, terms
 
@@ -84,6 +86,21 @@ def test_no_output_takes_the_place_of_data_or_of_answers(path: str, option: str,
     result = dpcli("release", str(file), option, f"csv={path}" if option == "-o" else path, folder=folder)
     assert result.code == 2 and "expected another path for the output" in result.err
     assert (folder / path).read_bytes() == before
+
+
+@pytest.mark.parametrize("wrong", ["file", "option", "value", "encoding"])
+def test_an_error_before_the_data_are_known_replaces_nothing(wrong: str, file: Path) -> None:
+    """It is told in reports that are new, or are no data by their names."""
+    folder, options = file.parent, {"option": ("--bogus",), "value": ("--ledger",)}.get(wrong, ())
+    before = (folder / "shop.csv").read_bytes()
+    (folder / "old.xml").write_text("passed")
+    if wrong in ("file", "encoding"):
+        file.write_bytes(file.read_bytes().replace(b'"count"', b'"cuont"' if wrong == "file" else b"\xff"))
+    reports = ("-o", "csv=shop.csv", "-o", "csv=new.csv", "-o", "junit=old.xml")
+    assert dpcli("release", str(file), *reports, *options, folder=folder).code == 2
+    assert (folder / "shop.csv").read_bytes() == before
+    assert set(DATA) == set(ENDINGS)
+    assert "error" in (folder / "new.csv").read_text() and "failure" in (folder / "old.xml").read_text()
 
 
 @pytest.mark.parametrize("option", ["-o", "--parquet"])
