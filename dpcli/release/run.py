@@ -12,6 +12,7 @@ from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepr
 from dpcli.registry import RELEASE_STATEMENT_OF, load
 from dpcli.release.keys import in_declared_order
 from dpcli.release.plan import ReleasePlan
+from dpcli.release.quiet import quietly
 from dpcli.release.ready import require_ready
 from dpcli.release.store import STATEMENT, Stored, store, stored_in
 from dpcli.sessions.charged import RUN, Session, commit, require_same_books, session_in, session_there
@@ -65,10 +66,10 @@ def release(
             return ReleaseOutcome(plan, plan.folder, found.run, found.answers, fresh=False)
         if session.counted:
             _require_waiting(session, plan, ledger)
-        require_ready(plan)
+        quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
         _start(session, plan, ledger)
         try:
-            answers = _answered(plan, report)
+            answers = quietly(lambda: _answered(plan, report), plan.folder, f"this release {LOST}")
             store(plan.folder, Stored(session.run, session.fingerprint, answers, plan.data))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
