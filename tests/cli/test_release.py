@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -155,3 +156,35 @@ def test_a_report_of_an_error_has_the_exit_code_of_the_process(
     monkeypatch.setattr("dpcli.release.plan.plan_of", broken)
     result = dpcli("release", str(file), "-o", "report.json", folder=file.parent)
     assert json.loads((file.parent / "report.json").read_text())["exit_code"] == result.code != 0
+
+
+OTHERS = """
+[[query]]
+name = "many"
+measure = "threshold"
+column = "level"
+above = 1500
+answers = 3
+epsilon = 0.2
+[[query]]
+name = "mode"
+measure = "mode"
+column = "level"
+epsilon = 0.2
+"""
+
+
+def test_every_format_holds_the_same_values(file: Path) -> None:
+    import duckdb
+
+    folder = file.parent
+    file.write_text(file.read_text() + OTHERS)
+    assert dpcli("release", str(file), "-o", "a.json", "-o", "a.csv", "--parquet", "a.parquet", folder=folder).code == 0
+    told = [row["value"] for answer in json.loads((folder / "a.json").read_text())["answers"] for row in answer["rows"]]
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in told]
+    with (folder / "a.csv").open(newline="") as lines:
+        assert [row["value"] for row in csv.DictReader(lines)] == texts
+    with duckdb.connect() as connection:
+        rows = connection.execute(f"SELECT value, chosen FROM '{folder / 'a.parquet'}'").fetchall()
+    assert [chosen if value is None else json.dumps(int(value)) for value, chosen in rows] == texts
+    assert len(texts) > 5 and {"low", "true"} <= set(texts)

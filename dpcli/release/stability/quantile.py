@@ -14,6 +14,7 @@ from dpcli.release.noise.scales import scale_of
 from dpcli.release.stability.proposed import UNREACHABLE, Draw, StabilityTest, Stable
 
 MEDIAN = Fraction(1, 2)
+DOUBLES = 2**1000  # whole numbers below are no more than a double holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,8 @@ def noise_scale(most: int, epsilon: float) -> float:
 
     Raises InputError where that is more than a double holds.
     """
-    scale_of(most, epsilon)
-    return math.nextafter(most / epsilon, math.inf)
+    least = scale_of(most, epsilon)
+    return max(least, math.nextafter(float(most) / epsilon, math.inf)) if most < DOUBLES else least
 
 
 def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int]]:
