@@ -66,9 +66,10 @@ def write_option(what: str) -> Callable[..., Any]:
 class DocumentFormat(TextChoice):
     """A format of documents that hold some things; the others are looked at only for help and complaints."""
 
-    def __init__(self, holds: tuple[str, ...], kept: bool = False) -> None:
+    def __init__(self, holds: tuple[str, ...], kept: bool = False, careful: bool = False) -> None:
         self.holds = holds
         self.kept = kept
+        self.careful = careful
         self.pictured = PICTURES in holds  # whether an output may be a picture as well
         self.case_sensitive = True
 
@@ -84,13 +85,14 @@ class DocumentFormat(TextChoice):
         return value if value in FORMATS and renders(value, self.holds) else super().convert(value, param, ctx)
 
 
-def output_options(default: str, *holds: str, kept: bool = False) -> Callable[..., Any]:
+def output_options(default: str, *holds: str, kept: bool = False, careful: bool = False) -> Callable[..., Any]:
     """-f FORMAT and -o FORMAT=PATH, both for whatever can be said of the command's documents, which hold some things ("total", ...).
 
     kept: whether an output outlives an error of the command, as a copy of what may be lost; else the error replaces it, as what it says
-    may hold no longer.
+    may hold no longer. careful: whether the command says by `keep` what no output may replace; an error before that replaces no file that
+    may be data.
     """
-    formats = DocumentFormat(holds, kept)
+    formats = DocumentFormat(holds, kept, careful)
     return composed(
         click.option("-f", "--format", "format_", type=formats, default=default, show_default=True, help="What to print."),
         click.option(
@@ -102,7 +104,7 @@ def output_options(default: str, *holds: str, kept: bool = False) -> Callable[..
             callback=lambda _, __, given: _checked(given, formats),
             help="Also write FORMAT to PATH; repeatable. PATH alone where its ending says the format (x.html).",
         ),
-        lambda function: reported(function, kept),
+        lambda function: reported(function, kept, careful),
     )
 
 
@@ -138,7 +140,7 @@ def named_output(output: str, formats: DocumentFormat) -> str:
     raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats.choices)}, found {output!r}")
 
 
-def reported(function: Callable[..., int], kept: bool) -> Callable[..., int]:
+def reported(function: Callable[..., int], kept: bool, careful: bool = False) -> Callable[..., int]:
     """The command; where it ends by an error, the reports asked for hold that error: none is missing, empty or of an earlier pass."""
 
     @wraps(function)
@@ -150,7 +152,9 @@ def reported(function: Callable[..., int], kept: bool) -> Callable[..., int]:
         except (Exception, KeyboardInterrupt) as error:
             lacking = unavailable(error)
             (lacking or error).add_note(REPORTED)
-            tell(lacking or error, _invocation(), format_, outputs, kept)
+            from dpcli.cli.kept import keeps
+
+            tell(lacking or error, _invocation(), format_, outputs, kept, careful=careful and not keeps())
             if lacking is not None:
                 raise lacking from error
             raise
@@ -165,18 +169,22 @@ def tell(
     outputs: Sequence[str],
     kept: bool,
     inputs: Sequence[str] | None = None,
+    careful: bool = False,
 ) -> None:
     """Leave an error in each of the reports asked for, as FORMAT=PATH, and in what is printed where CI systems judge that.
 
-    kept: whether what only people and programs read stays as it is. inputs: as of `write`. Of two reports for one file, the first is left.
+    kept: whether what only people and programs read stays as it is. inputs: as of `write`. careful: whether a file stays that may be
+    data, as nobody has told yet which are. Of two reports for one file, the first is left.
     """
+    from dpcli.cli.kept import may_be_data
     from dpcli.formats.facts import appended, judges
 
     document, places = _stopped(error, *invocation), set()
     for name, path in map(_split, outputs):
         if name not in FORMATS:  # a picture, which has no words for an error
             continue
-        if (judges(name) or not kept) and (place := os.path.realpath(path)) not in places:
+        stays = kept or (careful and may_be_data(path))
+        if (judges(name) or not stays) and (place := os.path.realpath(path)) not in places:
             places.add(place)
             with suppress(DpcliError):  # the first error is the one to be told
                 write(path, _told(document, name), appended(name), inputs)
@@ -284,10 +292,10 @@ def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[s
     inputs: texts that may name files which must stay as they are; those that the command was given where there are none.
     """
     sources = _inputs() if inputs is None else inputs
-    if os.path.exists(path) and any(os.path.exists(source) and os.path.samefile(path, source) for source in sources):
-        raise InputError(f"{path}: expected another path for the output, found the input file")
-    from dpcli.cli.kept import require_free
+    from dpcli.cli.kept import is_input, require_free
 
+    if is_input(path, sources):
+        raise InputError(f"{path}: expected another path for the output, found the input file")
     require_free(path)
     try:
         with open(path, "ab" if append else "wb") as file:

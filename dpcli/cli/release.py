@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.cli.kept import keep, require_writable
+from dpcli.cli.kept import keep, ledger_files, require_writable
 from dpcli.cli.options import each_once, emit, output_options, write
 from dpcli.cli.picture_path import parted
 from dpcli.cli.printing import show
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the data are touched.")
 @click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
 @click.option("--parquet", metavar="PATH", help="Also write the answers to PATH, as parquet.")
-@output_options("table", "total", "records", "pictures")
+@output_options("table", "total", "records", "pictures", careful=True)
 def command(
     file: str,
     compare: bool,
@@ -49,12 +49,12 @@ def command(
     cannot be relied on, or where the release was charged and its answers are lost.
     """
     from dpcli.present.release import outcome, planned
+    from dpcli.release.outputs import among_data, kept_files
     from dpcli.release.plan import plan_of
-    from dpcli.release.run import kept_files
 
     plan = plan_of(file)
     places = [*(output.partition("=")[2] for output in outputs), *([] if parquet is None else [parquet])]
-    keep(kept_files(plan))
+    keep((*kept_files(plan), *(() if ledger is None else ledger_files(ledger))), lambda path: among_data(plan, path))
     each_once(places)
     require_writable(places)
     if compare:

@@ -39,7 +39,8 @@ def report_unread(error: BaseException, group: LazyGroup, name: str, arguments: 
     outputs = [found for word in given if word.option == "outputs" if (found := _meant(word.value))]
     formats_ = [word.value for word in given if word.option == "format_" and word.value in FORMATS]
     kept = formats.kept if formats else not _keeping(group).isdisjoint(arguments)
-    tell(error, (" ".join(words), ""), formats_[-1] if formats_ else "text", outputs, kept, list(_inputs(given)))
+    careful = formats is not None and formats.careful
+    tell(error, (" ".join(words), ""), formats_[-1] if formats_ else "text", outputs, kept, list(_inputs(given)), careful)
 
 
 def asked(names: list[str], command: click.Command, arguments: Sequence[str]) -> tuple[list[str], click.Command, list[Word]]:

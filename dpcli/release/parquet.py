@@ -39,4 +39,4 @@ def parquet_of(sheet: Sheet) -> bytes:
 def _parted(value: object) -> tuple[float | None, str | None]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value), None
-    return None, None if value is None else str(value)
+    return None, str(value).lower() if isinstance(value, bool) else None if value is None else str(value)  # as a csv has it

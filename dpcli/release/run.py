@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.registry import RELEASE_STATEMENT_OF, load
-from dpcli.release.engines.files import matching
 from dpcli.release.keys import in_declared_order
-from dpcli.release.plan import ReleasePlan, here
+from dpcli.release.plan import ReleasePlan
+from dpcli.release.quiet import quietly
 from dpcli.release.ready import require_ready
-from dpcli.release.store import ANSWERS, Stored, store, stored_in
+from dpcli.release.store import STATEMENT, Stored, store, stored_in
 from dpcli.sessions.charged import RUN, Session, commit, require_same_books, session_in, session_there
-from dpcli.sessions.folder import LOCK, exclusive, replaced
+from dpcli.sessions.folder import exclusive, replaced
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.release.answer import QueryAnswer
 
-STATEMENT = "statement.md"
 KEY_BYTES = 32  # of the hash by which contributions are chosen
 Report = Callable[[int, int], None]  # queries done, of how many
 LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
@@ -67,23 +66,16 @@ def release(
             return ReleaseOutcome(plan, plan.folder, found.run, found.answers, fresh=False)
         if session.counted:
             _require_waiting(session, plan, ledger)
-        require_ready(plan)
+        quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
         _start(session, plan, ledger)
         try:
-            answers = _answered(plan, report)
+            answers = quietly(lambda: _answered(plan, report), plan.folder, f"this release {LOST}")
             store(plan.folder, Stored(session.run, session.fingerprint, answers, plan.data))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
         _state(plan, answers)
         commit(session, ledger)
     return ReleaseOutcome(plan, plan.folder, session.run, answers, fresh=True)
-
-
-def kept_files(plan: ReleasePlan) -> tuple[str, ...]:
-    """The file, its data, and what is kept in the folder of the release: no output may take the place of one of them."""
-    own = (plan.path, *(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)))
-    path = plan.source.path
-    return own if path is None or "\0" in path else (*own, *matching(path, here(plan.path)))
 
 
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
@@ -94,8 +86,8 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         return session if key is None else replace(session, run=key)
     if found.fingerprint != plan.fingerprint():
         raise InputError(
-            f"{place}: expected the file as it was when this release began, found it changed: as it was, it gives the same answers; "
-            f"{ANOTHER}"
+            f"{place}: expected the file as it was when this release began, found it changed, or a version of dpcli that adds other "
+            f"noise: as it was, it gives the same answers; {ANOTHER}"
         )
     if found.charged != (ledger is not None):
         stated = ("the --ledger that was charged for this release", "none") if found.charged else ("no --ledger", "one")

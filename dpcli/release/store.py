@@ -13,6 +13,7 @@ from dpcli.release.answer import QueryAnswer, as_json, of_json
 from dpcli.sessions.folder import replaced
 
 ANSWERS = "answers.json"
+STATEMENT = "statement.md"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 
+from dpcli.cli.kept import DATA
 from dpcli.errors import LedgerError
+from dpcli.ledger.stores.places import init
+from dpcli.release.engines.files import ENDINGS
 from tests.command import dpcli
+from tests.ledger.setting import DATASET, terms
 
 FILE = """format = 1
 name = "shop"
@@ -84,11 +89,52 @@ def test_no_output_takes_the_place_of_data_or_of_answers(path: str, option: str,
     assert (folder / path).read_bytes() == before
 
 
+@pytest.mark.parametrize("wrong", ["file", "option", "value", "encoding"])
+def test_an_error_before_the_data_are_known_replaces_nothing(wrong: str, file: Path) -> None:
+    """It is told in reports that are new, or are no data by their names."""
+    folder, options = file.parent, {"option": ("--bogus",), "value": ("--ledger",)}.get(wrong, ())
+    before = (folder / "shop.csv").read_bytes()
+    (folder / "old.xml").write_text("passed")
+    if wrong in ("file", "encoding"):
+        file.write_bytes(file.read_bytes().replace(b'"count"', b'"cuont"' if wrong == "file" else b"\xff"))
+    reports = ("-o", "csv=shop.csv", "-o", "csv=new.csv", "-o", "junit=old.xml")
+    assert dpcli("release", str(file), *reports, *options, folder=folder).code == 2
+    assert (folder / "shop.csv").read_bytes() == before
+    assert set(DATA) == set(ENDINGS)
+    assert "error" in (folder / "new.csv").read_text() and "failure" in (folder / "old.xml").read_text()
+
+
 @pytest.mark.parametrize("option", ["-o", "--parquet"])
-def test_an_output_that_cannot_be_written_costs_nothing(option: str, file: Path) -> None:
-    result = dpcli("release", str(file), option, "nowhere/answers.csv", folder=file.parent)
-    assert result.code == 2 and "nowhere/answers.csv: cannot be written" in result.err
-    assert not (file.parent / "runs").exists()
+@pytest.mark.parametrize("path", ["nowhere/answers.csv", "runs", "./runs", "runs/shop", "levels.txt", "visits/more.csv"])
+def test_an_output_that_cannot_be_written_costs_nothing(path: str, option: str, file: Path) -> None:
+    """Nor one where the release makes a folder, over a list of values, or among the files of a pattern."""
+    (file.parent / "levels.txt").write_text("low\nmedium\nhigh\n")
+    (file.parent / "visits").mkdir()
+    (file.parent / "shop.csv").rename(file.parent / "visits" / "shop.csv")
+    text = file.read_text().replace('domain = ["low", "medium", "high"]', 'domain_file = "levels.txt"')
+    file.write_text(text.replace('"shop.csv"', '"visits/*.csv"'))
+    before = sorted(file.parent.rglob("*"))
+    result = dpcli("release", str(file), option, f"csv={path}" if option == "-o" else path, folder=file.parent)
+    assert result.code == 2 and (f"{path}: cannot be written" in result.err or f"{path}: expected another path" in result.err)
+    assert sorted(file.parent.rglob("*")) == before and (file.parent / "levels.txt").read_text() == "low\nmedium\nhigh\n"
+
+
+@pytest.mark.parametrize("option", ["-o", "--parquet"])
+@pytest.mark.parametrize("named", ["ledger.db", "sqlite:///ledger.db", "./ledger.db"])
+def test_no_output_takes_the_place_of_the_ledger(named: str, option: str, file: Path) -> None:
+    """Nor of what SQLite restores it from; and none of this is charged."""
+    folder = file.parent
+    with init(str(folder / "ledger.db"), DATASET, terms(2.0)):
+        pass
+    before = (folder / "ledger.db").read_bytes()
+    for path in ("ledger.db", "ledger.db-journal"):
+        output = f"csv={path}" if option == "-o" else path
+        result = dpcli("release", str(file), "--ledger", named, option, output, folder=folder)
+        assert result.code == 2 and "expected another path for the output" in result.err
+    assert (folder / "ledger.db").read_bytes() == before
+    if option == "-o":
+        shown = dpcli("budget", "show", named, "-o", "csv=ledger.db", folder=folder)
+        assert "found the input file" in shown.err and (folder / "ledger.db").read_bytes() == before
 
 
 def test_the_same_command_again_writes_the_same_outputs(file: Path) -> None:
@@ -110,3 +156,35 @@ def test_a_report_of_an_error_has_the_exit_code_of_the_process(
     monkeypatch.setattr("dpcli.release.plan.plan_of", broken)
     result = dpcli("release", str(file), "-o", "report.json", folder=file.parent)
     assert json.loads((file.parent / "report.json").read_text())["exit_code"] == result.code != 0
+
+
+OTHERS = """
+[[query]]
+name = "many"
+measure = "threshold"
+column = "level"
+above = 1500
+answers = 3
+epsilon = 0.2
+[[query]]
+name = "mode"
+measure = "mode"
+column = "level"
+epsilon = 0.2
+"""
+
+
+def test_every_format_holds_the_same_values(file: Path) -> None:
+    import duckdb
+
+    folder = file.parent
+    file.write_text(file.read_text() + OTHERS)
+    assert dpcli("release", str(file), "-o", "a.json", "-o", "a.csv", "--parquet", "a.parquet", folder=folder).code == 0
+    told = [row["value"] for answer in json.loads((folder / "a.json").read_text())["answers"] for row in answer["rows"]]
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in told]
+    with (folder / "a.csv").open(newline="") as lines:
+        assert [row["value"] for row in csv.DictReader(lines)] == texts
+    with duckdb.connect() as connection:
+        rows = connection.execute(f"SELECT value, chosen FROM '{folder / 'a.parquet'}'").fetchall()
+    assert [chosen if value is None else json.dumps(int(value)) for value, chosen in rows] == texts
+    assert len(texts) > 5 and {"low", "true"} <= set(texts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.errors import CannotCertify, Denied, InputError, InternalError, LedgerError, NotRepresentable
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.release import run as running
 from dpcli.release.aggregate import Aggregation, Total, Totals
 from dpcli.release.plan import ReleasePlan, plan_of
-from dpcli.release.run import STATEMENT, ReleaseOutcome, release
-from dpcli.release.store import ANSWERS
+from dpcli.release.run import ReleaseOutcome, release
+from dpcli.release.store import ANSWERS, STATEMENT
 from dpcli.sessions.charged import RUN, Session
 from tests.ledger.setting import DATASET, terms
 from tests.pipeline.test_every_key import text_of
@@ -351,6 +352,40 @@ def test_a_full_disk_is_told_with_the_file_and_what_became_of_the_charge(
         with suppress(LedgerError):
             release(plan(tmp_path), ledger if charged else None)
         assert Table.asked == 1 and len(ledger.state().runs) == charged
+
+
+QUOTING = (
+    ValueError("4711"),
+    KeyError(4711),
+    MemoryError("4711"),
+    RecursionError("4711"),
+    OverflowError("4711"),
+    OSError(5, "EIO", "4711"),
+)
+
+
+@pytest.mark.parametrize("step", ["check", "totals"])
+@pytest.mark.parametrize(
+    "error", [*QUOTING, UnicodeDecodeError("utf-8", b"4711", 0, 1, "4711")], ids=lambda error: type(error).__name__
+)
+def test_no_error_quotes_the_data(error: Exception, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a library says; what became of the charge is told."""
+
+    def broken(*_: Any, **__: Any) -> Any:
+        try:
+            raise TypeError("4711")
+        except TypeError:
+            raise error from None
+
+    monkeypatch.setattr(Table, step, broken)
+    with books(tmp_path) as ledger, pytest.raises((InternalError, LedgerError)) as found:
+        release(plan(tmp_path), ledger)
+    said = "".join(traceback.format_exception(found.value)).replace(str(tmp_path), "")
+    assert (
+        "4711" not in "\n".join(line for line in said.splitlines() if not line.startswith("    "))
+        and found.value.__context__ is None
+    )
+    assert ("nothing was charged" if step == "check" else "was charged and no answer") in str(found.value)
 
 
 def test_an_interrupted_release_says_what_became_of_the_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

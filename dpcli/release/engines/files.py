@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fnmatch
 import glob
 import gzip
 import io
@@ -71,6 +72,20 @@ def matching(pattern: str, folder: str) -> list[str]:
     full = os.path.join(folder, pattern)
     magic = not os.path.lexists(full) and any(character in pattern for character in PATTERN)
     return sorted(glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)) if magic else [full]
+
+
+def would_match(path: str, pattern: str, folder: str) -> bool:
+    """Whether a file that is written to `path` would be one of those that a pattern stands for, which folders are there being as it is."""
+    full = os.path.join(folder, pattern)
+    if os.path.lexists(full) or not any(character in pattern for character in PATTERN):
+        return False
+    above, name = os.path.split(pattern)
+    if name == "**":
+        above, name = os.path.join(above, name), "*"
+    found = glob.glob(os.path.join(glob.escape(folder), above), recursive=True)
+    folders = {os.path.realpath(each) for each in found}
+    ends = {(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path)), os.path.split(os.path.realpath(path))}
+    return any(place in folders and fnmatch.fnmatchcase(last, name) for place, last in ends)
 
 
 def header_of(files: Files, wanted: frozenset[str]) -> Header:

@@ -14,6 +14,7 @@ from dpcli.release.noise.scales import scale_of
 from dpcli.release.stability.proposed import UNREACHABLE, Draw, StabilityTest, Stable
 
 MEDIAN = Fraction(1, 2)
+DOUBLES = 2**1000  # whole numbers below are no more than a double holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,12 @@ def released_quantile(
 
 
 def noise_scale(most: int, epsilon: float) -> float:
-    """most / epsilon, rounded up. Raises InputError where that is more than a double holds."""
-    return scale_of(most, epsilon)
+    """most / epsilon, rounded up, and then the next double: releases that are stored are known by it.
+
+    Raises InputError where that is more than a double holds.
+    """
+    least = scale_of(most, epsilon)
+    return max(least, math.nextafter(float(most) / epsilon, math.inf)) if most < DOUBLES else least
 
 
 def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int]]:

@@ -10,11 +10,11 @@ from fractions import Fraction
 
 import pytest
 
-from dpcli.errors import InternalError
+from dpcli.errors import InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.stability.mode import mode, released_mode
 from dpcli.release.stability.proposed import UNREACHABLE, StabilityTest
-from dpcli.release.stability.quantile import MEDIAN, CountedNumbers, quantile, stable_quantile
+from dpcli.release.stability.quantile import MEDIAN, CountedNumbers, noise_scale, quantile, stable_quantile
 from dpcli.release.stability.quartiles import stable_range
 from tests.command import ROOT
 from tests.release.stability.enumeration import Vector, add, noise, vectors
@@ -148,3 +148,14 @@ def test_a_value_beyond_its_domain_is_not_quoted(counts: dict[str, int]) -> None
     with pytest.raises(InternalError) as caught:
         CountedNumbers({77: 1}, ADD, low=0.0, high=5.0)
     assert "77" not in str(caught.value)
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-3, 0.3, 1e4, 1e300])
+def test_the_noise_of_any_proposal_is_enough_or_refused(epsilon: float) -> None:
+    for most in (1, 3, 2**53 + 1, 10**306, 10**309, 10**320):
+        try:
+            scale = noise_scale(most, epsilon)
+        except InputError:
+            assert Fraction(most) / Fraction(epsilon) > 2**1000
+        else:
+            assert Fraction(scale) * Fraction(epsilon) >= most and scale <= most / Fraction(epsilon) * (1 + Fraction(1, 2**50))
