@@ -88,7 +88,9 @@ def test_what_lies_between_two_answers_errs_on_the_private_side(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"noise_multiplier": [1.0, math.nan]}, "noise_multiplier: expected numbers > 0, found np.float64(nan)"),
+        ({"noise_multiplier": [1.0, math.nan]}, "noise_multiplier: expected numbers > 0, found nan"),
+        ({"noise_multiplier": [[1.0, 2.0], [3.0]]}, "noise_multiplier: expected numbers > 0, found rows of different lengths"),
+        ({"noise_multiplier": np.zeros(())}, "noise_multiplier: expected numbers > 0, found 0.0"),
         ({"noise_multiplier": 0.0}, "noise_multiplier: expected numbers > 0"),
         ({"noise_multiplier": True}, "noise_multiplier: expected numbers > 0, found True"),
         ({"sampling_rate": 1.5}, "sampling_rate: expected numbers in"),

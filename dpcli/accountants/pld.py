@@ -16,7 +16,7 @@ from dpcli.accountants.directions import Losses, directions
 from dpcli.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.numerics.arrays import np
-from dpcli.numerics.work import foresee, remaining, remembered, shared
+from dpcli.numerics.work import foresee, remembered, shared
 from dpcli.values import dataclass
 
 if TYPE_CHECKING:  # a grid is read when one is made: where the headline is settled, none is
@@ -28,7 +28,6 @@ POINTS_PER_SECOND = 5e6
 PATIENCE = 4.0  # seconds for one direction, where nobody says
 REFINEMENTS = 3
 MAX_SURVEYS = 4096
-PASSES = 3.0  # cells that a point of the plan takes, both bounds together
 PART = 1.5e4  # cells that one more part takes at the least: a look at its loss, and its transform
 TOO_LONG = "the grid that this file needs would take too long"
 SKIPPED = "skipped: slow for this file (run with -a pld)"
@@ -74,20 +73,26 @@ class PldProfile(PrivacyProfile):
 
     def _interval(self, losses: Losses, log_delta: float) -> tuple[float, float, float]:
         """(lower, upper, spacing) of one direction; refined until it is as narrow as asked for, or work runs out."""
-        error_share = 1.0
+        error_share, low, high, spacing = 1.0, -math.inf, math.inf, math.nan
         for attempt in range(REFINEMENTS):
-            lower, upper, reference = curves_at_delta(losses, log_delta, self.tolerance * error_share, self.effort)
+            try:
+                lower, upper, reference = curves_at_delta(losses, log_delta, self.tolerance * error_share, self.effort)
+            except NotRepresentable:  # what has been shown by then holds
+                if attempt == 0 or self.strict:
+                    raise
+                break
             with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
-                low, high = lower.epsilon(log_delta), upper.epsilon(log_delta)
+                low, end = max(low, lower.epsilon(log_delta)), upper.epsilon(log_delta)
+            high, spacing = (end, upper.lattice.spacing) if end < high or attempt == 0 else (high, spacing)
             if low > high * (1.0 + 1e-9) + 1e-9 * abs(reference):
                 raise InternalError(
                     f"the grid's bounds contradict each other ({low!r} above {high!r}): this is a bug in dpcli, and no number"
                 )
             width = (high - max(low, 0.0)) / max(high, 1e-300) if high > 0.0 else 0.0
-            if width <= self.tolerance or attempt == REFINEMENTS - 1 or not math.isfinite(width) or upper.coarse:
+            if width <= self.tolerance or not math.isfinite(width) or upper.coarse:
                 break
             error_share *= 0.3 * self.tolerance / width
-        return low, high, upper.lattice.spacing
+        return low, high, spacing
 
     def delta(self, epsilon: float) -> Bound:
         lower, upper = 0.0, 0.0
@@ -166,7 +171,7 @@ def _curves(losses: Losses, tilt: float, log_delta: float, error: float, effort:
     parts = [(loss, surveyed(loss), count) for loss, count in losses]
     with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
         unit = common_unit(parts)
-        plan = planned(parts, tilt, log_delta, max(error, 1e-12), unit, min(effort.points, remaining() / PASSES))
+        plan = planned(parts, tilt, log_delta, max(error, 1e-12), unit, effort.points)
         if plan is None or (effort.strict and plan.coarseness > 1.0):
             raise NotRepresentable(SKIPPED if effort.strict else TOO_LONG)
         return composed(parts, plan)

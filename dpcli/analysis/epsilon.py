@@ -99,9 +99,13 @@ RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
 
 def _numbers(name: str, value: Any) -> Array:
     words, fits = RANGES[name]
-    found = np.asarray(value)
-    if found.dtype.kind not in "iuf" or not np.all(fits(found.astype(float))):
-        wrong = found.ravel()[~fits(found.astype(float)).ravel()] if found.dtype.kind in "iuf" else [value]
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        raise InputError(f"{name}: expected {words}, found rows of different lengths") from None
+    numbers = found.dtype.kind in "iuf"
+    if not numbers or not np.all(fits(found.astype(float))):
+        wrong = found[~fits(found.astype(float))].tolist() if numbers else [value]
         raise InputError(f"{name}: expected {words}, found {wrong[0]!r}")
     return np.asarray(found, dtype=float)
 

@@ -7,27 +7,36 @@ import math
 import os
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dpcli.accountants import pld
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.optimal import ACCOUNTANT as OPTIMAL
 from dpcli.accountants.pld import PldProfile
 from dpcli.errors import NotRepresentable
+from dpcli.mechanisms.choice.exponential import BoundedRange
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.prediction.ensemble import EnsembleMixture
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledGaussianReplaced
+from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.post_processing import Free
 from dpcli.mechanisms.stated.pure_and_approx import Approx
+from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
+from dpcli.numerics.grid.composed import planned
+from dpcli.numerics.grid.survey import common_unit, survey
+from dpcli.numerics.work import allowance
 
 Steps = tuple[tuple[Mechanism, int], ...]
 
@@ -234,6 +243,39 @@ def test_quick_answers_or_says_no_before_it_starts() -> None:
         PldProfile(steps).tuned(None, 0.1).epsilon(1e-6)
 
 
+MIXED: Steps = (
+    (SampledGaussian(3.0, 1.3e-4), 1000),
+    (Laplace(0.05), 1),
+    (BoundedRange(1.9), 1),
+    (Pure(0.3), 3),
+    (Pure(0.19), 10),
+    (Zcdp(0.05), 100),
+)
+
+
+@pytest.mark.parametrize("cells", [1.4e7, 2e7, 3e7])
+def test_a_second_grid_that_takes_too_much_leaves_what_the_first_has_shown(cells: float) -> None:
+    """The interval is too wide at first, and more is begun with whatever work is left."""
+    with allowance(cells):
+        bound = PldProfile(MIXED).epsilon(6e-8)
+    assert bound.upper - 24.74 < 0.01 and bound.lower is not None and bound.lower < bound.upper < 1.01 * bound.lower
+
+
+def test_several_grids_say_what_the_best_of_them_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, real = ((Laplace(1.0), 3), (Gaussian(0.5), 2)), pld.curves_at_delta
+    shares = iter([1e-2, 1.0, None])
+
+    def worse_each_time(losses: Any, log_delta: float, tolerance: float, effort: Any) -> Any:
+        share = next(shares)
+        if share is None:
+            raise NotRepresentable("no more")
+        return real(losses, log_delta, share, effort)
+
+    alone = PldProfile(steps, tolerance=1e-2).epsilon(1e-5)
+    monkeypatch.setattr(pld, "curves_at_delta", worse_each_time)
+    assert PldProfile(steps, tolerance=1e-12).epsilon(1e-5).upper == alone.upper
+
+
 def test_delta_zero_is_refused() -> None:
     with pytest.raises(NotRepresentable, match="needs delta > 0"):
         PldProfile(((Gaussian(1.0), 1),)).epsilon(0.0)
@@ -274,3 +316,19 @@ def test_places_far_from_zero_are_exact_or_refused() -> None:
             assert (found.lower or 0.0) <= steps[0][1] * heavy.epsilon * (1.0 + 1e-9) + 10.0, steps
             answered += found.upper < math.inf
     assert answered
+
+
+@pytest.mark.parametrize("place", [0.0, 1e-30, 1e-9, -1e-7])
+def test_an_atom_beside_which_all_else_is_large_sets_no_grid(place: float) -> None:
+    """Most of the mass at one loss next to 0: many steps are composed on a grid that coarsens, as they are without it."""
+    loss = AtomicLoss((math.log(0.03), math.log(0.05), math.log(0.92)), (0.011, -0.0123, place))
+    parts = [(loss, survey(loss), 1024)]
+    assert abs(place) > 1e-12 or common_unit(parts) == 0.0
+    plan = planned(parts, 20.0, math.log(1e-5), 1e-4, common_unit(parts), 2e7)
+    assert plan is not None and plan.rounds[0] > 0
+
+
+def test_an_example_in_which_nearly_every_token_costs_nothing_is_close() -> None:
+    """The ratio is 1 but for 3 % of tokens: the interval is far narrower than asked for."""
+    bound = PldProfile(((EnsembleMixture(80, 0.03, 1.375793, True), 1024),)).epsilon(1e-5)
+    assert bound.lower is not None and bound.upper - bound.lower <= 1e-4 * bound.upper

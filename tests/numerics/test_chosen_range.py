@@ -11,7 +11,7 @@ from scipy import optimize, stats
 
 from dpcli.numerics.closed.one_step import single_log_delta
 from dpcli.numerics.grid.chords import symmetric_pair
-from dpcli.numerics.grid.chosen_range import choice_curve
+from dpcli.numerics.grid.chosen_range import _one_more, choice_curve
 from tests.brute.choices import height, tree
 from tests.exam.subjects import SEED
 
@@ -106,3 +106,20 @@ def test_the_pair_of_a_curve_is_not_below_it(epsilon: float) -> None:
         assert curve.lower[k] <= high and low <= curve.upper[k] * (1.0 + 2e-9) + 1e-300
         mirrored = 1.0 - math.exp(-x) + math.exp(-x) * low
         assert single_log_delta(pair, -x)[1] >= math.log(mirrored) - 1e-8
+
+
+@pytest.mark.parametrize("larger", [10, 16, 40])
+def test_choices_of_two_ranges_in_turn_are_no_worse_than_the_pairs_of_each(larger: int) -> None:
+    """Each chosen from the outputs of all before it, of either range: a lower bound on the worst such tree, in several orders."""
+    smaller, spacing = 8, 1.0 / 8
+    pairs = [symmetric_pair(spacing, choice_curve(spacing * m, 2, m).upper) for m in (smaller, larger)]
+    losses = np.add.outer(pairs[0].losses, pairs[1].losses).ravel()
+    masses = np.exp(np.add.outer(pairs[0].log_p, pairs[1].log_p)).ravel()
+    for order in ((0, 1, 0, 1), (1, 0, 1, 0), (0, 1, 1, 0), (1, 0, 0, 1)):
+        upper = lower = np.zeros(1)
+        for which in order:
+            m = (smaller, larger)[which]
+            upper, lower = _one_more(upper, lower, spacing * m, m)
+        product = [float(masses @ -np.expm1(np.minimum(spacing * k - losses, 0.0))) for k in range(len(lower))]
+        assert np.all(lower <= np.array(product) * (1.0 + 1e-6)), order
+        assert lower[0] > 0.9 * product[0], order

@@ -73,9 +73,10 @@ def _divided(a: Array, b: float) -> Array:
 class ChoicesLoss:
     """The worst curve of `count` choices, each of range `epsilon` and made from the answers of those before it, as a pair of atoms.
 
-    It dominates: whatever else runs between the choices may as well run before them all, since a choice that sees more is no better for
-    privacy; so the composition with the rest is at most the mean of this curve over the rest's losses (backward induction, as in
-    numerics/grid/chosen_range.py).
+    It dominates, whatever else runs between the choices: what has a pair of its own may as well run before them all, since a choice that
+    sees more is no better for privacy (backward induction, as in numerics/grid/chosen_range.py). Where what runs between is itself known
+    by the curve of all of its runs together, and each may depend on all outputs before it: interactive mechanisms that run concurrently
+    are dominated by the product of the pairs of each (Vadhan, Zhang 2022, arXiv:2207.08335).
     """
 
     epsilon: float

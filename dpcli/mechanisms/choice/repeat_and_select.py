@@ -36,6 +36,8 @@ from dpcli.numerics.work import shared
 MEAN = Constraint("a number in (0, 10^18]", lambda x: 0 < x <= 10**18, (("exclusiveMinimum", 0), ("maximum", 10**18)))
 GAMMA = Constraint("a number in [1e-300, 1)", lambda x: 1e-300 <= x < 1, (("minimum", 1e-300), ("exclusiveMaximum", 1)))
 ETA = Constraint("a number in (-1, 10^6]", lambda x: -1 < x <= 10**6, (("exclusiveMinimum", -1), ("maximum", 10**6)))
+LOG_LEAST = -700.0  # logarithm of the smallest gamma that a stated mean may ask for
+ROUNDED = 1e-12  # relative, by which a mean may be computed as too large
 LADDER = 7  # larger orders, each twice as far above 1, that may bound a smaller one
 
 
@@ -64,7 +66,7 @@ class NegativeBinomial:
         log_gamma, odds = math.log(self.gamma), (1.0 - self.gamma) / self.gamma
         exponent = self.eta * log_gamma
         if abs(exponent) < 1e-9:
-            return odds / -log_gamma * (1.0 + 1e-8)
+            return odds / -log_gamma * (1.0 - 0.5 * exponent) * (1.0 + 4e-15)
         return self.eta * odds / -math.expm1(exponent) * (1.0 + 2e-15 + 4e-16 * max(exponent, 0.0))
 
     def pure(self, epsilon: float) -> float:
@@ -222,10 +224,17 @@ class TrialsTable:
         if (self.distribution == "truncated-negative-binomial") != (self.eta is not None):
             wanted = "eta, the shape" if self.eta is None else "no eta, which this distribution does not have"
             yield "trials", wanted, "nothing" if self.eta is None else repr(self.eta)
+        elif self.distribution != "poisson" and self.mean is not None and not self.mean <= (most := _largest_mean(self.eta)):
+            yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
 
     def distributed(self) -> Trials:
         """The distribution itself."""
         return _DISTRIBUTIONS[self.distribution](self)
+
+
+def _largest_mean(eta: float | None) -> float:
+    """A mean that is reached for certain: as eta falls to -1, the mean hardly grows however small gamma is."""
+    return NegativeBinomial(0.0 if eta is None else eta, math.exp(LOG_LEAST)).mean * (1.0 - 2.0 * ROUNDED)
 
 
 def _negative_binomial(eta: float | None, table: TrialsTable) -> Trials:
@@ -233,8 +242,8 @@ def _negative_binomial(eta: float | None, table: TrialsTable) -> Trials:
     shape = 0.0 if eta is None else eta
     if table.gamma is not None:
         return NegativeBinomial(shape, table.gamma)
-    mean = table.mean or 1.0
-    log_gamma = bracket_root(lambda x: NegativeBinomial(shape, math.exp(x)).mean - mean, -700.0, -1e-12, rtol=1e-12)[0]
+    mean = (table.mean or 1.0) * (1.0 + ROUNDED)
+    log_gamma = bracket_root(lambda x: NegativeBinomial(shape, math.exp(x)).mean - mean, LOG_LEAST, -1e-12, rtol=1e-12)[0]
     return NegativeBinomial(shape, math.exp(log_gamma))
 
 

@@ -31,8 +31,8 @@ class RenyiPairLoss:
     They add up in adaptive compositions (Mironov 2017, arXiv:1702.07476, Proposition 1), and at every order bound the hockey-stick
     divergence at every x >= 0 (Balle et al. 2020, arXiv:1905.09982, Theorem 21), both ways round. The least of these bounds need not be
     convex in e^x; the divergence is, so that it lies below the convex hull, which is the curve of a pair (numerics/grid/chords.py). That
-    pair dominates all of `parts` together: whatever runs between them may as well run before them all (as in ChoicesLoss), and what they
-    are then, chosen from its outputs, still has these Renyi divergences.
+    pair dominates all of `parts` together, whatever runs between them and however each is chosen from the outputs before it: they are one
+    interactive mechanism with these Renyi divergences, run concurrently with others (Vadhan, Zhang 2022, arXiv:2207.08335).
     """
 
     parts: tuple[tuple[Mechanism, int], ...]

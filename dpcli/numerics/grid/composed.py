@@ -16,12 +16,15 @@ from dpcli.numerics.grid.convolution import convolved, transform_size
 from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
 from dpcli.numerics.grid.survey import MANY, SAMPLE, Survey, spread
 from dpcli.numerics.tails import HasTails
+from dpcli.numerics.work import remaining
 
 TOO_STEADY = "the loss varies too little, compared with its size, for a grid"
 FARTHEST_CELL = 2.0**50  # cells from 0, beyond which their places would not be exact
 LOG_NEGLIGIBLE = -20.0
 MAX_POINTS = 1 << 20
 SMALLEST = 1 << 12
+SNAPPED = 16.0  # units in a spacing, beyond which it is no part of one
+PASSES = 4.0  # cells that a point of the plan takes, both bounds together
 WIDEST_CELL = 300.0  # exponent of the tilt across one cell, and its width
 
 Parts = Sequence[tuple[HasTails, Survey, int]]
@@ -59,6 +62,7 @@ def planned(parts: Parts, tilt: float, log_delta: float, error: float, unit: flo
 
     unit: a loss that is to be a whole multiple of the spacing (0: none); no rounds are then made. None where no plan is cheap enough.
     """
+    work = min(work, remaining() / PASSES)
     window = spread([(found, count) for _, found, count in parts], tilt, LOG_NEGLIGIBLE)
     widest = (window[1] - window[0]) / SMALLEST
     # Where the tilted composition sits on its largest loss, its window shows no scale: the losses of one step do.
@@ -86,7 +90,8 @@ def _cheapest(
     scale = min(spacing * math.sqrt(parts[i][2]) for i, spacing in looked.items())  # the error goes as count times the square of it
     needed = [looked.get(i, scale / math.sqrt(part[2])) for i, part in enumerate(parts)]
     reaches = [_reach(part, tilt, log_delta) for part in parts]
-    most = 0 if unit > 0.0 else min(max(_most_rounds(count) for _, _, count in parts), 20)
+    work = min(work, remaining() / PASSES)  # to look took its share
+    most = 0 if min(needed) <= SNAPPED * unit else min(max(_most_rounds(count) for _, _, count in parts), 20)
     for relaxed in (1.25**k for k in range(40)):
         wanted = [spacing * relaxed for spacing in needed]
         plans = [_plan(parts, reaches, tilt, log_delta, unit, window, wanted, widest, limit) for limit in range(1 + most)]
@@ -148,7 +153,7 @@ def _single(part: tuple[HasTails, Survey, int], tilt: float, log_delta: float, s
 
 def _snapped(spacing: float, unit: float) -> float:
     """The largest spacing up to the given one that is a whole part of `unit`; as given where that is far too fine."""
-    if unit <= 0.0 or spacing > 16.0 * unit:
+    if unit <= 0.0 or spacing > SNAPPED * unit:
         return spacing
     return unit / math.ceil(unit / spacing)
 

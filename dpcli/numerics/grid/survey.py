@@ -88,14 +88,18 @@ def survey(loss: HasTails) -> Survey:
 
 
 def _atom(loss: HasTails, found: Survey) -> float:
-    """The common size of the losses whose cells have most of the mass, each far more than its neighbours; 0 where there is none."""
+    """The common size of the losses whose cells have most of the mass, each far more than its neighbours; 0 where there is none. A loss
+    of 0 is on every grid, and says nothing."""
     mass = np.exp(found.log_mass)
     beside = np.maximum(np.append(0.0, mass[:-1]), np.append(mass[1:], 0.0))
     heavy = np.flatnonzero((mass > 0.01) & (mass > OUTSTANDING * beside))
     if not 1 <= len(heavy) <= 2 or float(mass[heavy].sum()) < 0.5:
         return 0.0
-    sizes = [abs(_jump(loss, float(found.edges[k]), float(found.edges[k + 1]))) for k in heavy.tolist()]
-    return sizes[0] if min(sizes) > LEAST_SIZE and max(sizes) - min(sizes) <= 1e-12 * max(sizes) else 0.0
+    cells = [(float(found.edges[k]), float(found.edges[k + 1])) for k in heavy.tolist()]
+    sizes = [abs(_jump(loss, low, high)) for low, high in cells if low * high > 0.0]
+    if not sizes or min(sizes) <= LEAST_SIZE:
+        return 0.0
+    return sizes[0] if max(sizes) - min(sizes) <= 1e-12 * max(sizes) else 0.0
 
 
 def _jump(loss: HasTails, low: float, high: float) -> float:
