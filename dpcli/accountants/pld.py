@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
 from dpcli.accountants.directions import Losses, directions
 from dpcli.errors import InternalError, NotRepresentable
-from dpcli.mechanisms.mechanism import PrivacyLoss
-from dpcli.numerics.arrays import np
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import foresee, remembered, shared
 from dpcli.values import dataclass
 
@@ -107,18 +107,21 @@ class PldProfile(PrivacyProfile):
         return Bound(max(upper, math.ulp(0.0)), min(lower, upper))
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        """Each step's K at the tilt, which is what its loss adds to the exponent."""
+        """Each step's K at the tilt, which is what its loss adds to the exponent; by its Renyi curve where it has no pair of its own."""
         from dpcli.numerics.grid.survey import best_tilt
 
-        parts = []
-        for mechanism, count in self.steps:
-            sides = [[(surveyed(loss), n) for loss, n in side] for side in directions(((mechanism, count),))]
-            parts.append(sides)
-        tilt = max(
-            best_tilt([pair for sides in parts for pair in sides[min(k, len(sides) - 1)]], math.log(delta))[0] for k in (0, 1)
-        )
-        z = np.array([tilt])
-        return normalised([max(sum(n * float(found.cgf(z)[0]) for found, n in side) for side in sides) for sides in parts])
+        whole = [[(surveyed(loss), n) for loss, n in side] for side in directions(self.steps)]
+        tilt = np.array([max(best_tilt(side, math.log(delta))[0] for side in whole)])
+        return normalised([_exponent(mechanism, count, tilt) for mechanism, count in self.steps])
+
+
+def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
+    """K of so many steps at a tilt, in the direction where it is larger."""
+    try:
+        sides = directions(((mechanism, count),))
+    except NotRepresentable:
+        return count * float(tilt[0] * mechanism.rdp(1.0 + tilt)[0])
+    return max(sum(n * float(surveyed(loss).cgf(tilt)[0]) for loss, n in side) for side in sides)
 
 
 @shared(MAX_SURVEYS)

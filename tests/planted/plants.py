@@ -48,8 +48,8 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "one big jump: the weight turns within the strip",
         N + "contour/cut.py",
-        "strip = min(STRIP, STANDARD * slope, TURN / (k * line.rise(edge)))",
-        "strip = min(STRIP, STANDARD * slope)",
+        "strip = min(strip, STRIP, STANDARD * slope, TURN / (k * line.rise(edge)))",
+        "strip = min(strip, STRIP, STANDARD * slope)",
     ),
     (
         "one big jump: the first moment of the big part forgotten",

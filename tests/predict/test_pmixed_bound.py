@@ -221,7 +221,7 @@ def test_the_radius_spends_the_budget_when_a_shard_is_removed(row: dict[str, Any
     """The vectors' radius, at their order, costs their divergence; and no more than epsilon by the best of all orders."""
     mechanism = EnsembleMixture(row["N"], row["q"], row["radius_Dinf"], False)
     assert spent(mechanism, row["best_alpha"], row["T"]) == pytest.approx(row["eps_rdp"], rel=1e-9)
-    profile = RDP.compose([(mechanism, row["T"])])
+    profile = RDP.compose(((mechanism, row["T"]),))
     assert profile.epsilon(row["delta"]).upper == pytest.approx(row["eps"], rel=2e-3)  # another conversion than the vectors'
     assert profile.epsilon(row["delta"]).upper <= row["eps"] * (1.0 + 1e-9)
 
