@@ -119,9 +119,13 @@ def weighed(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:
     return [count * value for (_, count), value in zip(steps, views(steps, view), strict=True)]
 
 
-@shared(16)
 def merged(steps: Steps) -> Steps:
     """Equal mechanisms joined and their counts added, in an order that does not depend on theirs."""
+    return _merged(tuple(steps))
+
+
+@shared(16)
+def _merged(steps: Steps) -> Steps:
     counts: dict[Mechanism, int] = {}
     for mechanism, count in steps:
         counts[mechanism] = counts.get(mechanism, 0) + count

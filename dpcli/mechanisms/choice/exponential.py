@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
+from dpcli.errors import NotRepresentable
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.choice.range_loss import RangeLoss, choices
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
@@ -40,9 +41,12 @@ class BoundedRange(Mechanism):
         return min(self.epsilon * self.epsilon / 8.0, Pure(self.epsilon).zcdp())
 
     def losses(self) -> tuple[RangeLoss]:
+        if math.isinf(self.epsilon):
+            raise NotRepresentable("one of its choices may reveal everything")
         return (RangeLoss(self.epsilon),)
 
     def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
+        self.losses()
         return tuple(((loss,), n) for loss, n in choices(self.epsilon, count))
 
     def rdp(self, orders: Array) -> Array:

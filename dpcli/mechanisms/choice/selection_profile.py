@@ -130,7 +130,11 @@ def log_run(run: tuple[PrivacyLoss, ...], x: Array) -> Array:
 def _growth(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> float:
     """log R from the run's own curve."""
     epsilons = np.append(0.0, np.geomspace(1e-6, FURTHEST, EPSILONS))
-    return trials.log_growth(epsilons, np.exp(log_run(run, epsilons))) * (1.0 + ROUNDING) + ROUNDING
+    deltas = np.minimum(np.exp(log_run(run, epsilons)), 1.0)
+    growth = trials.log_growth(epsilons, deltas) * (1.0 + ROUNDING) + ROUNDING
+    if math.isnan(growth):
+        raise NotRepresentable("how much likelier one choice may be than another is no number")
+    return growth
 
 
 @shared(16)

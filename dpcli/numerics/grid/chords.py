@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.errors import InternalError
+from dpcli.errors import InternalError, NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.logspace import log_sum
@@ -69,6 +69,8 @@ def symmetric_pair(spacing: float, heights: Array) -> ChordPair:
     spend(20.0 * len(heights))
     x: Array = spacing * np.arange(len(heights), dtype=float) * (1.0 + 1e-15)  # further out: h falls
     s = np.exp(x)
+    if not (np.diff(s) > 0.0).all() or not math.isfinite(float(s[-1])):
+        raise NotRepresentable("its losses are too near each other, or too large, for a grid")
     bounds = np.minimum.accumulate(np.minimum(np.asarray(heights, dtype=float) * (1.0 + INFLATED), 1.0))  # h falls
     bounds[0] = _at_one(x, bounds)
     kept = _hull(s, bounds)
