@@ -247,14 +247,16 @@ def test_the_small_part_is_integrated_to_the_last_digits(rate: float, noise: flo
 @given(st.floats(-9.0, -1.0), st.floats(-0.4, 1.5), st.floats(-6.0, 1.0), st.floats(-90.0, -30.0))
 @example(-8.4, 1.6, -3.3, -50.0)
 @example(-1.6, 0.7, -0.35, -70.0)
+@example(-2.0, 0.0, -3.0, -30.0)
 def test_the_big_part_is_whole(rate: float, noise: float, level: float, log_mass: float) -> None:
     """Q(b) and P(b) - Q(b) on a wider window, however blunt the weight is beside the normal density."""
     loss = loss_of(10.0**rate, 10.0**noise)
     part = loss.cut(10.0**level, log_mass)
     assume(part is not None and part.big > 1e-280)
     assert part is not None
-    k, c, h = part.sharpness, part.edge, 0.05 / part.sharpness
-    x = np.arange(min(c, 0.0) - 12.0, max(c, 0.0) + loss.mixture.reach + 12.0, h)
+    k, c = part.sharpness, part.edge
+    h = 2.0 ** math.floor(math.log2(0.05 / k))  # nodes at multiples of a power of two: no distance is rounded
+    x = h * np.arange(math.floor((min(c, 0.0) - 12.0) / h), math.ceil((max(c, 0.0) + loss.mixture.reach + 12.0) / h))
     base, ratio = loss.line(x)
     weights = np.exp(base) * -np.expm1(-np.exp(np.minimum(k * (x - c), 40.0))) * h
     assert part.big == pytest.approx(float(weights.sum()), rel=1e-12, abs=0.0)

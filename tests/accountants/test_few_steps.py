@@ -184,8 +184,9 @@ def test_moments_without_the_left_tail(rate: float, noise: float, level: float, 
     part = loss.cut(scale, -60.0)
     assume(part is not None and part.big > 1e-200)
     assert part is not None
-    k, c, h = part.sharpness, part.edge, 0.04 / part.sharpness
-    x = np.arange(-c - 8.0 / k, c + loss.mixture.reach + 12.0, h)
+    k, c = part.sharpness, part.edge
+    h = 2.0 ** math.floor(math.log2(0.04 / k))  # nodes at multiples of a power of two: no distance is rounded
+    x = h * np.arange(math.floor((-c - 8.0 / k) / h), math.ceil((c + loss.mixture.reach + 12.0) / h))
     base, ratio = loss.line(x)
     kept = base - np.exp(np.minimum(-k * (x + c), 40.0)) - power / scale * ratio
     big = kept + np.log(np.maximum(-np.expm1(-np.exp(np.minimum(k * (x - c), 40.0))), 1e-300))

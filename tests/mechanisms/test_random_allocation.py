@@ -180,6 +180,7 @@ def test_only_upper_bounds_are_claimed() -> None:
         assert result.lower is None and 0.0 < result.upper < math.inf
 
 
+@pytest.mark.long
 def test_a_symmetric_step_needs_one_lattice() -> None:
     for delta in (1e-3, 1e-9, 1e-15):
         one, other = (kind(Gaussian(0.8), 60).approx_dp(delta) for kind in (SymmetricAllocation, RandomAllocation))
@@ -198,6 +199,7 @@ def test_integer_orders_by_enumeration() -> None:
         assert loss.cgf(np.array([order - 1.0]))[0] == pytest.approx(math.log(total), rel=1e-10)
 
 
+@pytest.mark.long
 def test_vanishing_moments_keep_their_digits() -> None:
     """t = 10^12: E[R^2] - 1 = (e^{mu^2} - 1) / t."""
     found = SymmetricAllocation(Gaussian(1.0), 10**12).losses()[0].cgf(np.array([1.0]))[0]

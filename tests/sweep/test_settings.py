@@ -364,8 +364,12 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path, text: str, words: st
         ),
         (HEAD + TRAIN + SEARCH + GRID, 'expected one [[mechanism]] of type "repeat-and-select"'),
         (PRIVATE + '"mechanism.sgd.steps" = [5, 10]\n', "found some that change a mechanism"),
-        (PRIVATE.replace('mechanism = "sgd"', 'mechanism = "sgd"\nsteps = 2'), "expected one search on all of the data"),
-        (PRIVATE.replace("mean = 2", "mean = 20_000"), "expected at most 10000 on average"),
+        pytest.param(
+            PRIVATE.replace('mechanism = "sgd"', 'mechanism = "sgd"\nsteps = 2'),
+            "expected one search on all of the data",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(PRIVATE.replace("mean = 2", "mean = 20_000"), "expected at most 10000 on average", marks=pytest.mark.long),
         (PUBLIC.replace("[train]", "[budget]\nepsilon = 1.0\ndelta = 1e-6\n[train]"), "budget.delta: expected privacy.delta"),
     ],
 )
@@ -375,6 +379,7 @@ def test_what_cannot_be_honoured_is_refused(tmp_path: Path, text: str, words: st
     assert words in str(raised.value)
 
 
+@pytest.mark.long
 def test_a_search_that_runs_another_entry_is_refused(tmp_path: Path) -> None:
     other = HEAD[HEAD.index("[[mechanism]]") :].replace("sgd", "other").replace("2.0", "200.0")
     text = HEAD + other + TUNE.replace('"sgd"', '"other"') + TRAIN + 'mechanism = "sgd"\n' + SEARCH + GRID
