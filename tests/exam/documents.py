@@ -71,7 +71,7 @@ class Writing:
             notes=self.texts(),
             findings=(self.finding(0.0), *(self.finding() for _ in many)),
             checks=(Check(self.text(), False, self.text()), *(self.check() for _ in many)),
-            total=self.text(),
+            total=f"zq{self.random.randint(10**8, 10**9)}qz",  # dpcli's own number: no text of a file
             exit_code=1,
             records=[{self.text(): self.text(), self.text(): self.number()} for _ in many],
             title=self.text(),
@@ -181,7 +181,7 @@ def rendering(name: str, render: Callable[..., str]) -> Render:
 
 
 def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
-    """What the format leaves out of the parts that it shows, or tells as less than it is."""
+    """What the format leaves out of the parts that it shows, or tells as less than it is; what it shows as it must not."""
     shown = render(document)
     for part in shows(name):
         missing = {word for word in must_show(document, part) if word not in shown}
@@ -195,5 +195,7 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
             told = milder(one)
             if told != one and render(replace(document, **{part: _with(getattr(document, part), k, told)})) == shown:
                 yield f"{part}: {one} is told as {told}"
+    if acting := {character for character in shown if not character.isprintable()} - {"\n", "\r"}:
+        yield f"characters that nobody sees, or that a terminal acts on: {sorted(acting)}"
     if judges(name) and not JUDGED & set(shows(name)):
         yield "whatever failed, though it is judged"
