@@ -42,7 +42,7 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
         table = _narrowed(table, width)
         grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         needed = 0
-        for i, column in enumerate(table.columns):
+        for i, column in enumerate(map(visible, table.columns)):
             longest = max([len(column), *(len(row[i]) for row in table.rows)])
             folds = i not in table.numeric and (
                 i == len(table.columns) - 1 or longest > width // 3

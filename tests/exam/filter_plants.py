@@ -55,6 +55,14 @@ class FirstCheap(PlantedFilter):
         return replace(cost, amounts={**cost.amounts, first: scaled(cost.amounts, TENTH)[first]})
 
 
+class OthersForgotten(PlantedFilter):
+    """Every amount but the first is nothing."""
+
+    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
+        cost = self.inner.cost(pipeline, delta)
+        return replace(cost, amounts={name: cost.amounts[name] if name == self.inner.currency[0] else "0" for name in cost.amounts})
+
+
 class CountIgnored(PlantedFilter):
     """Every entry is charged as one step."""
 
@@ -104,6 +112,7 @@ class ToldLess(PlantedFilter):
 FILTER_PLANTS: dict[str, Callable[[Filter], Filter]] = {
     "costs divided by ten": Cheap,
     "epsilon divided by ten": FirstCheap,
+    "first amount only": OthersForgotten,
     "count ignored": CountIgnored,
     "first entry only": FirstEntry,
     "delta forgotten": DeltaForgotten,

@@ -11,7 +11,7 @@ from dpcli.ledger.filters.filter import Cost, Filter, opened_filter
 from dpcli.pipeline.model import Pipeline
 from dpcli.registry import FILTERS
 from tests.exam.filter_plants import FILTER_PLANTS, PlantedFilter
-from tests.exam.filters import DESCRIBED, OPENINGS, Ledger, broken, drawn_runs, runs
+from tests.exam.filters import DESCRIBED, LARGE, OPENINGS, Ledger, broken, certified, drawn_runs, runs
 from tests.exam.subjects import SEED
 
 
@@ -57,3 +57,10 @@ def test_a_bug_in_any_filter_is_seen(name: str, plant: str) -> None:
         planted = Ledger(FILTER_PLANTS[plant](honest.the_filter), *opening)
         if changes(planted, honest):
             assert list(islice(broken(planted, runs()), 1)), f"{plant} in {name} is not seen"
+
+
+@pytest.mark.parametrize(("count", "known"), [(49, False), (50, True), (1000, True)])
+def test_delta_that_is_overspent_is_seen(count: int, known: bool) -> None:
+    """1 - (1 - 0.02)^n is above 0.63 from n = 50 on, whatever a filter says of the runs' delta."""
+    run = runs()[-1]
+    assert (certified(run, count, 0.63) == LARGE) == known
