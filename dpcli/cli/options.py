@@ -228,6 +228,14 @@ def _invocation() -> tuple[str, str]:
     return context.command_path, str(files[0])
 
 
+def adjacency_option(what: str) -> Callable[..., Any]:
+    """--adjacency. what: completes its help."""
+    return click.option(
+        "--adjacency", type=click.Choice(["add-remove", "replace-one", "zero-out"]), help=f"Neighbouring relation {what}."
+    )
+
+
+dataset_size_option = click.option("--dataset-size", type=int, help="Number of records, declared public.")
 accounting_options = composed(
     click.option(
         "-a",

@@ -7,19 +7,15 @@ from typing import Any
 
 import click
 
-from dpcli.cli.options import composed
+from dpcli.cli.options import adjacency_option, composed, dataset_size_option
 from dpcli.errors import InputError
 
 asserted_options = composed(
-    click.option(
-        "--adjacency",
-        type=click.Choice(["add-remove", "replace-one", "zero-out"]),
-        help="Neighbouring relation that was accounted.",
-    ),
+    adjacency_option("that was accounted"),
     click.option("--delta", type=float, help="Delta at which epsilon is reported."),
     click.option("--unit", help="What one individual is: example, user, ..."),
     click.option("--max-contributions", type=int, help="Most records that one unit contributes."),
-    click.option("--dataset-size", type=int, help="Number of records, declared public."),
+    dataset_size_option,
     click.option("-o", "--output", metavar="PATH", help="Write to PATH, which must not exist; standard output where absent."),
 )
 
