@@ -10,7 +10,6 @@ import pytest
 
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.main import cli
-from dpcli.cli.options import DocumentFormat
 from tests.command import ROOT, dpcli
 
 SHOP = """format = 1
@@ -44,7 +43,7 @@ def reporting(group: LazyGroup, *names: str) -> Iterator[tuple[tuple[str, ...], 
         command = group.get_command(context, name)
         if isinstance(command, LazyGroup):
             yield from reporting(command, *names, name)
-        elif command is not None and any(isinstance(one.type, DocumentFormat) for one in command.params):
+        elif command is not None and any("-o" in one.opts for one in command.params):
             yield (*names, name), command
 
 
@@ -65,8 +64,8 @@ REPORTING = {
 @pytest.mark.parametrize("words", REPORTING, ids="-".join)
 def test_no_command_writes_over_what_the_file_names(words: tuple[str, ...], folder: Path) -> None:
     """Whether it could read the file, refused it, or took it for something else; nor an error over either."""
-    for path in ("shop.csv", "./shop.toml"):
-        given = [*words, *REPORTING[words], "-o", f"json={path}"]
+    for output in ("json=shop.csv", "svg=shop.csv", "shop.csv", "json=./shop.toml"):
+        given = [*words, *REPORTING[words], "-o", output]
         dpcli(*given, folder=folder)
         dpcli(*given, "--unknown", folder=folder)
         assert (folder / "shop.csv").read_bytes() == DATA and (folder / "shop.toml").read_text() == SHOP, given
