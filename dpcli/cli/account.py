@@ -85,9 +85,9 @@ def command(
 
         found = with_beside(found, beside(tables, delta, epsilon, accountants or None, group_size), digits)
     if write is not None:
-        from dpcli.cli.stating import keep
+        from dpcli.cli.new_file import leave_pipeline
 
-        keep(write, data.decode())
+        leave_pipeline(write, data.decode())
     return emit(replace(found, place=_place(data)) if result.exit_code == 1 else found, format_, outputs)
 
 

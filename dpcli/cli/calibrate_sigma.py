@@ -56,9 +56,9 @@ def command(
         found = calibrate_file(file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size, data)
         text = solved_text(data, found) if write is not None else ""
     if write is not None:
-        from dpcli.cli.stating import keep
+        from dpcli.cli.new_file import leave_pipeline
 
-        keep(write, text)
+        leave_pipeline(write, text)
     return emit(document(found), format_, outputs)
 
 
