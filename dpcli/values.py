@@ -2,7 +2,8 @@
 
 The standard library compiles six functions for each class while its module is imported: half a millisecond for each of the hundred classes
 that a command enters, and of many it makes none. Here `__init__`, `__repr__`, `__eq__` and `__hash__` wait until they are
-needed. Everything else, and every other kind of dataclass, is the standard library's at once.
+needed, and what refuses a change is compiled once for all classes. Everything else, and every other kind of dataclass, is the
+standard library's at once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def _fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(cls)
 
 
-def _made(cls: type, options: dict[str, bool]) -> type:
+def _made(cls: Any, options: dict[str, bool]) -> type:
     if not options.get("frozen") or set(options) - {"frozen", "slots", "kw_only", "eq"}:
         return STANDARD(cls, **options)
     home: list[type] = []
@@ -38,9 +39,49 @@ def _made(cls: type, options: dict[str, bool]) -> type:
     for name, write in WRITTEN.items() if options.get("eq", True) else UNCOMPARED.items():
         if name not in own or (name == "__hash__" and own[name] is None):  # None is what a class gets that has an __eq__ of its own
             setattr(cls, name, _waiting(name, write, home))
-    made = STANDARD(cls, **{**options, "init": False, "repr": False, "eq": False})
+    made = (STANDARD if _below(cls) else _frozen)(cls, **{**options, "init": False, "repr": False, "eq": False})
     home.append(made)  # with slots, another class
     return made
+
+
+def _below(cls: type) -> bool:
+    """Whether it inherits from a dataclass, which the standard library holds against what is not frozen."""
+    return any(map(dataclasses.is_dataclass, cls.__bases__))
+
+
+def _frozen(cls: Any, **options: bool) -> type:
+    """What the standard library makes of it, without compiling."""
+    home: list[type] = []
+    cls.__setattr__ = _refusing("__setattr__", "assign to", home)
+    cls.__delattr__ = _refusing("__delattr__", "delete", home)
+    if options.get("slots"):  # copying and unpickling assign too
+        for name, method in (("__getstate__", _state), ("__setstate__", _restore)):
+            if name not in vars(cls):
+                setattr(cls, name, method)
+    made = STANDARD(cls, **{**options, "frozen": False})
+    vars(made)["__dataclass_params__"].frozen = True
+    home.append(made)
+    return made
+
+
+def _refusing(name: str, what: str, home: list[type]) -> Method:
+    """Refuses fields; another attribute may be that of a subclass that is no dataclass."""
+
+    def method(self: object, attribute: str, *value: Any) -> None:
+        if type(self) is home[0] or any(field.name == attribute for field in _fields(home[0])):
+            raise dataclasses.FrozenInstanceError(f"cannot {what} field {attribute!r}")
+        getattr(super(home[0], self), name)(attribute, *value)
+
+    return method
+
+
+def _state(self: object) -> list[Any]:
+    return [getattr(self, field.name) for field in _fields(self)]
+
+
+def _restore(self: object, state: list[Any]) -> None:
+    for field, value in zip(_fields(self), state, strict=True):
+        object.__setattr__(self, field.name, value)
 
 
 def _waiting(name: str, write: Callable[[type], Method], home: list[type]) -> Method:

@@ -14,20 +14,23 @@ from unittest import mock
 
 import numpy as np
 
+from dpcli.accountants.base import Accountant
 from dpcli.analysis import account as accounting
+from dpcli.analysis import asking
 from dpcli.analysis import meaning as meanings
 from dpcli.analysis.curve import ProfileCurve
+from dpcli.analysis.rows import AccountRow, Quantity
 from dpcli.numerics import work
 from dpcli.pipeline.model import Pipeline
 from dpcli.plots import trade_off as pictures
 
-_answers: dict[Any, tuple[accounting.AccountRow, float]] = {}
+_answers: dict[Any, tuple[AccountRow, float]] = {}
 _curves: dict[Any, tuple[ProfileCurve, float]] = {}
-_row, _profile = accounting._row, meanings.profile
+_row, _profile = asking.row_of, meanings.profile
 
 
-def row(accountant: accounting.Accountant, profile: Any, quantity: accounting.Quantity, at: float, share: float = 1.0) -> Any:
-    """`accounting._row`, remembered."""
+def row(accountant: Accountant, profile: Any, quantity: Quantity, at: float, share: float = 1.0) -> Any:
+    """`dpcli.analysis.rows.row_of`, remembered."""
     left = work._left.get()
     before = None if left is None else left[0]
     key = (accountant.name, type(profile), profile, quantity, at, share, before)
@@ -69,7 +72,7 @@ def profile(pipeline: Pipeline, epsilons: Any, group_size: int = 1, delta: float
 def remembering() -> Iterator[None]:
     """Inside, no accountant is asked the same question again."""
     with (
-        mock.patch.object(accounting, "_row", row),
+        mock.patch.object(asking, "row_of", row),
         mock.patch.object(meanings, "profile", profile),
         mock.patch.object(pictures, "profile", profile),
     ):

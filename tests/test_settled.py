@@ -9,8 +9,9 @@ from unittest import mock
 import pytest
 
 from dpcli.accountants.base import Accountant, Bound
-from dpcli.analysis import account as accounting
-from dpcli.analysis.account import Account, account, headline, tightest
+from dpcli.analysis import asking
+from dpcli.analysis.account import Account, account, headline
+from dpcli.analysis.asking import tightest
 from dpcli.analysis.settled import BESIDE, SETTLED, beside, settles
 from dpcli.pipeline.model import Pipeline
 from dpcli.registry import ACCOUNTANTS, SETTLING, load
@@ -29,7 +30,7 @@ OPEN = {
 
 
 def everybody(subject: Pipeline) -> Account:
-    with mock.patch.object(accounting, "SETTLING", ()):
+    with mock.patch.object(asking, "SETTLING", ()):
         return account(subject)
 
 
@@ -114,8 +115,8 @@ def test_a_headline_asks_nobody_in_vain() -> None:
         called.append(accountant.name)
         return plain(accountant, *args)  # type: ignore[arg-type]
 
-    plain = accounting._row
-    with mock.patch.object(accounting, "_row", row):
+    plain = asking.row_of
+    with mock.patch.object(asking, "row_of", row):
         headline(PLAIN)
         headline(SAMPLED)
     assert called == ["analytic", "analytic", "exact"]
@@ -130,8 +131,8 @@ def test_nobody_is_asked_twice(name: str) -> None:
         called.append((accountant.name, profile))
         return plain(accountant, profile, *args)  # type: ignore[arg-type]
 
-    plain = accounting._row
-    with mock.patch.object(accounting, "_row", row):
+    plain = asking.row_of
+    with mock.patch.object(asking, "row_of", row):
         account(OPEN[name])
         assert len(called) == len(set(called)) >= len(ACCOUNTANTS)
         called.clear()

@@ -116,7 +116,9 @@ def seen(made: list[type]) -> list[Any]:
             found.append([each if isinstance(each, tuple) else hashes.index(each) for each in hashes])
         for each in alive[:2]:
             name = dataclasses.fields(cls)[0].name
-            found.append(told(lambda each=each, name=name: setattr(each, name, 1)))  # type: ignore[misc]
+            for attribute in (name, *(["unknown"] if not hasattr(cls, "__slots__") else [])):  # which theirs breaks with slots
+                found.append(told(lambda each=each, attribute=attribute: setattr(each, attribute, 1)))  # type: ignore[misc]
+                found.append(told(lambda each=each, attribute=attribute: delattr(each, attribute)))  # type: ignore[misc]
             found.append(told(lambda each=each, name=name: repr(dataclasses.replace(each, **{name: 11}))))  # type: ignore[misc]
             found.append(told(lambda each=each: dataclasses.asdict(each)))  # type: ignore[misc]
             found.append(each == 1)
@@ -127,6 +129,20 @@ def seen(made: list[type]) -> list[Any]:
 def test_they_are_those_of_the_standard_library(options: dict[str, bool]) -> None:
     ours, theirs = list(kinds(values.dataclass, options)), list(kinds(dataclasses.dataclass, options))
     assert seen(ours) == seen(theirs)
+
+
+@pytest.mark.parametrize("below", [values.dataclass, dataclasses.dataclass])
+@pytest.mark.parametrize("above", [values.dataclass, dataclasses.dataclass])
+def test_each_kind_inherits_from_each(above: Decorate, below: Decorate) -> None:
+    higher = above(frozen=True, slots=True)(type("Above", (), {"__annotations__": {"one": "int"}}))
+    lower = below(frozen=True, slots=True)(type("Below", (higher,), {"__annotations__": {"two": "int"}}))
+    value = lower(1, 2)
+    assert (value.one, value.two, copy.copy(value)) == (1, 2, value)
+    for name in ("one", "two"):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, name, 3)
+    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+        below(type("Open", (higher,), {}))
 
 
 @values.dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpcli.analysis.account import Account, Quantity, account, headline
+from dpcli.analysis.account import Account, account, headline
+from dpcli.analysis.rows import Quantity
 from dpcli.errors import DpcliError
 from dpcli.pipeline.flags import pipeline_of_flags
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.accountants.exact import ends_of
-from dpcli.analysis.account import tightest
+from dpcli.analysis.asking import tightest
 from dpcli.errors import InputError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours

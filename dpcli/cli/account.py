@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcli.cli.options import accounting_options, composed, emit, output_options, refuse, working, write_option
+from dpcli.cli.options import (
+    accounting_options,
+    adjacency_option,
+    composed,
+    dataset_size_option,
+    emit,
+    output_options,
+    refuse,
+    working,
+    write_option,
+)
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -19,14 +29,10 @@ stated_options = composed(
     click.option("--pure", type=float, metavar="EPSILON", help="Epsilon of one step that is known to be pure (without FILE)."),
     click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
     click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
-    click.option("--dataset-size", type=int, help="Number of records, declared public."),
+    dataset_size_option,
     click.option("--steps", type=int, help="Number of steps  [default: 1]."),
     click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
-    click.option(
-        "--adjacency",
-        type=click.Choice(["add-remove", "replace-one", "zero-out"]),
-        help="Neighbouring relation (without FILE)  [default: add-remove].",
-    ),
+    adjacency_option("(without FILE)  [default: add-remove]"),
     write_option("what the flags state"),
 )
 
@@ -79,9 +85,9 @@ def command(
 
         found = with_beside(found, beside(tables, delta, epsilon, accountants or None, group_size), digits)
     if write is not None:
-        from dpcli.cli.stating import keep
+        from dpcli.cli.new_file import leave_pipeline
 
-        keep(write, data.decode())
+        leave_pipeline(write, data.decode())
     return emit(replace(found, place=_place(data)) if result.exit_code == 1 else found, format_, outputs)
 
 

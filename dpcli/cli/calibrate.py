@@ -46,7 +46,7 @@ def command(
     data = read_bytes(file)
     found = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data)
     if write is not None:
-        from dpcli.cli.stating import keep
+        from dpcli.cli.new_file import leave_pipeline
 
-        keep(write, solved_text(data, found))
+        leave_pipeline(write, solved_text(data, found))
     return emit(document(found), format_, outputs)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcli.cli.options import accounting_options, emit, output_options, refuse, write_option
+from dpcli.cli.options import accounting_options, adjacency_option, emit, output_options, refuse, write_option
 
 if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Calibration
@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 @click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
 @click.option("--sampling-rate", type=float, help="Poisson sampling rate (without FILE)  [default: 1].")
 @click.option("--steps", type=int, help="Number of steps (without FILE).")
-@click.option(
-    "--adjacency",
-    type=click.Choice(["add-remove", "replace-one", "zero-out"]),
-    help="Neighbouring relation (without FILE)  [default: add-remove].",
-)
+@adjacency_option("(without FILE)  [default: add-remove]")
 @click.option("-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism of FILE that is to change.")
 @write_option("the file with the answer in place")
 @accounting_options
@@ -60,9 +56,9 @@ def command(
         found = calibrate_file(file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size, data)
         text = solved_text(data, found) if write is not None else ""
     if write is not None:
-        from dpcli.cli.stating import keep
+        from dpcli.cli.new_file import leave_pipeline
 
-        keep(write, text)
+        leave_pipeline(write, text)
     return emit(document(found), format_, outputs)
 
 

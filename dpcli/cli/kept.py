@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -18,13 +18,13 @@ DATA = (
     ".duckdb",
     ".db",
 )  # dpcli.release.engines.files, which no other command loads
-KEPT, TAKEN = "dpcli.kept", "dpcli.taken"
+KEPT = "dpcli.kept"
+NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters that name what is written, and how
 
 
-def keep(paths: Iterable[str], taken: Callable[[str], bool] = lambda path: False) -> None:
-    """From now on the command writes no output over one of these files, nor where it would be `taken` for data."""
-    context = click.get_current_context()
-    context.meta[KEPT], context.meta[TAKEN] = tuple(paths), taken
+def keep(paths: Iterable[str]) -> None:
+    """From now on the command writes no output over one of these files."""
+    click.get_current_context().meta[KEPT] = tuple(paths)
 
 
 def keeps() -> bool:
@@ -44,9 +44,7 @@ def require_free(path: str) -> None:
     context = click.get_current_context(silent=True)
     kept: tuple[str, ...] = () if context is None else context.meta.get(KEPT, ())
     if any(same_file(path, one) for one in kept):
-        raise InputError(f"{path}: expected another path for the output, found a file of the data or one that dpcli keeps")
-    if context is not None and TAKEN in context.meta and context.meta[TAKEN](path):
-        raise InputError(f"{path}: expected another path for the output, found one that source.path would take for data")
+        raise InputError(f"{path}: expected another path for the output, found one that dpcli keeps")
 
 
 def same_file(path: str, other: str) -> bool:
@@ -56,10 +54,25 @@ def same_file(path: str, other: str) -> bool:
     return os.path.realpath(path) == os.path.realpath(other)
 
 
-def is_input(path: str, texts: Iterable[str]) -> bool:
-    """Whether the path is a file that is there and that one of the texts may name."""
-    files = (ledger_files(text) for text in texts)
-    return any(same_file(path, one) for found in files if os.path.exists(found[0]) for one in found)
+def inputs() -> Iterator[str]:
+    """Every text that the command was given and that is no output of it: files, a ledger, a policy, a baseline."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.params.get(parameter.name or "")
+        if parameter.name not in NO_INPUTS:
+            yield from (text for text in (given if isinstance(given, tuple) else (given,)) if isinstance(text, str))
+
+
+def require_no_input(path: str, texts: Iterable[str]) -> None:
+    """Raise InputError where the path is a file that is there and that one of the texts may name, or a pipeline file that one names."""
+    from dpcli.cli.named import names
+
+    for text in texts:
+        files = ledger_files(text)
+        if os.path.exists(files[0]) and any(same_file(path, one) for one in files):
+            raise InputError(f"{path}: expected another path for the output, found the input file")
+        if names(text, path):
+            raise InputError(f"{path}: expected another path for the output, found a file that {text} names")
 
 
 def ledger_files(ledger: str) -> tuple[str, ...]:
@@ -69,8 +82,9 @@ def ledger_files(ledger: str) -> tuple[str, ...]:
 
 
 def require_writable(paths: Iterable[str]) -> None:
-    """Raise InputError for the first output that could not be written: its folder is not there or takes none, or it is kept."""
+    """Raise InputError for the first output that could not be written: its folder is not there or takes none, or it must stay."""
     for path in paths:
+        require_no_input(path, inputs())
         require_free(path)
         folder = os.path.dirname(path) or "."
         if os.path.isdir(path):

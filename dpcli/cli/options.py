@@ -30,7 +30,6 @@ REPORTED = "reported"  # a note on an error that the reports asked for hold
 PICTURES = "pictures"  # of what a document may hold
 EVERYTHING = ("findings", "checks", "total", "records")  # what a document may hold
 ALL = "all"  # of --accountant
-NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters that name what is written, and how
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +145,7 @@ def reported(function: Callable[..., int], kept: bool, careful: bool = False) ->
     @wraps(function)
     def run(*args: Any, format_: str, outputs: tuple[str, ...], **given: Any) -> int:
         try:
+            _require_no_inputs(outputs)
             return function(*args, format_=format_, outputs=outputs, **given)
         except (click.exceptions.Exit, BrokenPipeError):
             raise
@@ -160,6 +160,14 @@ def reported(function: Callable[..., int], kept: bool, careful: bool = False) ->
             raise
 
     return run
+
+
+def _require_no_inputs(outputs: Sequence[str]) -> None:
+    """As `write` has it, before anything is computed."""
+    for _, path in map(_split, outputs):
+        from dpcli.cli.kept import inputs, require_no_input
+
+        require_no_input(path, inputs())
 
 
 def tell(
@@ -220,6 +228,14 @@ def _invocation() -> tuple[str, str]:
     return context.command_path, str(files[0])
 
 
+def adjacency_option(what: str) -> Callable[..., Any]:
+    """--adjacency. what: completes its help."""
+    return click.option(
+        "--adjacency", type=click.Choice(["add-remove", "replace-one", "zero-out"]), help=f"Neighbouring relation {what}."
+    )
+
+
+dataset_size_option = click.option("--dataset-size", type=int, help="Number of records, declared public.")
 accounting_options = composed(
     click.option(
         "-a",
@@ -291,26 +307,15 @@ def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[s
 
     inputs: texts that may name files which must stay as they are; those that the command was given where there are none.
     """
-    sources = _inputs() if inputs is None else inputs
-    from dpcli.cli.kept import is_input, require_free
+    from dpcli.cli import kept
 
-    if is_input(path, sources):
-        raise InputError(f"{path}: expected another path for the output, found the input file")
-    require_free(path)
+    kept.require_no_input(path, kept.inputs() if inputs is None else inputs)
+    kept.require_free(path)
     try:
         with open(path, "ab" if append else "wb") as file:
             file.write(text.encode() if isinstance(text, str) else text)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _inputs() -> Iterator[str]:
-    """Every text that the command was given and that is no output of it: files, a ledger, a policy, a baseline."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        given = context.params.get(parameter.name or "")
-        if parameter.name not in NO_INPUTS:
-            yield from (text for text in (given if isinstance(given, tuple) else (given,)) if isinstance(text, str))
 
 
 def _split(output: str) -> tuple[str, str]:

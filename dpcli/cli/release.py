@@ -49,12 +49,12 @@ def command(
     cannot be relied on, or where the release was charged and its answers are lost.
     """
     from dpcli.present.release import outcome, planned
-    from dpcli.release.outputs import among_data, kept_files
+    from dpcli.release.outputs import kept_files
     from dpcli.release.plan import plan_of
 
     plan = plan_of(file)
     places = [*(output.partition("=")[2] for output in outputs), *([] if parquet is None else [parquet])]
-    keep((*kept_files(plan), *(() if ledger is None else ledger_files(ledger))), lambda path: among_data(plan, path))
+    keep((*kept_files(plan), *(() if ledger is None else ledger_files(ledger))))
     each_once(places)
     require_writable(places)
     if compare:

@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 
-ALLOCATIONS = 20_000  # between two searches for cycles: what modules are made of stays, and is searched in vain
+ALLOCATIONS = 50_000  # between two searches for cycles: what modules are made of stays, and is searched in vain
 
 
 def run() -> None:
@@ -25,7 +25,10 @@ def run() -> None:
             pass
     from dpcli.cli import main
 
-    main.run()
+    try:
+        main.run()
+    finally:
+        gc.freeze()  # the process gives all of it back as it ends: the interpreter need not search that for cycles
 
 
 def _usual() -> bool:

@@ -1,11 +1,9 @@
-"""Flags that state a pipeline of one mechanism in place of FILE, and --write, which keeps it as a file."""
+"""Flags that state a pipeline of one mechanism in place of FILE."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-
-import click
 
 from dpcli.errors import InputError
 
@@ -24,11 +22,3 @@ def stated(flags: Mapping[str, Any], delta: float | None, epsilon: float | None)
         raise InputError("expected --delta (well below 1 / number of records), found none")
     asked = {"delta": delta} if delta is not None else {}
     return tables, text_of_flags(tables, "account", {**given.given, **asked})
-
-
-def keep(path: str, text: str) -> None:
-    """Write a file that was stated by flags, or solved for. Raises InputError where there is something at `path`."""
-    from dpcli.templates import write_new
-
-    write_new(path, text)
-    click.echo(f"wrote {path}; next: dpcli account {path}", err=True)

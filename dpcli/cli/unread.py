@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import click
 
+from dpcli.cli.kept import NO_INPUTS
 from dpcli.cli.lazy import LazyGroup
-from dpcli.cli.options import EVERYTHING, NO_INPUTS, REPORTED, DocumentFormat, named_output, tell
+from dpcli.cli.options import EVERYTHING, REPORTED, DocumentFormat, named_output, tell
 from dpcli.errors import InputError
 from dpcli.registry import FORMATS
 from dpcli.toml.suggest import closest

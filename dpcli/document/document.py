@@ -145,8 +145,8 @@ def json_text(value: Any, indent: int | None = None) -> str:
     """A value as JSON in letters as they are, but for what a terminal acts on or nobody sees: that is escaped."""
     import json
 
-    return _ACTS.sub(lambda found: json.dumps(found[0])[1:-1], json.dumps(jsonable(value), indent=indent, ensure_ascii=False))
+    return re.sub(_ACTS, lambda found: json.dumps(found[0])[1:-1], json.dumps(jsonable(value), indent=indent, ensure_ascii=False))
 
 
-# Controls, directions, joiners and tags: in JSON they stand inside strings alone.
-_ACTS = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]")
+# Controls, directions, joiners and tags: in JSON they stand inside strings alone. Compiled where there is JSON to write.
+_ACTS = "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
-from dpcli.toml.write import toml_text
+from dpcli.toml.write import commented
 
 COLUMN = 40  # where comments begin
 
@@ -36,15 +36,23 @@ MISSING = {
 }
 
 
-def text_of(tables: Mapping[str, Any], heading: tuple[str, ...], comments: Mapping[str, str]) -> str:
-    """The file of these tables, with comments: a heading, those on keys, and what [privacy] does not say."""
+def file_of(tables: Mapping[str, Any], heading: tuple[str, ...], comments: Mapping[str, str], place: str) -> str:
+    """The file of these tables, read again and found good, with comments: a heading, those on keys, and what [privacy] does not say.
+
+    Args:
+        place: what messages call it.
+
+    Raises:
+        InvalidFile: the reader refuses it.
+    """
     lines = [f"# {line}" for line in heading]
-    for line in toml_text(tables).splitlines():
-        comment = comments.get(line.partition(" = ")[0])
-        lines.append(f"{line:<{COLUMN}}  # {comment}" if comment else line)
+    for line in commented(tables, comments, COLUMN):
+        lines.append(line)
         if line == "[privacy]":
             lines += [words for key, words in MISSING.items() if key not in tables["privacy"]]
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    read_text(text, place)
+    return text
 
 
 def read_text(text: str, place: str) -> Pipeline:

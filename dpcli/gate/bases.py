@@ -11,7 +11,7 @@ from dpcli.analysis.comparable import statement_of
 from dpcli.errors import DpcliError, InputError
 from dpcli.gate.restatement import Standing, standings_of
 from dpcli.gate.terms import horizon_data, terms_of
-from dpcli.git.history import past
+from dpcli.git.history import Past, pasts
 from dpcli.pipeline.gate_keys import Gate, Waiver
 from dpcli.pipeline.model import Pipeline
 from dpcli.values import dataclass
@@ -67,15 +67,12 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | No
     """Each file as it stands at the git revision `ref`; None where nothing there became it. Raises InputError for a bad `ref`."""
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {', '.join(paths)}")
-    return {path: _at_ref(ref, path, cap) for path in paths}
+    return {path: None if found is None else _at_ref(ref, path, found, cap) for path, found in pasts(ref, paths).items()}
 
 
-def _at_ref(ref: str, path: str, cap: Capped) -> Base | None:
+def _at_ref(ref: str, path: str, found: Past, cap: Capped) -> Base:
     from dpcli.pipeline.read import parse
 
-    found = past(ref, path)
-    if found is None:
-        return None
     try:
         own = parse(found.data, f"{ref}:{found.renamed or path}")
         pipeline = cap(path, own)

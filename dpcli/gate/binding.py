@@ -12,7 +12,7 @@ from dpcli.gate.policy import Policy
 from dpcli.gate.policy_read import read_policy_bytes
 from dpcli.gate.verdicts import Condition
 from dpcli.git.command import work_tree
-from dpcli.git.history import past
+from dpcli.git.history import pasts
 from dpcli.git.work_tree import listed
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.limits import escaped_path, read_bytes
@@ -29,7 +29,7 @@ def binding(policy: Policy, ref: str | None) -> tuple[Policy, tuple[Condition, .
     """
     if ref is None or not os.path.isfile(policy.path) or work_tree(os.path.dirname(os.path.abspath(policy.path))) is None:
         return policy, ()
-    found = past(ref, policy.path)
+    found = pasts(ref, [policy.path])[policy.path]
     if found is None:
         return policy, (_warning(f"new in this change: {ref} has no such policy, so that it binds as it stands"),)
     if found.data == read_bytes(policy.path, "a policy file"):

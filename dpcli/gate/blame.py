@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.calibrate import Parameter, calibrate, parameter_key
 from dpcli.analysis.difference import Priced, priced_changes
 from dpcli.errors import CannotCertify, InputError
 from dpcli.gate.bases import Base
@@ -16,6 +16,9 @@ from dpcli.pipeline.resolve import BillLine
 from dpcli.rounding import up
 from dpcli.toml.findings import Path
 from dpcli.toml.shown import shown
+
+if TYPE_CHECKING:
+    from dpcli.analysis.calibrate import Parameter
 
 MOST = 3  # changes that a message names, and mechanisms that a remedy is looked for in
 
@@ -105,6 +108,8 @@ def _fits(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -> It
 
 def _least(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> tuple[str, list[float]] | None:
     """The key, and the value that meets each target; None where the entry has no such key or one target cannot be met."""
+    from dpcli.analysis.calibrate import calibrate, parameter_key  # only where a file is refused
+
     key = parameter_key(entry, solve)
     if key is None:
         return None

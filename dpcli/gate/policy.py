@@ -107,7 +107,7 @@ class Policy(Caps):
 
     def caps(self, path: str, pipeline: Pipeline) -> Caps:
         """The caps for one file: those of the rules that match, else the general ones; of a file with several names, the smallest."""
-        names = names_of(path, self.path)
+        names = names_of(path, self.path) if self.rule else ("",)  # which only rules ask for
         found = [over(tightest([r for r in self.rule if r.applies_to(name, path, pipeline)]), self) for name in names]
         if all(caps == found[0] for caps in found):
             return found[0]

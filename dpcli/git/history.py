@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcli.errors import InputError
@@ -13,6 +13,7 @@ from dpcli.toml.limits import escaped_path, read_bytes
 from dpcli.toml.render import InvalidFile
 from dpcli.values import dataclass
 
+Versions = Mapping[str, bytes | None]  # the name of an object: what it holds, None where git has no such file
 ALIKE = 0.5  # share of what a file says that is still in the one it became
 
 
@@ -24,36 +25,51 @@ class Past:
     renamed: str = ""
 
 
-def past(ref: str, path: str) -> Past | None:
-    """The file at the git revision `ref`, None where nothing there became it.
+def pasts(ref: str, paths: Sequence[str]) -> dict[str, Past | None]:
+    """Each file at the git revision `ref`, None where nothing there became it.
 
     A link is followed as it was then; a file under a new name, committed or not, is the one that is gone of whose keys and values it
     has the most, and at least half. A file of a repository inside the one under review is compared with what stood in its place there,
     else with the commit that was linked there: the names of branches inside are nothing that a review has seen.
 
     Raises:
-        InputError: git knows no such commit around the file, or cannot say what was there.
+        InputError: git knows no such commit around a file, or cannot say what was there.
     """
-    top, inner = review_of(path)
+    reviews = {path: review_of(path) for path in paths}
+    tops: dict[str, list[str]] = {}
+    for path, (top, _) in reviews.items():
+        tops.setdefault(top, []).append(path)
+    versions = {top: _versions(commit_of(top, ref), inside, top) for top, inside in tops.items()}
+    return {path: _past(ref, path, top, inner, versions[top][path]) for path, (top, inner) in reviews.items()}
+
+
+def _past(ref: str, path: str, top: str, inner: str | None, versions: Versions) -> Past | None:
     tree = commit_of(top, ref)
-    found = _committed(tree, path, top)
+    found = _committed(versions, top)
     linked = None if found is not None or inner is None else link_of(tree, top, inner)
     if found is not None or inner is None or linked is None:
         return found or _renamed(tree, path, top)
     # The change may have another commit of the repository inside: what counts is the one that the base links to.
-    within = _committed(linked, path, inner) or _renamed(linked, path, inner)
+    within = _committed(_versions(linked, [path], inner)[path], inner) or _renamed(linked, path, inner)
     renamed = within and within.renamed and os.path.relpath(os.path.join(inner, within.renamed), top)
     return within and Past(within.data, renamed or "")
 
 
-def _committed(tree: str, path: str, top: str) -> Past | None:
-    for name in dict.fromkeys(_names(path, top)):
-        (found,) = blobs(top, [f"{tree}:{name}"])
-        if found is not None:
-            return Past(found)
+def _versions(tree: str, paths: Sequence[str], top: str) -> dict[str, Versions]:
+    """For each file what a commit has under each name that the file may have had; git is asked once for all of them."""
+    names = {path: [f"{tree}:{name}" for name in dict.fromkeys(_names(path, top))] for path in paths}
+    every = [name for own in names.values() for name in own]
+    found = dict(zip(every, blobs(top, every), strict=True))
+    return {path: {name: found[name] for name in own} for path, own in names.items()}
+
+
+def _committed(versions: Versions, top: str) -> Past | None:
+    for name, data in versions.items():
+        if data is not None:
+            return Past(data)
         # The tree may list what the clone lacks (a partial one, offline): a file that was there is not a new one.
-        if git(top, "rev-parse", "--verify", "--quiet", f"{tree}:{name}").returncode == 0:
-            _whole(top, f"{tree}:{name}")
+        if git(top, "rev-parse", "--verify", "--quiet", name).returncode == 0:
+            _whole(top, name)
     return None
 
 

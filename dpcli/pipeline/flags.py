@@ -11,7 +11,7 @@ from dpcli.errors import InputError
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse
 from dpcli.toml.render import InvalidFile
-from dpcli.toml.write import toml_text, value_text
+from dpcli.toml.write import commented, toml_text, value_text
 
 PLACE = "the command line"
 FLAGS = {"rate": "sampling_rate", "epsilon": "pure"}  # where the file's key has another name
@@ -120,11 +120,7 @@ def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, A
         given: the flags by name, as they are quoted in the first line.
     """
     flags = shlex.join(word for name, value in given.items() for word in _flag(name, value))
-    lines = [f"# As dpcli {command} {flags}"]
-    for line in toml_text(tables).splitlines():
-        comment = COMMENTS.get(line.partition(" = ")[0])
-        lines.append(f"{line:<{COLUMN}}  # {comment}" if comment else line)
-    return "\n".join(lines) + "\n"
+    return "\n".join((f"# As dpcli {command} {flags}", *commented(tables, COMMENTS, COLUMN))) + "\n"
 
 
 def _flag(name: str, value: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from dpcli.fields import COUNT, DELTA, POSITIVE, RATE, Key, Note, Prose
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling.schemes import Scheme
+from dpcli.mechanisms.sampling.schemes import Runs, Scheme
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.gate_keys import NO_GATE
 from dpcli.pipeline.gate_keys import Gate as Gate
@@ -129,6 +129,10 @@ class Entry:
         ),
     ] = None
     description: Annotated[Note | None, Key("free text")] = None
+
+    def runs(self, dataset_size: int | None) -> Runs:
+        """How often it runs, by steps or by epochs."""
+        return Runs(None if self.epochs is not None else self.steps, self.epochs, dataset_size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from dpcli.errors import InputError
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.sampling.schemes import Runs, Unsampled
+from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.model import Entry, PartitionKey, Pipeline
 from dpcli.pipeline.parts import named
@@ -68,7 +68,7 @@ def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
 def _run(entry: Entry, entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours) -> tuple[Mechanism, int]:
     spec = _bound(entry, entries, pipeline.privacy.dataset_size)
     parts = _parts_touched(entry, spec, neighbours)
-    runs = _runs(entry, pipeline.privacy.dataset_size)
+    runs = entry.runs(pipeline.privacy.dataset_size)
     if entry.sampling is None:
         mechanism, count = spec.resolve(neighbours), runs.steps_at(None)
     else:
@@ -96,10 +96,6 @@ def _parts_touched(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
     return 1 if spec.contribution_form else neighbours.contributions
 
 
-def _runs(entry: Entry, dataset_size: int | None) -> Runs:
-    return Runs(None if entry.epochs is not None else entry.steps, entry.epochs, dataset_size)
-
-
 def _bound(
     entry: Entry, entries: dict[str, Entry], dataset_size: int | None, depth: int = 0, budget: list[int] | None = None
 ) -> Spec:
@@ -123,7 +119,7 @@ def _bound(
 def _whole(spec: Spec, part: Entry, dataset_size: int | None) -> Spec:
     from dpcli.mechanisms.combined.whole_run import WholeRun
 
-    return WholeRun(spec, part.sampling, _runs(part, dataset_size))
+    return WholeRun(spec, part.sampling, part.runs(dataset_size))
 
 
 def _parallel(of: str, branches: dict[str, list[tuple[Mechanism, int, Entry]]]) -> BillLine:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dpcli.analysis.account import Account, AccountRow
+from dpcli.analysis.account import Account
+from dpcli.analysis.rows import AccountRow
 from dpcli.document.chart import Axis, Bar, Chart, Tone
 from dpcli.plots.epsilons import Question
 from dpcli.plots.words import bound, name_of, not_a_bound, setting

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dpcli.document.chart import Chart
-from dpcli.mechanisms.sampling.schemes import Runs
 from dpcli.numerics.arrays import np
 from dpcli.pipeline.model import Entry
 from dpcli.plots import epsilon_over
@@ -29,4 +28,4 @@ def chart(question: Question) -> Chart:
 def _steps(entry: Entry, dataset_size: int | None) -> int:
     """The file's own number, from its epochs where it states those."""
     rate = getattr(entry.sampling, "lower_rate", lambda _: None)(dataset_size)
-    return Runs(None if entry.epochs is not None else entry.steps, entry.epochs, dataset_size).steps_at(rate)
+    return entry.runs(dataset_size).steps_at(rate)

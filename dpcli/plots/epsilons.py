@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dpcli.accountants.base import Bound, checked
-from dpcli.analysis.account import Account, AccountRow, account, attained, sound_profiles
+from dpcli.analysis.account import Account, account, attained, sound_profiles
+from dpcli.analysis.rows import AccountRow
 from dpcli.errors import CannotCertify, InternalError, NotRepresentable
 from dpcli.pipeline.model import Pipeline
 from dpcli.registry import ACCOUNTANTS

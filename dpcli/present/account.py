@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dpcli.analysis.account import Account, AccountRow
+from dpcli.analysis.account import Account
+from dpcli.analysis.rows import AccountRow
 from dpcli.document.document import Check, Document, Sheet, Table, jsonable
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 from dpcli.pipeline.model import Entry

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from dpcli.errors import InputError
-
 
 def read_template(name: str) -> str:
     """The text of one template."""
     return files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-
-
-def write_new(path: str, text: str) -> None:
-    """Write a file that does not exist yet; an existing one is never overwritten."""
-    try:
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InputError(f"{path}: expected a path that does not exist yet, found a file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from typing import TextIO
+from weakref import WeakKeyDictionary
 
 from dpcli.errors import InputError
 from dpcli.toml.shown import escaped
@@ -12,6 +14,8 @@ from dpcli.toml.shown import escaped
 # tomli needs up to 500 bytes of memory per byte of hostile text; a thousand mechanisms take 150 KiB.
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 32
+
+_read: WeakKeyDictionary[TextIO, bytes] = WeakKeyDictionary()  # what a standard input held, which can be read only once
 
 _NOT_A_FILE = {
     stat.S_IFDIR: "a directory",
@@ -38,6 +42,13 @@ def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
         return _standard_input(most) if name == "-" else _regular_file(name, most)
     except _Unreadable as unreadable:
         raise InputError(f"{unreadable.name}: expected {what}, found {unreadable}") from None
+
+
+def read_again(path: str) -> bytes:
+    """`read_bytes`, of standard input what was read of it before. Raises InputError also where nothing was."""
+    if path == "-" and (sys.stdin is None or sys.stdin not in _read):
+        raise InputError("<stdin>: expected what was read before, found nothing")
+    return read_bytes(path)
 
 
 class _Unreadable(Exception):
@@ -75,7 +86,9 @@ def _standard_input(most: int) -> bytes:
     if sys.stdin is None:
         raise _Unreadable("<stdin>", "standard input closed")
     try:
-        return sys.stdin.buffer.read(most + 1)
+        if sys.stdin not in _read:
+            _read[sys.stdin] = sys.stdin.buffer.read(most + 1)
+        return _read[sys.stdin]
     except ValueError:
         raise _Unreadable("<stdin>", "standard input closed") from None
     except OSError as error:

@@ -16,6 +16,13 @@ def toml_text(tables: Mapping[str, Any]) -> str:
     return "\n".join(_lines(tables)) + "\n"
 
 
+def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: int) -> Iterator[str]:
+    """The lines of the document, with a comment on each key that has one; column: where it begins."""
+    for line in toml_text(tables).splitlines():
+        comment = comments.get(line.partition(" = ")[0])
+        yield f"{line:<{column}}  # {comment}" if comment else line
+
+
 def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
     plain = {key: value for key, value in tables.items() if type(value) is not dict and not _is_array(value)}
     yield from _pairs(plain)

@@ -7,10 +7,10 @@ from unittest import mock
 
 import pytest
 
-from dpcli.analysis import account as accounting
+from dpcli.analysis import asking
 
 
 @pytest.fixture(scope="module", autouse=True)
 def every_row() -> Iterator[None]:
-    with mock.patch.object(accounting, "SETTLING", ()):
+    with mock.patch.object(asking, "SETTLING", ()):
         yield

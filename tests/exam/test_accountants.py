@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 from dpcli.accountants.base import Accountant
-from dpcli.analysis import account as accounting
+from dpcli.analysis import asking
 from dpcli.analysis.account import account
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, load
 from tests.exam.accountant_plants import ACCOUNTANT_PLANTS, Lifted, Plant, Tenth
@@ -68,7 +68,7 @@ def test_an_accountant_that_is_not_sound_decides_nothing(name: str, monkeypatch:
     for plant in (Plant(profile=Tenth), Plant(profile=Lifted)):
         planted = plant.planted(load(ACCOUNTANTS[name]))
         with monkeypatch.context() as patched:
-            patched.setattr(accounting, "_accountant", lambda n, p=planted: p if n == p.name else load(ACCOUNTANTS[n]))
+            patched.setattr(asking, "accountant_named", lambda n, p=planted: p if n == p.name else load(ACCOUNTANTS[n]))
             found = account(subject)
         row = next(row for row in found.rows if row.accountant.name == name)
         assert row.bound is not None and row.accountant is planted

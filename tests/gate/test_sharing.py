@@ -25,7 +25,7 @@ def many(repository: Path) -> Path:
     return repository
 
 
-def test_git_is_asked_for_a_commit_once(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_is_asked_as_often_for_many_files_as_for_one(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
 
     def counted(folder: str, *arguments: str, **given: bytes) -> object:
@@ -41,6 +41,8 @@ def test_git_is_asked_for_a_commit_once(many: Path, monkeypatch: pytest.MonkeyPa
     before = len(asked)
     assert dpcli("gate", "--base-ref", "HEAD", *paths, folder=many).code == 0
     assert len(asked) == 2 * before  # another call asks again: the repository may have moved on
+    assert dpcli("gate", "--base-ref", "HEAD", paths[0], folder=many).code == 0
+    assert len(asked) == 3 * before  # as often for one file as for many
 
 
 def test_an_unchanged_file_is_accounted_for_once(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:

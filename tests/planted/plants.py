@@ -348,11 +348,11 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "headline: unsound or missing rows win",
-        "analysis/account.py",
+        "analysis/rows.py",
         "return min(eligible, key=lambda row: row.upper, default=None)",
         "return max(eligible, key=lambda row: row.upper, default=None)",
     ),
-    ("adaptive ignored", "analysis/account.py", "if adaptive and not accountant.adaptive:", "if False:"),
+    ("adaptive ignored", "analysis/rows.py", "if adaptive and not accountant.adaptive:", "if False:"),
     (
         "group size ignored",
         "pipeline/resolve.py",

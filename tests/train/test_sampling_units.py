@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dpcli.analysis.account import tightest
+from dpcli.analysis.asking import tightest
 from dpcli.errors import InputError
 from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
 from dpcli.mechanisms.sampling.schemes import Poisson

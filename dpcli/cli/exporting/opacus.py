@@ -26,13 +26,9 @@ def command(file: str, accountant: str, output: str | None) -> None:
 
     Opacus counts Gaussian noise over one record's contribution on Poisson samples, under add-remove; everything else is refused.
     """
-    from dpcli.cli.exporting.options import write_new_bytes
-    from dpcli.cli.printing import show
+    from dpcli.cli.new_file import leave
     from dpcli.exchange.opacus.exporting import json_text, state_of, torch_bytes
     from dpcli.pipeline.read import load
 
     state = state_of(load(file), accountant)
-    if output is None:
-        show(json_text(state))
-    else:
-        write_new_bytes(output, json_text(state).encode() if output.endswith(".json") else torch_bytes(state))
+    leave(output, json_text(state), None if output is None or output.endswith(".json") else torch_bytes(state))

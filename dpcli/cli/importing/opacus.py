@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dpcli.cli.importing.options import asserted, asserted_options, leave
+from dpcli.cli.importing.options import asserted, asserted_options, leave_made
 
 
 @click.command(short_help="The history of an Opacus accountant, from a checkpoint.")
@@ -35,4 +35,4 @@ def command(checkpoint: str, sampling: str, output: str | None, **given: Any) ->
 
     state = state_in(read_checkpoint(checkpoint))
     note = ASSUMED if sampling == "poisson" and state.carried is None else ""
-    leave(output, lambda: file_of_state(state, asserted(**given), sampling, checkpoint), note)
+    leave_made(output, lambda: file_of_state(state, asserted(**given), sampling, checkpoint), note)

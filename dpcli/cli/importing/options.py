@@ -7,45 +7,36 @@ from typing import Any
 
 import click
 
-from dpcli.cli.options import composed
+from dpcli.cli.new_file import leave_pipeline, new_file_option
+from dpcli.cli.options import adjacency_option, composed, dataset_size_option
 from dpcli.errors import InputError
 
 asserted_options = composed(
-    click.option(
-        "--adjacency",
-        type=click.Choice(["add-remove", "replace-one", "zero-out"]),
-        help="Neighbouring relation that was accounted.",
-    ),
+    adjacency_option("that was accounted"),
     click.option("--delta", type=float, help="Delta at which epsilon is reported."),
     click.option("--unit", help="What one individual is: example, user, ..."),
     click.option("--max-contributions", type=int, help="Most records that one unit contributes."),
-    click.option("--dataset-size", type=int, help="Number of records, declared public."),
-    click.option("-o", "--output", metavar="PATH", help="Write to PATH, which must not exist; standard output where absent."),
+    dataset_size_option,
+    new_file_option,
 )
 
 
-def leave(output: str | None, make: Callable[[], str], note: str = "") -> None:
+def leave_made(output: str | None, make: Callable[[], str], note: str = "") -> None:
     """Make a text, then print it, or write it where nothing is yet. note: one line on standard error.
 
     Raises InputError in one line, also where the reader of files refuses what was made.
     """
-    from dpcli.cli.printing import heard, show
-    from dpcli.templates import write_new
+    from dpcli.cli.printing import heard
     from dpcli.toml.render import InvalidFile
 
     try:
         text = make()
     except InvalidFile as refused:
         raise InputError("; ".join(dict.fromkeys(f"{d.key}: {d.message}" for d in refused.diagnostics))) from None
-    if output is None:
-        show(text)
-    else:
-        write_new(output, text)
-    with heard():
-        if note:
+    leave_pipeline(output, text)
+    if note:
+        with heard():
             click.echo(f"dpcli: {note}", err=True)
-        if output is not None:
-            click.echo(f"wrote {output}; next: dpcli account {output}", err=True)
 
 
 def asserted(**given: Any) -> Any:

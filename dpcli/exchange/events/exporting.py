@@ -11,7 +11,7 @@ from dpcli.errors import InputError
 from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
 from dpcli.exchange.events.tree import EventTree
 from dpcli.exchange.rounded import rate_of
-from dpcli.mechanisms.sampling.schemes import Batched, FixedSize, Poisson, Runs, Unsampled
+from dpcli.mechanisms.sampling.schemes import Batched, FixedSize, Poisson, Unsampled
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import named
@@ -89,7 +89,7 @@ class EventWriter:
 
     def _sampled(self, entry: Entry, inner: EventTree) -> tuple[EventTree, int]:
         """The event of one step, and how often it runs."""
-        runs = Runs(None if entry.epochs is not None else entry.steps, entry.epochs, self.size)
+        runs = entry.runs(self.size)
         if isinstance(entry.sampling, Unsampled | None):
             return inner, runs.steps_at(None)
         if not isinstance(entry.sampling, Batched) or type(entry.sampling) not in SAMPLES:

@@ -16,7 +16,7 @@ from dpcli.exchange.carried import tables_carried
 from dpcli.exchange.events.exporting import RELATIONS, tree_of_pipeline
 from dpcli.exchange.events.importing import tables_of_event
 from dpcli.exchange.events.tree import plain_of, tree_of
-from dpcli.exchange.stated import Asserted, read_text, text_of
+from dpcli.exchange.stated import Asserted, file_of
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.shown import shown
@@ -52,9 +52,7 @@ def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
         tables = tables_carried(carried, found, lambda pipeline: plain_of(tree_of_pipeline(pipeline)), plain_of(tree_of(event)))
     else:
         tables = tables_of_event(tree_of(event), found)
-    text = text_of(tables, ("From a DpEvent of dp-accounting.",), {} if carried else COMMENTS)
-    read_text(text, place)
-    return text
+    return file_of(tables, ("From a DpEvent of dp-accounting.",), {} if carried else COMMENTS, place)
 
 
 def _document(data: bytes) -> dict[str, Any]:

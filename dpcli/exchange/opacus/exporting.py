@@ -13,7 +13,7 @@ from dpcli.errors import InputError
 from dpcli.exchange.opacus.history import OpacusState, Phase
 from dpcli.exchange.rounded import rate_of
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.sampling.schemes import Poisson, Runs, Unsampled
+from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.toml.shown import quoted
@@ -40,7 +40,7 @@ def _phase(entry: Entry, pipeline: Pipeline) -> Phase:
     for problem in _problems(entry):
         raise InputError(f"mechanism {quoted(entry.name)} cannot be a history of Opacus: {problem}")
     size = pipeline.privacy.dataset_size
-    runs = Runs(None if entry.epochs is not None else entry.steps, entry.epochs, size)
+    runs = entry.runs(size)
     rate, lower = 1.0, None
     if isinstance(entry.sampling, Poisson):
         rate, lower = rate_of(entry.sampling, size), entry.sampling.lower_rate(size)

@@ -7,7 +7,7 @@ from typing import Any
 from dpcli.exchange.carried import tables_carried
 from dpcli.exchange.opacus.exporting import state_of
 from dpcli.exchange.opacus.history import OpacusState
-from dpcli.exchange.stated import Asserted, read_text, text_of
+from dpcli.exchange.stated import Asserted, file_of
 from dpcli.toml.shown import escaped
 
 ASSUMED = (
@@ -46,9 +46,7 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str) -> di
 def file_of_state(state: OpacusState, asserted: Asserted, sampling: str, place: str) -> str:
     """The text of the file, read again and found good. place: what messages call it. Raises InvalidFile where the reader refuses it."""
     heading = (f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(() if state.carried else _lines(ASSUMED)))
-    text = text_of(tables_of_state(state, asserted, sampling), heading, {} if state.carried else COMMENTS)
-    read_text(text, place)
-    return text
+    return file_of(tables_of_state(state, asserted, sampling), heading, {} if state.carried else COMMENTS, place)
 
 
 def _lines(text: str) -> tuple[str, ...]:

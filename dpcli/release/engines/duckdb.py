@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.extras import require
@@ -16,9 +16,10 @@ from dpcli.release.aggregate import Aggregation, Totals
 from dpcli.release.engines.answers import totals_of
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.duckdb_sql import DuckDBSql
+from dpcli.release.engines.engine import SqlEngine, quoted
 from dpcli.release.engines.files import PATTERN, Files, Header, files_of, header_of
 from dpcli.release.engines.quotes import require_quotes_that_end
-from dpcli.release.engines.statement import statement
+from dpcli.release.engines.statement import Sql
 from dpcli.release.engines.table import FoundColumn, FoundTable, SourceTable
 
 MEMORY = "256MB"  # what queries may hold; the rest goes to a folder of its own, and the process has about 100 MB besides
@@ -40,21 +41,17 @@ BROKEN_LINE = re.compile(r"[\w ]{0,40}: CSV Error on Line: (\d+)\n")
 
 
 @dataclass(slots=True)
-class DuckDB:
+class DuckDB(SqlEngine):
     """An open table. spill: the folder of what does not fit in memory, readable by nobody else.
 
     split: the header of a csv that is read from several places at once.
     """
 
-    table: SourceTable
+    dialect: ClassVar[Sql] = DuckDBSql()
     files: Files
     spill: str
     connection: Any = field(repr=False)
-    found: FoundTable | None = None
     split: Header | None = None
-
-    def check(self, aggregation: Aggregation) -> None:
-        self._statement(aggregation, b"")
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         """From the middle of a csv, a line within quotes looks like a row, and is refused as a broken one: then it is read in order."""
@@ -68,11 +65,6 @@ class DuckDB:
         require_quotes_that_end(self.files, self.split.delimiter, LONGEST_ROW)
         self.found = self._csv(in_order=True)
         return self.totals(aggregation, secret)
-
-    def _statement(self, aggregation: Aggregation, secret: bytes) -> str:
-        if self.found is None:
-            self.found = self._find()
-        return statement(aggregation, self.table, self.found, DuckDBSql(), secret)
 
     def close(self) -> None:
         try:
@@ -133,14 +125,14 @@ class DuckDB:
             raise InputError(f'{self.files.place}: expected a table "{name}", found none')
         schema, table = columns[0][:2]
         own = [(column, kind) for a, b, column, kind in columns if (a, b) == (schema, table)]
-        item = f"{CATALOG}.{_quoted(schema)}.{_quoted(table)} AS raw"
+        item = f"{CATALOG}.{quoted(schema)}.{quoted(table)} AS raw"
         self._rows(f"SELECT * FROM {item} LIMIT 0")  # no row: a view may have lost what it was made of
         fields = {column: self._own_column(item, column, kind) for column, kind in own if column in self.table.columns}
         return FoundTable(item, fields, f'{self.files.place}: table "{name}"')
 
     def _own_column(self, item: str, name: str, kind: str) -> FoundColumn:
         """By its bytes where it has a collation, which is nowhere told, but cannot be compared with another one."""
-        sql = f"raw.{_quoted(name)}"
+        sql = f"raw.{quoted(name)}"
         others = ", ".join(f"{sql} = ('' COLLATE {collation})" for collation in COLLATIONS)
         if kind != "VARCHAR" or self._binds(f"SELECT {others} FROM {item} LIMIT 0"):
             return FoundColumn(sql, _family(kind), kind)
@@ -261,10 +253,6 @@ def _folders(paths: Sequence[str]) -> str:
     """Of paths that are written as patterns: what is above their first special character, which is looked through for them."""
     above = {os.path.dirname(re.split(r"[*?[]", path)[0]) for path in paths if path != _literal(path)}
     return f"[{', '.join(DuckDBSql().text(folder) for folder in sorted(above))}]"
-
-
-def _quoted(name: str) -> str:
-    return '"{}"'.format(name.replace('"', '""'))
 
 
 def _family(kind: str) -> Family:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from dpcli.errors import InputError, LedgerError
 from dpcli.extras import require
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
-from dpcli.release.aggregate import Aggregation, Totals
-from dpcli.release.engines.answers import totals_of
 from dpcli.release.engines.conversions import LARGEST, SMALLEST, Family
-from dpcli.release.engines.statement import statement
+from dpcli.release.engines.engine import SqlEngine, quoted
+from dpcli.release.engines.statement import Sql
 from dpcli.release.engines.table import FoundColumn, FoundTable, SourceTable
 from dpcli.release.expressions.writing import DatePartName, ScalarType
 
@@ -125,25 +124,12 @@ class PostgresSql:
 
 
 @dataclass(slots=True)
-class Postgres:
+class Postgres(SqlEngine):
     """An open snapshot. place: of the server, without its password."""
 
-    table: SourceTable
+    dialect: ClassVar[Sql] = PostgresSql()
     place: str
     connection: Any = field(repr=False)
-    found: FoundTable | None = None
-
-    def check(self, aggregation: Aggregation) -> None:
-        self._sql(aggregation, b"")
-
-    def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        sql = self._sql(aggregation, secret)
-        return totals_of(self._rows(sql), aggregation)
-
-    def _sql(self, aggregation: Aggregation, secret: bytes) -> str:
-        if self.found is None:
-            self.found = self._find()
-        return statement(aggregation, self.table, self.found, PostgresSql(), secret)
 
     def close(self) -> None:
         self.connection.close()
@@ -162,11 +148,11 @@ class Postgres:
             raise InputError(f'{self.place}: expected a table "{name}" that this user can see, found none')
         oid, schema, table = tables[0]
         columns = {
-            column: FoundColumn(f"raw.{_quoted(column)}", FAMILIES.get(kind, "other"), shown, bytewise)
+            column: FoundColumn(f"raw.{quoted(column)}", FAMILIES.get(kind, "other"), shown, bytewise)
             for column, kind, shown, bytewise in self._rows(COLUMNS, (oid,))
         }
         self._rows(OWN_NAMES)
-        return FoundTable(f"{_quoted(schema)}.{_quoted(table)} AS raw", columns, f'{self.place}: table "{name}"')
+        return FoundTable(f"{quoted(schema)}.{quoted(table)} AS raw", columns, f'{self.place}: table "{name}"')
 
     def _rows(self, sql: str, values: Any = None) -> list[tuple[Any, ...]]:
         """What a statement answers. Raises InputError, which holds nothing of what the server says: that quotes rows."""
@@ -201,7 +187,3 @@ def opened_postgres(table: SourceTable) -> Postgres:
     except psycopg.Error as error:
         failure: LedgerError = unreachable(place, error, settings)
     raise InputError(str(failure))
-
-
-def _quoted(name: str) -> str:
-    return '"{}"'.format(name.replace('"', '""'))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.extras import require
-from dpcli.release.aggregate import Aggregation, Totals
-from dpcli.release.engines.answers import totals_of
 from dpcli.release.engines.conversions import Family
+from dpcli.release.engines.engine import SqlEngine
 from dpcli.release.engines.files import files_of, header_of
-from dpcli.release.engines.statement import statement
+from dpcli.release.engines.statement import Sql
 from dpcli.release.engines.table import FoundColumn, FoundTable, SourceTable
 from dpcli.release.expressions.writing import DatePartName, ScalarType
 
@@ -108,24 +107,11 @@ class SparkSql:
 
 
 @dataclass(slots=True)
-class Spark:
+class Spark(SqlEngine):
     """A session of its own, with the table as a view in it."""
 
-    table: SourceTable
+    dialect: ClassVar[Sql] = SparkSql()
     session: Any = field(repr=False)
-    found: FoundTable | None = None
-
-    def check(self, aggregation: Aggregation) -> None:
-        self._sql(aggregation, b"")
-
-    def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        sql = self._sql(aggregation, secret)
-        return totals_of(self._rows(sql), aggregation)
-
-    def _sql(self, aggregation: Aggregation, secret: bytes) -> str:
-        if self.found is None:
-            self.found = self._find()
-        return statement(aggregation, self.table, self.found, SparkSql(), secret)
 
     def close(self) -> None:
         _quietly(lambda: self.session.catalog.dropTempView(VIEW), "spark")

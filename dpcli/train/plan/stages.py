@@ -13,7 +13,7 @@ from math import ceil
 
 from dpcli.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
-from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, FixedSize, OncePerEpoch, Poisson, Runs, Scheme, Unsampled
+from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.mechanisms.spec import Spec
 from dpcli.pipeline.model import Entry
 from dpcli.train.sampling.schemes import pass_length, slots
@@ -60,8 +60,7 @@ def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
         yield from _runs(entry, entry.spec, dataset_size, start)
     elif isinstance(entry.sampling, (*STEPWISE, type(None))):
         rate = _rate(entry.sampling, dataset_size)
-        runs = Runs(None if entry.epochs is not None else entry.steps, entry.epochs, dataset_size)
-        yield Stage(entry, start, runs.steps_at(rate if rate != 1 else None), float(rate * dataset_size))
+        yield Stage(entry, start, entry.runs(dataset_size).steps_at(rate if rate != 1 else None), float(rate * dataset_size))
     elif isinstance(entry.sampling, OncePerEpoch) and not isinstance(entry.sampling, Cyclic):
         yield from _passes(entry, entry.sampling, dataset_size, start)
     else:

@@ -1,0 +1,152 @@
+"""Accountants asked in turn: first those that may settle the headline, and where one does, of the others only those that are cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpcli.accountants.base import Accountant, PrivacyProfile, Steps
+from dpcli.analysis.rows import (
+    AccountRow,
+    Quantity,
+    accountant_named,
+    certified,
+    cross_check,
+    named,
+    profile_of,
+    row_of,
+    smallest,
+    tuned,
+    upper_only,
+)
+from dpcli.analysis.settled import beside, not_asked, settles
+from dpcli.numerics.work import BESIDE as SHARE
+from dpcli.numerics.work import limited
+from dpcli.pipeline.resolve import BillLine
+from dpcli.registry import ACCOUNTANTS, SETTLING
+from dpcli.values import dataclass
+
+GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 4.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The accountants that are asked, by name.
+
+    quick: whether nobody asked for one of them, so that one may settle the headline for all. rows: whether the others' rows are wanted all
+    the same. tolerance: of the grid.
+    """
+
+    names: tuple[str, ...]
+    quick: bool = True
+    tolerance: float | None = None
+    rows: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """What each accountant is asked: quantity: the other one is given, `at`."""
+
+    charges: tuple[BillLine, ...]
+    adaptive: bool
+    quantity: Quantity
+    at: float
+
+    @property
+    def steps(self) -> Steps:
+        return tuple((charge.mechanism, charge.count) for charge in self.charges)
+
+    @property
+    def attained(self) -> bool:
+        """Whether a lower bound on the dominating pairs is one on the pipeline."""
+        return all(charge.mechanism.attained() for charge in self.charges)
+
+    def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
+        return tuned(profile_of(accountant, self.steps, self.adaptive), tolerance, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The rows in the order of their accountants; the one that is the headline, and the profile that found it."""
+
+    rows: tuple[AccountRow, ...]
+    winner: AccountRow | None
+    profile: PrivacyProfile | str | None
+
+
+def answered(inquiry: Inquiry, panel: Panel) -> Answers:
+    """Those that may settle the headline first; where one does, of the others only those that are cheap, or none."""
+    first: list[AccountRow] = []
+    if panel.quick and inquiry.attained:
+        for name in SETTLING:
+            accountant = accountant_named(name)
+            profile = inquiry.profile(accountant, None, GLANCE)
+            row = named(row_of(accountant, profile, inquiry.quantity, inquiry.at, SHARE), inquiry.charges)
+            first.append(row)
+            if settles(row.bound):
+                rows = _beside(inquiry, panel, row, tuple(first)) if panel.rows else tuple(first)
+                cross_check(rows)
+                return Answers(rows, row, profile)
+    return _everybody(inquiry, panel, {row.accountant.name: row for row in first})
+
+
+def _beside(inquiry: Inquiry, panel: Panel, settling: AccountRow, first: tuple[AccountRow, ...]) -> tuple[AccountRow, ...]:
+    """A row for each accountant: those at hand, those that are cheap, and the reason why the rest are left out."""
+    found = {row.accountant.name: row for row in first}
+    others = [accountant_named(name) for name in panel.names if name not in found]
+    profiles = {each.name: inquiry.profile(each, None, GLANCE) for each in others}
+    able = [each for each in others if not isinstance(profiles[each.name], str)]  # the others have said why not
+    parts = len({mechanism for mechanism, _ in inquiry.steps})
+    cheap = list(beside(settling.accountant, able, parts))
+    for each in (*cheap, *(other for other in others if other not in able)):
+        row = row_of(each, profiles[each.name], inquiry.quantity, inquiry.at, SHARE)
+        found[each.name] = named(row, inquiry.charges)
+    why = not_asked(settling.accountant)
+    found |= {each.name: AccountRow(each, None, why, asked=False) for each in others if each.name not in found}
+    return tuple(found[name] for name in panel.names)
+
+
+def _everybody(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) -> Answers:
+    """Every accountant, those that read one curve before those that ask each step, and those with much work last; nobody twice, as what
+    that takes would be missing to others."""
+    chosen = [accountant_named(name) for name in panel.names]
+    seconds = GLANCE if panel.quick else PATIENCE
+    profiles = [inquiry.profile(accountant, panel.tolerance, seconds) for accountant in chosen]
+    share = SHARE if len(chosen) > 1 else 1.0
+    turns = sorted(range(len(chosen)), key=lambda k: (chosen[k].heavy, chosen[k].stepwise))
+    found = {
+        k: known.get(chosen[k].name) or named(row_of(chosen[k], profiles[k], inquiry.quantity, inquiry.at, share), inquiry.charges)
+        for k in turns
+    }
+    rows = tuple(found[k] for k in range(len(chosen)))
+    if panel.quick and not any(certified(row) for row in rows):  # nobody has an interval: let the grid take its time
+        before, profiles = profiles, [tuned(profile, None, MOMENT) for profile in profiles]
+        rows = tuple(
+            row
+            if row.bound is not None or longer is profile  # which would say what it said
+            else named(row_of(row.accountant, longer, inquiry.quantity, inquiry.at, share), inquiry.charges)
+            for row, profile, longer in zip(rows, before, profiles, strict=True)
+        )
+    if not inquiry.attained:
+        rows = tuple(upper_only(row) for row in rows)
+    winner = smallest(rows)
+    cross_check(rows)
+    return Answers(rows, winner, profiles[rows.index(winner)] if winner is not None else None)
+
+
+@limited
+def tightest(steps: Steps, delta: float) -> AccountRow | None:
+    """The smallest sound upper bound on epsilon at `delta` for steps fixed in advance, None where there is no finite one."""
+
+    def row(name: str) -> AccountRow:
+        accountant = accountant_named(name)
+        return row_of(accountant, tuned(profile_of(accountant, steps, False), None, GLANCE), "epsilon", delta)
+
+    whole = all(mechanism.attained() for mechanism, _ in steps)
+    known: dict[str, AccountRow] = {}
+    for name in SETTLING if whole else ():
+        known[name] = row(name)
+        if settles(known[name].bound):
+            return known[name]
+    rows = tuple(known.get(name) or row(name) for name in ACCOUNTANTS)
+    cross_check(rows if whole else tuple(map(upper_only, rows)))
+    return smallest(rows)

@@ -1,0 +1,98 @@
+"""No command writes a report over what its pipeline file names: data, scores, votes, and the file itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from dpcli.cli.lazy import LazyGroup
+from dpcli.cli.main import cli
+from tests.command import ROOT, dpcli
+
+SHOP = """format = 1
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+delta = 1e-6
+[source]
+path = "shop.csv"
+columns = { age = { type = "integer", min = 0, max = 115 } }
+[[query]]
+name = "people"
+measure = "count"
+epsilon = 1.0
+"""
+LEARNT = (ROOT / "examples" / "digits.toml").read_text().replace('"digits"', '"shop.csv"')
+DATA = b"age\n34\n"
+PATTERN = SHOP.replace("shop.csv", "*.csv")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shop.csv").write_bytes(DATA)
+    (tmp_path / "shop.toml").write_text(SHOP)
+    return tmp_path
+
+
+def reporting(group: LazyGroup, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that takes -o, with its words."""
+    for name in group.list_commands(context := click.Context(group)):
+        command = group.get_command(context, name)
+        if isinstance(command, LazyGroup):
+            yield from reporting(command, *names, name)
+        elif command is not None and any("-o" in one.opts for one in command.params):
+            yield (*names, name), command
+
+
+def arguments_of(command: click.Command) -> Iterator[str]:
+    """The file, as each argument that the command takes, and as each option that it must have."""
+    for one in command.params:
+        if isinstance(one, click.Argument):
+            yield "shop.toml"
+        elif one.required:
+            yield from (one.opts[-1], "1" if one.type.name in ("float", "integer") else "shop.toml")
+
+
+REPORTING = {
+    words: given for words, command in reporting(cli) if (given := tuple(arguments_of(command)))
+}  # which of them read a file
+
+
+@pytest.mark.parametrize("words", REPORTING, ids="-".join)
+def test_no_command_writes_over_what_the_file_names(words: tuple[str, ...], folder: Path) -> None:
+    """Whether it could read the file, refused it, or took it for something else; nor an error over either."""
+    for output in ("json=shop.csv", "svg=shop.csv", "shop.csv", "json=./shop.toml"):
+        given = [*words, *REPORTING[words], "-o", output]
+        dpcli(*given, folder=folder)
+        dpcli(*given, "--unknown", folder=folder)
+        assert (folder / "shop.csv").read_bytes() == DATA and (folder / "shop.toml").read_text() == SHOP, given
+
+
+@pytest.mark.parametrize("text", [SHOP, LEARNT, SHOP + "[gate\n", SHOP.replace("epsilon = 1.0", "epsilon = nan"), PATTERN])
+@pytest.mark.parametrize("given", ["account.toml", "-"])
+def test_whatever_table_names_it(text: str, given: str, folder: Path) -> None:
+    (folder / "account.toml").write_text(text)
+    result = dpcli("account", given, "-o", "csv=shop.csv", stdin=text.encode() if given == "-" else b"", folder=folder)
+    assert result.code == 2 and (folder / "shop.csv").read_bytes() == DATA
+    assert "[gate" in text or "nan" in text or f"found a file that {given} names" in result.err
+
+
+def test_what_it_does_not_name_is_written_over(folder: Path) -> None:
+    for path in ("report.csv", "report.json"):
+        for _ in range(2):
+            assert dpcli("account", "shop.toml", "-o", path, folder=folder).code == 0
+        assert (folder / path).stat().st_size > 100
+
+
+def test_what_a_pattern_would_take_is_not_written(folder: Path) -> None:
+    (folder / "shop.toml").write_text(PATTERN)
+    assert dpcli("account", "shop.toml", "-o", "new.csv", folder=folder).code == 2
+    assert not (folder / "new.csv").exists()
+
+
+def test_it_is_refused_before_anything_is_computed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpcli.analysis.account.account", None)
+    assert "found a file that shop.toml names" in dpcli("account", "shop.toml", "-o", "shop.csv", folder=folder).err
