@@ -78,6 +78,10 @@ class Mechanism:
         """
         return ((self.losses(), count),)
 
+    def ways(self) -> tuple[Mechanism, ...]:
+        """Mechanisms that each dominate it, where no single pair is the best whatever is asked; itself alone elsewhere."""
+        return (self,)
+
     def attained(self) -> bool:
         """Whether lower bounds on its dominating pairs are lower bounds on the mechanism itself; not claimed unless a class proves it.
 

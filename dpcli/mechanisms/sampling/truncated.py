@@ -11,10 +11,13 @@ from dpcli.mechanisms.combined.labelled import Labelled
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, mixture_of
+from dpcli.mechanisms.sampling.cut_sample import LeastOf, cut_sample
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.closed.binomial import log_binomial_tail
+
+FEW = 32  # records of a sample up to which one that is drawn and not kept is worth a shift of its own
 
 
 def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
@@ -43,6 +46,9 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
     largest there, P(Binomial(n+1, q) > B) (B+1)/((n+1) q). No delta is spent, unlike in Chua et al. 2024, arXiv:2411.04205, who add the
     probability of a cut to it.
 
+    That is twice the contribution with the probability of a cut. Where cuts are rare, another coupling (cut_sample.py) charges one
+    contribution with a larger probability; accountants ask both.
+
     Raises InputError where units own several records and the statement does not cover the records of others.
     """
     sampled = spec.poisson(float(rate), neighbours)
@@ -57,7 +63,9 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
         return sampled
     far, log_share = _cut(spec, rate, neighbours, most)
     log_cut = max(_log_cut(others, rate, most, records) + log_share, -745.0)
-    return Labelled(sampled, far, log_cut) if log_cut < 0.0 else far.unclaimed()
+    told = Labelled(sampled, far, log_cut) if log_cut < 0.0 else far.unclaimed()
+    coupled = cut_sample(spec, rate, neighbours, others, most)
+    return told if coupled is None else LeastOf((told, coupled))
 
 
 def _log_cut(others: int, rate: Fraction, most: int, records: int) -> float:
@@ -88,5 +96,7 @@ def _cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple
     if records > 1:
         each = records if spec.contribution_form else 1
         return sampled_gaussian(shift / each, q if each > 1 else any_drawn, each), 0.0
+    if most > FEW:  # one shift has closed forms
+        return sampled_gaussian(shift, q, 1), log_share
     used = q * most / (most + 1)
     return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: used})), 0.0

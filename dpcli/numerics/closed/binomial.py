@@ -34,18 +34,36 @@ def log_binomial_tail(trials: int, rate: Fraction, least: int) -> float:
     if least <= trials * rate:
         return 0.0
     odds = float(rate / (1 - rate))
-    mean, excess = trials * rate, least - trials * rate
-    # n KL(b/n || q) in a form without cancellation: the mean's part and the rest's.
-    exponent = float(mean) * _deviance(float(excess / mean)) + float(trials - mean) * _deviance(-float(excess / (trials - mean)))
-    first = -exponent * (1.0 - 1e-13)
-    if least < trials:
-        first += 0.5 * (math.log(trials) - math.log(2.0 * math.pi) - math.log(least) - math.log(trials - least))
+    first = _log_most(trials, rate, least, -1e-13)
     j = np.arange(min(TERMS, trials - least + 1), dtype=float)
     ratios = (trials - least - j) / (least + j + 1.0) * odds
     terms = np.concatenate(([1.0], np.cumprod(ratios)))
     last = float(ratios[-1])
     total = float(terms[:-1].sum()) + (float(terms[-1]) / (1.0 - last) if last < 1.0 else math.inf)
     return min(0.0, first + math.log(total) + 1e-12)
+
+
+def log_binomial_term(trials: int, rate: Fraction, count: int) -> float:
+    """Lower bound on log P(Binomial(trials, rate) = count), 0 <= count <= trials, rate in (0, 1); too small by Stirling's factor, as
+    the tail is too large, or by 1e-8 where there are few trials."""
+    if count in (0, trials):
+        return (trials * (math.log1p(-float(rate)) if count == 0 else math.log(rate))) * (1.0 + 1e-13)
+    if trials <= FEW:
+        log_factorial = log_factorials(trials)
+        log_count = float(log_factorial[trials] - log_factorial[count] - log_factorial[trials - count])
+        return log_count + count * math.log(rate) + (trials - count) * math.log1p(-float(rate)) - 4e-9
+    return _log_most(trials, rate, count, 1e-13) - 1.0 / (12.0 * count) - 1.0 / (12.0 * (trials - count)) - 1e-12
+
+
+def _log_most(trials: int, rate: Fraction, count: int, error: float) -> float:
+    """Upper bound on one probability by Stirling's formula, 0 < count; error: relative, of the exponent."""
+    mean, excess = trials * rate, count - trials * rate
+    # n KL(b/n || q) in a form without cancellation: the mean's part and the rest's.
+    exponent = float(mean) * _deviance(float(excess / mean)) + float(trials - mean) * _deviance(-float(excess / (trials - mean)))
+    found = -exponent * (1.0 + error)
+    if count < trials:
+        found += 0.5 * (math.log(trials) - math.log(2.0 * math.pi) - math.log(count) - math.log(trials - count))
+    return found
 
 
 def _added_up(trials: int, rate: float, least: int) -> float:
