@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dpcli.errors import InputError
 from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialSpec
 from dpcli.mechanisms.choice.noisy_max import ReportNoisyMaxSpec
+from dpcli.mechanisms.choice.noisy_maximum import noisy_maximum
 from dpcli.mechanisms.choice.permute_and_flip import PermuteAndFlipSpec
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse, RandomizedResponseSpec
 from dpcli.mechanisms.choice.sparse_vector import SparseVectorSpec
@@ -65,9 +66,9 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (ExponentialSpec(epsilon=0.5, stated_for="unit"), CROWD, BoundedRange(1.5)),
     (ExponentialSpec(epsilon=0.5, stated_for="record"), CROWD, BoundedRange(7.5)),
     (ReportNoisyMaxSpec(epsilon=0.5, noise="gumbel", stated_for="unit"), CROWD, BoundedRange(1.5)),
-    (ReportNoisyMaxSpec(epsilon=0.5), ADD, Pure(0.5)),
-    (ReportNoisyMaxSpec(epsilon=0.5, stated_for="record"), CROWD, Pure(7.5)),
-    (PermuteAndFlipSpec(epsilon=0.5, stated_for="record"), CROWD, Pure(7.5)),
+    (ReportNoisyMaxSpec(epsilon=0.5), ADD, noisy_maximum(0.5)),
+    (ReportNoisyMaxSpec(epsilon=0.5, stated_for="record"), CROWD, noisy_maximum(7.5)),
+    (PermuteAndFlipSpec(epsilon=0.5, stated_for="record"), CROWD, noisy_maximum(7.5)),
     (SparseVectorSpec(epsilon=0.5, answers=7), ADD, Pure(0.5)),
     (PureSpec(epsilon=0.5, stated_for="record"), CROWD, Pure(7.5)),
     (PureSpec(epsilon=0.5, adjacency=Adjacency.ADD_REMOVE), REPLACE, Pure(1.0)),

@@ -26,7 +26,6 @@ Under add-remove the three are told by P and Q with different probabilities; els
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -82,36 +81,6 @@ def _moment(log_weights: Array, terms: Array) -> Array:
     with np.errstate(over="ignore"):
         small = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
     return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + log_weights, axis=0)))
-
-
-@dataclass(frozen=True, slots=True)
-class LeastOf(Mechanism):
-    """Whichever costs less of mechanisms that all dominate what happens. Accountants may ask each; not attained."""
-
-    each: tuple[Mechanism, ...]
-
-    def ways(self) -> tuple[Mechanism, ...]:
-        return self.each
-
-    def approx_dp(self, delta: float) -> float:
-        found = []
-        for way in self.each:
-            with suppress(NotRepresentable):
-                found.append(way.approx_dp(delta))
-        return min(found) if found else self.each[0].approx_dp(delta)
-
-    def delta_floor(self) -> float:
-        return min(way.delta_floor() for way in self.each)
-
-    def zcdp(self) -> float:
-        return self.each[0].zcdp()
-
-    def losses(self) -> tuple[PrivacyLoss, ...]:
-        """Those of the first, for whoever asks for one."""
-        return self.each[0].losses()
-
-    def rdp(self, orders: Array) -> Array:
-        return np.asarray(np.minimum.reduce([way.rdp(orders) for way in self.each]))
 
 
 def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:

@@ -8,10 +8,11 @@ from fractions import Fraction
 
 from dpcli.errors import InputError, NotRepresentable
 from dpcli.mechanisms.combined.labelled import Labelled
+from dpcli.mechanisms.combined.least_of import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, mixture_of
-from dpcli.mechanisms.sampling.cut_sample import LeastOf, cut_sample
+from dpcli.mechanisms.sampling.cut_sample import cut_sample
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
 from dpcli.mechanisms.spec import Spec
