@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, checked
 from dpcli.accountants.directions import parts_of
+from dpcli.analysis.least import witnesses
 from dpcli.analysis.settled import beside, not_asked, settles
 from dpcli.errors import InputError, InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
@@ -16,9 +18,10 @@ from dpcli.numerics.work import BESIDE as SHARE
 from dpcli.numerics.work import LEAST, TooMuchWork, limited
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.resolve import BillLine, repeated, resolve
-from dpcli.registry import ACCOUNTANTS, SETTLING, load
+from dpcli.registry import ACCOUNTANTS, BRACKETING, SETTLING, load
 from dpcli.values import dataclass
 
+NEAR = 0.9  # of the upper end: a lower one for which no better is looked for
 GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 4.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
 Quantity = Literal["epsilon", "delta"]
 Verdict = Literal["pass", "warn", "fail", "unknown"]
@@ -259,8 +262,41 @@ def _everybody(question: _Question, asked: _Asked, known: Mapping[str, AccountRo
     if not question.attained:
         rows = tuple(_upper_only(row) for row in rows)
     winner = _smallest(rows)
+    profile = profiles[rows.index(winner)] if winner is not None else None
+    if winner is not None and asked.rows and not question.attained:
+        least = _with_least(winner, question)
+        rows, winner = tuple(least if row is winner else row for row in rows), least
     _cross_check(rows)
-    return _Answer(rows, winner, profiles[rows.index(winner)] if winner is not None else None)
+    return _Answer(rows, winner, profile)
+
+
+def _with_least(winner: AccountRow, question: _Question) -> AccountRow:
+    """The row with a lower bound that some mechanisms attain which the keys allow, where every entry has one; others are tried as long as
+    both ends are far apart."""
+    delta, epsilon = (None, question.at) if question.quantity == "delta" else (question.at, None)
+    lower = 0.0
+    with suppress(NotRepresentable):
+        for steps in () if question.adaptive or delta == 0.0 else witnesses(question.steps, delta, epsilon):
+            lower = max(lower, _least(steps, question))
+            if lower >= NEAR * winner.upper:
+                break
+    if not lower > 0.0 or winner.bound is None:
+        return winner
+    if lower > winner.bound.upper * (1.0 + 1e-9) + 1e-300:
+        raise InternalError(
+            f"some mechanism that the file allows costs {lower!r}, more than {winner.bound.upper!r}: this is a bug in dpcli, and no number"
+        )
+    return replace(winner, bound=replace(winner.bound, lower=min(lower, winner.bound.upper)))
+
+
+def _least(steps: Steps, question: _Question) -> float:
+    """The lower end of an interval for steps whose pairs are attained; 0 where there is none."""
+    for name in BRACKETING:
+        accountant = _accountant(name)
+        bound = _row(accountant, accountant.compose(steps).tuned(None, MOMENT), question.quantity, question.at, SHARE).bound
+        if bound is not None and bound.lower is not None:
+            return bound.lower
+    return 0.0
 
 
 def _upper_only(row: AccountRow) -> AccountRow:

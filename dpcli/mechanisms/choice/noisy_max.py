@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.fields import POSITIVE, Key
-from dpcli.mechanisms.choice.exponential import BoundedRange
+from dpcli.mechanisms.choice.exponential import ExponentialChoice
 from dpcli.mechanisms.choice.noisy_maximum import noisy_maximum
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
@@ -41,7 +41,7 @@ class ReportNoisyMaxSpec(StatedSpec):
     ] = "laplace"
 
     def stated(self) -> Mechanism:
-        return BoundedRange(self.epsilon) if self.noise == "gumbel" else noisy_maximum(self.epsilon)
+        return ExponentialChoice(self.epsilon) if self.noise == "gumbel" else noisy_maximum(self.epsilon)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """Both forms scale with the group."""
