@@ -66,6 +66,9 @@ ACCOUNTANTS: dict[str, str] = {
 # Accountants with an interval that may leave the others nothing to add, in the order in which they are asked.
 SETTLING = ("analytic", "exact")
 
+# Accountants with an interval, in the order in which they are asked what some mechanism that a file allows loses at the least.
+BRACKETING = ("exact", "pld")
+
 # Tables of the pipeline file that one command reads, and everybody checks.
 SECTIONS: dict[str, str] = {
     "train": "dpcli.train.plan.settings:Train",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dpcli.accountants.base import Steps, merged, views
+from collections.abc import Callable
+
+from dpcli.accountants.base import Bound, Steps, merged, views
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
@@ -44,3 +46,32 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
         sides.append(((RenyiPairLoss(unknown),), 1))
     number = max(len(losses) for losses, _ in sides)
     return tuple(tuple((losses[min(side, len(losses) - 1)], n) for losses, n in sides) for side in range(number))
+
+
+def each_way(steps: Steps) -> tuple[Steps, ...]:
+    """Compositions that each dominate this one: itself, but for mechanisms that are dominated in several ways."""
+    parts = tuple(part for mechanism, count in steps for part in parts_of(mechanism, count))
+    number = max((len(mechanism.ways()) for mechanism, _ in parts), default=1)
+    if number == 1:
+        return (steps,)
+    return tuple(
+        tuple((ways[min(way, len(ways) - 1)], count) for ways, count in ((mechanism.ways(), count) for mechanism, count in parts))
+        for way in range(number)
+    )
+
+
+def least(found: Callable[[Steps], Bound], steps: Steps) -> Bound:
+    """The smallest of the bounds by each way. Raises NotRepresentable with the first one's reason where none answers."""
+    compositions = each_way(steps)
+    if len(compositions) == 1:
+        return found(steps)
+    bounds: list[Bound] = []
+    reason: NotRepresentable | None = None
+    for way in compositions:
+        try:
+            bounds.append(found(way))
+        except NotRepresentable as error:
+            reason = reason or error
+    if not bounds and reason is not None:
+        raise reason
+    return min(bounds, key=lambda bound: bound.upper)

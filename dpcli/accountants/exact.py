@@ -12,7 +12,7 @@ import math
 from contextlib import suppress
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
-from dpcli.accountants.directions import directions
+from dpcli.accountants.directions import directions, least
 from dpcli.accountants.renyi_curve import renyi_shares
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import PrivacyLoss
@@ -37,6 +37,12 @@ class ExactProfile(PrivacyProfile):
     steps: Steps
 
     def epsilon(self, delta: float) -> Bound:
+        return least(lambda steps: ExactProfile(steps)._epsilon(delta), self.steps)
+
+    def delta(self, epsilon: float) -> Bound:
+        return least(lambda steps: ExactProfile(steps)._delta(epsilon), self.steps)
+
+    def _epsilon(self, delta: float) -> Bound:
         lower, upper, tilt = self._best(delta)
         return Bound(upper, lower, {} if math.isnan(tilt) else {"tilt": tilt})
 
@@ -61,7 +67,7 @@ class ExactProfile(PrivacyProfile):
             raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long")
         return sides
 
-    def delta(self, epsilon: float) -> Bound:
+    def _delta(self, epsilon: float) -> Bound:
         lower, upper = 0.0, 0.0
         for losses in self._sides():
             low, high = delta_on(losses, epsilon)

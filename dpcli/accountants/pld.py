@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
-from dpcli.accountants.directions import Losses, directions
+from dpcli.accountants.directions import Losses, directions, least
 from dpcli.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, np
@@ -62,6 +62,12 @@ class PldProfile(PrivacyProfile):
         return replace(self, tolerance=tolerance or self.tolerance, seconds=seconds, strict=seconds < 1.0)
 
     def epsilon(self, delta: float) -> Bound:
+        return least(lambda steps: replace(self, steps=steps)._epsilon(delta), self.steps)
+
+    def delta(self, epsilon: float) -> Bound:
+        return least(lambda steps: replace(self, steps=steps)._delta(epsilon), self.steps)
+
+    def _epsilon(self, delta: float) -> Bound:
         require_positive(delta, "the tilted grid")
         sides = [self._interval(losses, math.log(delta)) for losses in directions(merged(self.steps))]
         lower, (_, upper, spacing) = max(side[0] for side in sides), max(sides, key=lambda side: side[1])
@@ -94,7 +100,7 @@ class PldProfile(PrivacyProfile):
             error_share *= 0.3 * self.tolerance / width
         return low, high, spacing
 
-    def delta(self, epsilon: float) -> Bound:
+    def _delta(self, epsilon: float) -> Bound:
         lower, upper = 0.0, 0.0
         for losses in directions(merged(self.steps)):
             below, above = curves_at_epsilon(losses, epsilon, self.tolerance, self.effort)

@@ -109,7 +109,8 @@ def account(
 def headline(
     pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1, runs: int = 1
 ) -> Account:
-    """`account`, for whoever reads the headline alone: where an interval settles it, the other rows are left out."""
+    """`account`, for whoever reads the headline alone: where an interval settles it, the other rows are left out; a lower end is looked for
+    where every pair is attained."""
     return _account(pipeline, Panel(tuple(ACCOUNTANTS), rows=False), delta, epsilon, group_size, runs)
 
 

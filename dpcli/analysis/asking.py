@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 
 from dpcli.accountants.base import Accountant, PrivacyProfile, Steps
 from dpcli.analysis.rows import (
@@ -19,12 +21,14 @@ from dpcli.analysis.rows import (
     upper_only,
 )
 from dpcli.analysis.settled import beside, not_asked, settles
+from dpcli.errors import InternalError, NotRepresentable
 from dpcli.numerics.work import BESIDE as SHARE
 from dpcli.numerics.work import limited
 from dpcli.pipeline.resolve import BillLine
-from dpcli.registry import ACCOUNTANTS, SETTLING
+from dpcli.registry import ACCOUNTANTS, BRACKETING, SETTLING
 from dpcli.values import dataclass
 
+NEAR = 0.9  # of the upper end: a lower one for which no better is looked for
 GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 4.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
 
 
@@ -129,8 +133,43 @@ def _everybody(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) 
     if not inquiry.attained:
         rows = tuple(upper_only(row) for row in rows)
     winner = smallest(rows)
+    profile = profiles[rows.index(winner)] if winner is not None else None
+    if winner is not None and panel.rows and not inquiry.attained:
+        least = _with_least(winner, inquiry)
+        rows, winner = tuple(least if row is winner else row for row in rows), least
     cross_check(rows)
-    return Answers(rows, winner, profiles[rows.index(winner)] if winner is not None else None)
+    return Answers(rows, winner, profile)
+
+
+def _with_least(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
+    """The row with a lower bound that some mechanisms attain which the keys allow, where every entry has one; others are tried as long as
+    both ends are far apart."""
+    from dpcli.analysis.least import witnesses
+
+    delta, epsilon = (None, inquiry.at) if inquiry.quantity == "delta" else (inquiry.at, None)
+    lower = 0.0
+    with suppress(NotRepresentable):
+        for steps in () if inquiry.adaptive or delta == 0.0 else witnesses(inquiry.steps, delta, epsilon):
+            lower = max(lower, _least(steps, inquiry))
+            if lower >= NEAR * winner.upper:
+                break
+    if not lower > 0.0 or winner.bound is None:
+        return winner
+    if lower > winner.bound.upper * (1.0 + 1e-9) + 1e-300:
+        raise InternalError(
+            f"some mechanism that the file allows costs {lower!r}, more than {winner.bound.upper!r}: this is a bug in dpcli, and no number"
+        )
+    return replace(winner, bound=replace(winner.bound, lower=min(lower, winner.bound.upper)))
+
+
+def _least(steps: Steps, inquiry: Inquiry) -> float:
+    """The lower end of an interval for steps whose pairs are attained; 0 where there is none."""
+    for name in BRACKETING:
+        accountant = accountant_named(name)
+        bound = row_of(accountant, accountant.compose(steps).tuned(None, MOMENT), inquiry.quantity, inquiry.at, SHARE).bound
+        if bound is not None and bound.lower is not None:
+            return bound.lower
+    return 0.0
 
 
 @limited

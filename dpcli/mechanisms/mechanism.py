@@ -78,6 +78,10 @@ class Mechanism:
         """
         return ((self.losses(), count),)
 
+    def ways(self) -> tuple[Mechanism, ...]:
+        """Mechanisms that each dominate it, where no single pair is the best whatever is asked; itself alone elsewhere."""
+        return (self,)
+
     def attained(self) -> bool:
         """Whether lower bounds on its dominating pairs are lower bounds on the mechanism itself; not claimed unless a class proves it.
 
@@ -90,10 +94,18 @@ class Mechanism:
         """
         return False
 
+    def witness(self, order: float) -> Mechanism | None:
+        """A mechanism that the keys allow, with an attained pair, that loses much at this Renyi order; None where none is known.
+
+        Where the worst of all that the keys allow is no single mechanism, so that `losses` bounds them from above alone, each of them
+        still is a lower bound on what can be proven from the keys. Not of a mechanism that is known better than by its bound.
+        """
+        return self if self.attained() else None
+
     def unclaimed(self) -> Mechanism:
         """The same upper bounds without the claim: for a use in which the pair bounds more than can happen."""
 
-        return Dominated(self) if self.attained() else self
+        return Dominated(self) if self.witness(2.0) is not None else self
 
     def renyi_loss(self) -> PrivacyLoss | None:
         """The loss whose CGF at a - 1, over a - 1, is what `rdp` returns at every order a; None where no single one is."""

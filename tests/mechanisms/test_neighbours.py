@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.errors import InputError
-from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialSpec
+from dpcli.mechanisms.choice.exponential import ExponentialChoice, ExponentialSpec
 from dpcli.mechanisms.choice.noisy_max import ReportNoisyMaxSpec
+from dpcli.mechanisms.choice.noisy_maximum import noisy_maximum
 from dpcli.mechanisms.choice.permute_and_flip import PermuteAndFlipSpec
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse, RandomizedResponseSpec
 from dpcli.mechanisms.choice.sparse_vector import SparseVectorSpec
@@ -30,7 +31,7 @@ from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledG
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.post_processing import Free, PostProcessingSpec
 from dpcli.mechanisms.stated.pure_and_approx import Approx, ApproxSpec, PureSpec, StatedPure
-from dpcli.mechanisms.stated.renyi import RdpSpec, Renyi, Zcdp, ZcdpSpec
+from dpcli.mechanisms.stated.renyi import RdpSpec, Renyi, StatedZcdp, Zcdp, ZcdpSpec
 from dpcli.mechanisms.stated.two_point import Pure
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 
@@ -62,12 +63,12 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
         Neighbours(Adjacency.ZERO_OUT, 2, 3),
         Composed(((Dominated(RandomizedResponse(1.0, 2)), 6),)),
     ),
-    (ExponentialSpec(epsilon=0.5, stated_for="unit"), CROWD, BoundedRange(1.5)),
-    (ExponentialSpec(epsilon=0.5, stated_for="record"), CROWD, BoundedRange(7.5)),
-    (ReportNoisyMaxSpec(epsilon=0.5, noise="gumbel", stated_for="unit"), CROWD, BoundedRange(1.5)),
-    (ReportNoisyMaxSpec(epsilon=0.5), ADD, Pure(0.5)),
-    (ReportNoisyMaxSpec(epsilon=0.5, stated_for="record"), CROWD, Pure(7.5)),
-    (PermuteAndFlipSpec(epsilon=0.5, stated_for="record"), CROWD, Pure(7.5)),
+    (ExponentialSpec(epsilon=0.5, stated_for="unit"), CROWD, ExponentialChoice(1.5)),
+    (ExponentialSpec(epsilon=0.5, stated_for="record"), CROWD, ExponentialChoice(7.5)),
+    (ReportNoisyMaxSpec(epsilon=0.5, noise="gumbel", stated_for="unit"), CROWD, ExponentialChoice(1.5)),
+    (ReportNoisyMaxSpec(epsilon=0.5), ADD, noisy_maximum(0.5)),
+    (ReportNoisyMaxSpec(epsilon=0.5, stated_for="record"), CROWD, noisy_maximum(7.5)),
+    (PermuteAndFlipSpec(epsilon=0.5, stated_for="record"), CROWD, noisy_maximum(7.5)),
     (SparseVectorSpec(epsilon=0.5, answers=7), ADD, Pure(0.5)),
     (PureSpec(epsilon=0.5, stated_for="record"), CROWD, Pure(7.5)),
     (PureSpec(epsilon=0.5, adjacency=Adjacency.ADD_REMOVE), REPLACE, Pure(1.0)),
@@ -76,7 +77,7 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (PureSpec(epsilon=0.0), CROWD, Free()),
     (ApproxSpec(epsilon=0.5, delta=1e-6), ADD, Approx(0.5, 1e-6)),
     (ApproxSpec(epsilon=0.5, delta=1e-6, adjacency=Adjacency.ADD_REMOVE), REPLACE, Group(Approx(0.5, 1e-6), 2)),
-    (ZcdpSpec(rho=0.1, stated_for="record"), CROWD, Group(Zcdp(0.1), 15)),
+    (ZcdpSpec(rho=0.1, stated_for="record"), CROWD, Group(StatedZcdp(0.1), 15)),
     (RdpSpec(orders=(2.0,), values=(0.1,), stated_for="unit"), CROWD, Group(Renyi((2.0,), (0.1,)), 3)),
     (PostProcessingSpec(), CROWD, Free()),
 ]

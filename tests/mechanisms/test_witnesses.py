@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from random import Random
 
 import numpy as np
@@ -14,11 +13,11 @@ import pytest
 from dpcli.accountants.base import Steps
 from dpcli.errors import NotRepresentable
 from dpcli.mechanisms.choice.exponential import BoundedRange
+from dpcli.mechanisms.choice.two_candidates import TwoCandidates
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.sampled_gaussian import sampled_gaussian
-from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.renyi import Renyi, Zcdp
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.work import allowance
@@ -26,19 +25,6 @@ from dpcli.registry import ACCOUNTANTS, load
 from tests.exam.subjects import SEED
 
 Witnessed = tuple[Mechanism, Mechanism, int]  # a mechanism, one that its keys allow and whose pair is attained, and a count
-
-
-@dataclass(frozen=True, slots=True)
-class TwoCandidates(Mechanism):
-    """A choice between two candidates whose losses are t and t - epsilon."""
-
-    epsilon: float
-    t: float
-
-    def losses(self) -> tuple[AtomicLoss]:
-        whole = math.log(-math.expm1(-self.epsilon))
-        high = math.log(-math.expm1(self.t - self.epsilon)) - whole - self.t
-        return (AtomicLoss((high, math.log(-math.expm1(-self.t)) - whole), (self.t, self.t - self.epsilon)),)
 
 
 def drawn(random: Random, low: float, high: float) -> float:

@@ -234,7 +234,7 @@ def test_an_approximation_is_dashed_and_promises_nothing(monkeypatch: pytest.Mon
 
 
 def test_what_only_dominates_is_not_certified_from_below() -> None:
-    """Several participations in a tree: the sensitivity is bounded, not known."""
+    """Many participations in a tree: the sensitivity is bounded, not known."""
     tree = b"""
 format = 1
 [privacy]
@@ -245,8 +245,8 @@ delta = 1e-6
 name = "train"
 type = "tree-aggregation"
 noise_multiplier = 4.0
-iterations = 15
-max_participations = 3
+iterations = 1500
+max_participations = 300
 min_separation = 4
 """
     found = chart("epsilon-sigma", tree)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 from dpcli.errors import NotRepresentable
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.choice.range_loss import RangeLoss, choices
+from dpcli.mechanisms.choice.two_candidates import TwoCandidates
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.stated.atoms import atomic_cgf
@@ -16,6 +17,8 @@ from dpcli.mechanisms.stated.stated import StatedSpec
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.arrays import Array, np
 from dpcli.values import dataclass
+
+LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges whose probabilities and their complements are numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,19 @@ class BoundedRange(Mechanism):
         return np.where((t > 0.0) & (left > 0.0) & (found > 0.0), np.minimum(found, e0), e0)
 
 
+@dataclass(frozen=True, slots=True)
+class ExponentialChoice(BoundedRange):
+    """Choices by the exponential mechanism, among candidates and by scores that the keys leave open."""
+
+    def witness(self, order: float) -> Mechanism | None:
+        """Two candidates, at the t whose moment is the largest: the keys allow any scores, of several records too, which all move them
+        the same way."""
+        with np.errstate(all="ignore"):
+            t, left = (float(x[0]) for x in _largest_moment(np.array([order - 1.0]), self.epsilon))
+        plain = LEAST_WITNESS <= self.epsilon <= MOST_WITNESS
+        return TwoCandidates(self.epsilon, t) if plain and 0.0 < t < self.epsilon and left > 0.0 else None
+
+
 def _largest_moment(z: Array, epsilon: float) -> tuple[Array, Array]:
     """t and epsilon - t, both to their last digits, where the moment is largest: e^t = z (e^eps - e^{-z eps}) / ((z+1) (1 - e^{-z eps})).
 
@@ -97,7 +113,8 @@ class ExponentialSpec(StatedSpec):
     says whom epsilon covers.
 
     Bounds: upper. The loss lies in an interval of length epsilon (bounded range), which is sharper than pure epsilon: rho <= epsilon^2 /
-    8. exact and pld compose the worst choices that may be made from earlier answers. Finite at delta = 0.
+    8. exact and pld compose the worst choices that may be made from earlier answers. `account` shows a lower bound, which choices
+    between two candidates attain. Finite at delta = 0.
 
     Source: McSherry & Talwar 2007 (pure epsilon); Dong, Durfee, Rogers 2020, arXiv:1909.13830 (bounded range); Cesar & Rogers 2021,
     arXiv:2004.07223 (rho).
@@ -108,8 +125,8 @@ class ExponentialSpec(StatedSpec):
     epsilon: Annotated[float, Key("pure epsilon of one choice, in nats", POSITIVE)]
 
     def stated(self) -> Mechanism:
-        return BoundedRange(self.epsilon)
+        return ExponentialChoice(self.epsilon)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """Ranges add up over a group."""
-        return BoundedRange(self.epsilon * self.changes(neighbours))
+        return ExponentialChoice(self.epsilon * self.changes(neighbours))

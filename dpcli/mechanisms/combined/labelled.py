@@ -21,12 +21,12 @@ HALVINGS = 40
 class TiltedLabelled:
     """A mixture of tilted losses."""
 
-    def __init__(self, log_weights: Array, parts: tuple[Tilted, ...]) -> None:
-        log_moments = log_weights + np.array([part.cumulant for part in parts])
+    def __init__(self, log_weights: Array, offsets: Array, t: float, parts: tuple[Tilted, ...]) -> None:
+        log_moments = log_weights + t * offsets + np.array([part.cumulant for part in parts])
         self.cumulant = float(np.logaddexp.reduce(log_moments))
         self._weights, self._parts = np.exp(log_moments - self.cumulant), parts
         self.sharp = all(part.sharp for part in parts)
-        means = np.array([part.mean for part in parts])
+        means = offsets + np.array([part.mean for part in parts])
         self.mean = float(self._weights @ means)
         self._shifts = means - self.mean
         self.variance = float(self._weights @ (np.array([part.variance for part in parts]) + self._shifts**2))
@@ -50,14 +50,20 @@ class TiltedLabelled:
 
 @dataclass(frozen=True, slots=True)
 class LabelledLoss:
-    """The loss of parts[i] with probability e^{log_weights[i]}."""
+    """The loss of parts[i] with probability e^{log_weights[i]} under P; log_others: the probabilities under Q, where they are not the
+    same, so that the label has a loss of its own."""
 
     log_weights: tuple[float, ...]
     parts: tuple[PrivacyLoss, ...]
+    log_others: tuple[float, ...] | None = None
+
+    def _offsets(self) -> Array:
+        """The losses of the labels."""
+        return np.asarray(np.array(self.log_weights) - np.array(self.log_others or self.log_weights))
 
     def cgf(self, z: Array) -> Array:
-        """log(1 + sum_i w_i (e^{K_i} - 1)), so that a small K keeps its digits."""
-        terms = np.array([part.cgf(z) for part in self.parts])
+        """log(1 + sum_i w_i (e^{K_i + z c_i} - 1)), c_i the loss of the label, so that a small K keeps its digits."""
+        terms = np.array([part.cgf(z) for part in self.parts]) + z * self._offsets()[:, None]
         weights = np.array(self.log_weights)[:, None]
         with np.errstate(over="ignore"):
             small = np.log1p((np.exp(weights) * np.expm1(terms)).sum(axis=0))
@@ -65,12 +71,14 @@ class LabelledLoss:
 
     def tilted(self, t: float) -> TiltedLabelled:
         """A mixture, with the weights w_i e^{K_i(t)}: the parts' own K(t), since a bound would not weigh them rightly."""
-        return TiltedLabelled(np.array(self.log_weights), tuple(part.tilted(t) for part in self.parts))
+        return TiltedLabelled(np.array(self.log_weights), self._offsets(), t, tuple(part.tilted(t) for part in self.parts))
 
     def tails(self, at: Array) -> Tails:
         """The parts' tails, mixed."""
-        found = [part.tails(at) for part in self.parts]
-        return Tails(*(mixed(list(self.log_weights), list(column)) for column in zip(*found, strict=True)))
+        found = [part.tails(at - offset) for part, offset in zip(self.parts, self._offsets().tolist(), strict=True)]
+        p, q = list(self.log_weights), list(self.log_others or self.log_weights)
+        columns = zip((p, p, q, q), zip(*found, strict=True), strict=True)
+        return Tails(*(mixed(weights, list(column)) for weights, column in columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import COUNT, NON_NEGATIVE, POSITIVE, Constraint, Key
-from dpcli.mechanisms.mechanism import Dominated, Mechanism
+from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.no_privacy import NoPrivacy
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.closed.participation import toeplitz_sensitivity, tree_sensitivity
+from dpcli.numerics.closed.participation import exact_in_tree, toeplitz_sensitivity, tree_sensitivity
 from dpcli.numerics.work import shared
 
 LENGTH = Constraint("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
@@ -74,7 +74,8 @@ class TreeSpec(CorrelatedSpec):
     Neighbours: all three adjacencies; a record's participations change together. No sampling: which steps see a record is bounded by
     max_participations and min_separation instead.
 
-    Bounds: one Gaussian, exact for one participation; for several an upper bound, node by node. No finite epsilon at delta = 0.
+    Bounds: one Gaussian, exact for one record of up to 100 participations, whose worst steps are searched for; for more an upper bound,
+    level by level. No finite epsilon at delta = 0.
 
     Source: Kairouz et al. 2021, arXiv:2103.00039.
     """
@@ -90,9 +91,10 @@ class TreeSpec(CorrelatedSpec):
         return tree_sensitivity(self.iterations, self.min_separation, self.max_participations)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """The sensitivity of several participations is bounded node by node, and need not be reached."""
+        """The sensitivity of many participations is bounded level by level, and need not be reached."""
         whole = CorrelatedSpec.resolve(self, neighbours)
-        return Dominated(whole) if self.max_participations > 1 else whole
+        exact = exact_in_tree(self.iterations, self.min_separation, self.max_participations)
+        return whole if exact else whole.unclaimed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import NON_NEGATIVE, Key
 from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.no_privacy import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.stated.stated import GivenSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, zcdp_epsilon
@@ -32,6 +34,14 @@ class Zcdp(Mechanism):
 
 
 @dataclass(frozen=True, slots=True)
+class StatedZcdp(Zcdp):
+    """rho-zCDP by statement, which allows a Gaussian of that rho: what can be proven from the statement, for whoever knows no more."""
+
+    def witness(self, order: float) -> Mechanism | None:
+        return _gaussian(self.rho)
+
+
+@dataclass(frozen=True, slots=True)
 class Renyi(Mechanism):
     """A Renyi curve known at some orders. (a-1) D_a is convex and 0 at a = 1, so its chords bound the orders between; inf beyond."""
 
@@ -52,6 +62,17 @@ class Renyi(Mechanism):
         chords = np.interp(orders - 1.0, np.append(0.0, z), moments, right=np.inf)
         return np.asarray(chords / (orders - 1.0))
 
+    def witness(self, order: float) -> Mechanism | None:
+        """As of `StatedZcdp`: the Gaussian whose divergences are within all that are stated."""
+        rho = min(value / at for at, value in zip(self.orders, self.values, strict=True)) * (1.0 - 1e-15)
+        return _gaussian(rho)
+
+
+def _gaussian(rho: float) -> Mechanism | None:
+    """D_a = rho a; None where rho is no noise that is worth computing with."""
+    mu = math.sqrt(2.0 * rho) * (1.0 - 1e-15)
+    return Gaussian(mu) if SMALLEST_RATIO < mu < LARGEST_RATIO else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZcdpSpec(GivenSpec):
@@ -60,7 +81,7 @@ class ZcdpSpec(GivenSpec):
     Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. Groups follow
     the group theorem. Where a unit has several records, stated_for says whom the statement covers.
 
-    Bounds: upper; no lower bound is claimed. No finite epsilon at delta = 0.
+    Bounds: upper; `account` shows a lower bound, which a Gaussian that the statement allows attains. No finite epsilon at delta = 0.
 
     Source: of the number, whoever states it; Bun & Steinke 2016, arXiv:1605.02065; conversion Canonne, Kamath, Steinke 2020,
     arXiv:2004.00010.
@@ -72,7 +93,7 @@ class ZcdpSpec(GivenSpec):
     rho: Annotated[float, Key("stated rho, in nats", NON_NEGATIVE)]
 
     def stated(self) -> Mechanism:
-        return Zcdp(self.rho)
+        return StatedZcdp(self.rho)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +106,7 @@ class RdpSpec(GivenSpec):
     Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. Groups follow
     the group theorem. Where a unit has several records, stated_for says whom the statement covers.
 
-    Bounds: upper; no lower bound is claimed. No finite epsilon at delta = 0.
+    Bounds: upper; `account` shows a lower bound, which a Gaussian that the statement allows attains. No finite epsilon at delta = 0.
 
     Source: of the numbers, whoever states them; Mironov 2017, arXiv:1702.07476.
     """

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.closed.tree_patterns import most_squares
+
+SEARCHED = 100  # participations up to which the worst pattern in a tree is searched for
 
 
 def toeplitz_sensitivity(coefficients: Array, steps: int, separation: int, participations: int) -> float:
@@ -34,14 +37,22 @@ def toeplitz_sensitivity(coefficients: Array, steps: int, separation: int, parti
     return math.sqrt(float(squares.sum())) * largest * (1.0 + 1e-12)
 
 
-def tree_sensitivity(steps: int, separation: int, participations: int) -> float:
-    """Of a binary tree whose complete nodes are released with noise: the root of the sum over nodes of squared counts, from above.
+def exact_in_tree(steps: int, separation: int, participations: int) -> bool:
+    """Whether some participation pattern reaches `tree_sensitivity`."""
+    return min(participations, math.ceil(steps / separation)) <= SEARCHED
 
-    Level by level: a node of 2^l leaves holds at most m = min(k, ceil(2^l / b)) of the k participations, and a sum of squares of
-    counts up to m that add up to k is largest where as many as possible are m. Exact for one participation: the number of levels
-    with a complete node (Kairouz et al. 2021, arXiv:2103.00039).
+
+def tree_sensitivity(steps: int, separation: int, participations: int) -> float:
+    """Of a binary tree whose complete nodes are released with noise: the root of the sum over nodes of squared counts, rounded up.
+
+    One participation: the number of levels with a complete node (Kairouz et al. 2021, arXiv:2103.00039). Up to SEARCHED: by search. More,
+    from above, level by level: a node of 2^l leaves holds at most m = min(k, ceil(2^l / b)) of the k participations, and a sum of squares
+    of counts up to m that add up to k is largest where as many as possible are m.
     """
-    total, most = 0, min(participations, math.ceil(steps / separation))
+    most = min(participations, math.ceil(steps / separation))
+    if most <= SEARCHED:
+        return math.sqrt(most_squares(steps, separation, most)) * (1.0 + 1e-15)
+    total = 0
     for level in range(steps.bit_length()):
         size = 2**level
         full = min(most, math.ceil(size / separation))
