@@ -99,11 +99,23 @@ def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     """`ends`, made narrower by the integrand as it is: with little work for a few parts, and for many where Chernoff's bound shows that
     it will do."""
     if len(losses) <= MAX_PARTS:
-        quick = QUICK if all(hasattr(loss, "cut") for loss, _ in losses) else BESIDE
+        if not all(hasattr(loss, "cut") for loss, _ in losses):
+            return _within_work(BESIDE, lambda: _epsilon_with_bulk(losses, log_delta, ends)) or ends
         return (
-            _within_work(quick, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), whole), log_delta, ends)) or ends
+            _within_work(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), whole), log_delta, ends)) or ends
         )
     return _within_work(ROW * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends)) or ends
+
+
+def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+    """By the attempts that take the bulk of the losses as it is."""
+    for attempt in attempts(losses, log_delta):
+        if attempt.factor is not whole:
+            break
+        ends = _epsilon_near(attempt, log_delta, ends)
+        if _settled(ends, NARROW):
+            break
+    return ends
 
 
 def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
