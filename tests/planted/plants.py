@@ -66,8 +66,32 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "one big jump: n - 1 steps",
         N + "contour/jump.py",
-        "kept = math.fsum(n * math.log1p(-loss.big) for loss, n in losses)",
-        "kept = math.fsum((n - 1) * math.log1p(-loss.big) for loss, n in losses)",
+        "kept = math.fsum(n * loss.log_kept for loss, n in losses)",
+        "kept = math.fsum((n - 1) * loss.log_kept for loss, n in losses)",
+    ),
+    (
+        "many weak steps: what is left out forgotten",
+        N + "contour/jump.py",
+        " + self.lost * (1.0 + math.exp(epsilon) * self.big)",
+        "",
+    ),
+    (
+        "many weak steps: P(b) for P(b) - Q(b)",
+        N + "contour/cut_rows.py",
+        "q * ((moved - above) @ slope)",
+        "q * (moved @ slope)",
+    ),
+    (
+        "many weak steps: a difference of products with the wrong factor",
+        N + "contour/tilted_rows.py",
+        "gap = gap * phi + bulk * more",
+        "gap = gap * phi + both * more",
+    ),
+    (
+        "a bounded loss forgotten in what the bulk leaves",
+        N + "contour/integral.py",
+        "for found, part, n in divided), log_kept)",
+        "for found, part, n in divided), 0.0 * spare)",
     ),
     (
         "one big jump: what falls short of epsilon forgotten",

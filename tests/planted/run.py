@@ -23,7 +23,13 @@ from tests.planted.train_plants import TRAIN_PLANTS  # noqa: E402
 
 MATHS = (
     ("tests/accountants/test_reference_values.py", "tests/accountants/test_vectors.py", "tests/test_rounding.py"),
-    ("tests/accountants/test_big_jump.py", "tests/mechanisms", "tests/numerics", "tests/accountants/test_exact.py"),
+    (
+        "tests/accountants/test_big_jump.py",
+        "tests/accountants/test_many_weak.py",
+        "tests/mechanisms",
+        "tests/numerics",
+        "tests/accountants/test_exact.py",
+    ),
 )
 USES = (
     (

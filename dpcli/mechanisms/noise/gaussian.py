@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
@@ -11,7 +13,9 @@ from dpcli.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GaussianLoss:
-    """L ~ N(mu^2/2, mu^2): K(z) = mu^2 z (z+1) / 2."""
+    """L ~ N(mu^2/2, mu^2): K(z) = mu^2 z (z+1) / 2. The reverse direction is its mirror image."""
+
+    mirrored: ClassVar[bool] = True
 
     mu: float
 

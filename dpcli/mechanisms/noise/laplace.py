@@ -22,6 +22,7 @@ class LaplaceLoss:
     """(Lap(e0, 1), Lap(0, 1)); the reverse direction is its mirror image."""
 
     decays: ClassVar[bool] = False
+    mirrored: ClassVar[bool] = True
 
     epsilon: float
 

@@ -16,6 +16,7 @@ class TwoPointLoss:
     """L = +e0 with probability e^e0 / (1 + e^e0), else -e0: K(z) = log cosh((z+1/2) e0) - log cosh(e0/2)."""
 
     decays: ClassVar[bool] = False
+    mirrored: ClassVar[bool] = True  # P and Q are each other's image, by turning the answer round
 
     epsilon: float
 

@@ -18,8 +18,11 @@ from dpcli.numerics.work import allowance
 
 NARROW = 2e-9  # relative width at which no other contour is tried
 ENOUGH = 2e-7  # the same, where the others would take much longer for less
-MAX_PARTS = 8  # that are looked at for one big jump
+MAX_PARTS = 8  # that are looked at for one big jump one by one
 QUICK, JUMP = 1e5, 1.4e7  # cells for the integrand as it is, where one big jump may serve better, and for that
+BESIDE = 4e6  # the former, where some losses have no far tail
+ROW, JUMP_OF_MANY = 8e3, 1.9e7  # the same where parts are many: the former for each
+CLIFF = 1.35  # Chernoff's epsilon over where epsilon is looked for, beyond which the integrand as it is would not serve many parts
 SHARE = -26.0  # logarithm of what may be capped, relative to delta
 
 
@@ -73,12 +76,12 @@ def epsilon_between(losses: Losses, log_delta: float) -> tuple[float, float, flo
     ends = 0.0, math.inf, math.nan
     with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
         if cuttable(losses):
-            first = _within_work(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), whole), log_delta, ends))
-            ends = first or ends
+            ends = _epsilon_first(losses, log_delta, ends)
             if not _settled(ends, NARROW):
                 from dpcli.numerics.contour.jumped import epsilon_by_jump
 
-                ends = _within(ends, _within_work(JUMP, lambda: epsilon_by_jump(losses, log_delta)))
+                jump = JUMP if len(losses) <= MAX_PARTS else JUMP_OF_MANY
+                ends = _within(ends, _within_work(jump, lambda: epsilon_by_jump(losses, log_delta)))
             if _settled(ends, ENOUGH):
                 return ends
         try:
@@ -90,6 +93,38 @@ def epsilon_between(losses: Losses, log_delta: float) -> tuple[float, float, flo
             if not math.isfinite(ends[1]):
                 raise
     return ends if math.isfinite(ends[1]) else None
+
+
+def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+    """`ends`, made narrower by the integrand as it is: with little work for a few parts, and for many where Chernoff's bound shows that
+    it will do."""
+    if len(losses) <= MAX_PARTS:
+        if not all(hasattr(loss, "cut") for loss, _ in losses):
+            return _within_work(BESIDE, lambda: _epsilon_with_bulk(losses, log_delta, ends)) or ends
+        return (
+            _within_work(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), whole), log_delta, ends)) or ends
+        )
+    return _within_work(ROW * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends)) or ends
+
+
+def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+    """By the attempts that take the bulk of the losses as it is."""
+    for attempt in attempts(losses, log_delta):
+        if attempt.factor is not whole:
+            break
+        ends = _epsilon_near(attempt, log_delta, ends)
+        if _settled(ends, NARROW):
+            break
+    return ends
+
+
+def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
+    from dpcli.numerics.contour.jumped import about
+
+    t = tilt_for(losses, log_delta)
+    at = np.array([t])
+    chernoff = float((total_cgf(losses, at) - log_delta + log_hockey(at))[0]) / t
+    return ends if chernoff > CLIFF * about(losses, log_delta) else _epsilon_near(Attempt(losses, t, whole), log_delta, ends)
 
 
 def _within_work(cells: float, found: Callable[[], T]) -> T | None:
@@ -148,8 +183,14 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
 
 
 def cuttable(losses: Losses) -> bool:
-    """Whether one big jump may be looked for at all."""
-    return len(losses) <= MAX_PARTS and all(hasattr(loss, "cut") for loss, _ in losses)
+    """Whether one big jump may be looked for at all: where every loss can be divided, most of many as rows."""
+    if not all(hasattr(loss, "cut") or getattr(loss, "mirrored", False) for loss, _ in losses):
+        return False
+    if len(losses) > MAX_PARTS:
+        from dpcli.numerics.contour.looks import in_rows
+
+        return len(in_rows(losses)[1]) <= MAX_PARTS
+    return any(hasattr(loss, "cut") for loss, _ in losses)
 
 
 def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:

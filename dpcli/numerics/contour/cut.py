@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, ComplexArray, np
@@ -75,6 +75,8 @@ class CutLoss:
     far_density: Array
     far_ratio: Array
     left: LeftTail | None
+    several: ClassVar[int] = 1
+    steps: ClassVar[float] = 1.0
 
     def weighted(self, v: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
         """log of Q (1 - b) dx/dv, and log r."""
@@ -87,14 +89,24 @@ class CutLoss:
             curved = product(bernoulli(z[:, None], self.ratio), np.exp(self.log_density))
         return np.asarray(curved - self.big - (z + 1.0) * self.gained)
 
-    def change_error(self, z: float) -> float:
-        """Absolute error of `change` at one z, several times over."""
+    def doubt(self, z: float) -> float:
+        """Absolute error of `cgf` at one z, several times over."""
         change = float(self.change(np.array([z]))[0])
-        return 3.0 * SLACK * (abs(change) + 2.0 * (self.big + abs(z + 1.0) * self.gained))
+        return 3.0 * SLACK * (abs(change) + 2.0 * (self.big + abs(z + 1.0) * self.gained)) / (1.0 + change)
 
     def cgf(self, z: Array) -> Array:
         """K of the small part, a little below 0 at small z; its error is that of `change`."""
         return np.log1p(self.change(z))
+
+    @property
+    def log_kept(self) -> float:
+        """log of 1 - Q(b)."""
+        return math.log1p(-self.big)
+
+    @property
+    def log_less(self) -> float:
+        """log of (1 - P(b)) / (1 - Q(b))."""
+        return math.log1p(-self.gained / (1.0 - self.big))
 
     def moments(self) -> tuple[float, float]:
         """E_P[L] and E_P[L^2] of the small part."""
@@ -118,13 +130,13 @@ class CutLoss:
         return min(max(4.0 / max(edge - half, 1e-3), SHARPER * abs(edge), 3.0), self.sharpness), edge
 
     def log_beyond(self, z: Array, level: float) -> Array:
-        """log E_Q[(1 - b) (1 - w) r^{z+1}], about, for the w of `ramp`."""
+        """log of E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], about, for the w of `ramp`."""
         hold(float(len(z) * len(self.ratio)))
         k, edge = self._turn(level)
         with np.errstate(divide="ignore"):
             log_rest = np.log(-np.expm1(log_cutoff(k * (self.outcomes - edge)).real))
         kept = log_rest > LOG_LIGHT
-        return log_sum((self.log_density + log_rest)[kept] + (z[:, None] + 1.0) * self.ratio[kept])
+        return log_sum((self.log_density + log_rest)[kept] + (z[:, None] + 1.0) * self.ratio[kept]) - self.cgf(z)
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
         """log E_Q[(1 - b) w r^{z+1}], about, for the w of `ramp`."""
@@ -136,14 +148,25 @@ class CutLoss:
         hold(float(len(z) * kept.sum()))
         return log_sum(log_weights[kept] + (z[:, None] + 1.0) * ratio.real[kept])
 
+    def log_short(self, power: Array) -> tuple[Array, Array]:
+        """(log B, log of (B - C) / B) from above: B = E_Q[r^-power; D], D all there is or all but the left tail, and C that of the small
+        part."""
+        log_whole, log_big = self.log_short_moments(power)
+        return log_whole + 1e-9 * np.abs(log_whole) + 1e-15, log_big - log_whole
+
     def log_short_moments(self, power: Array) -> tuple[Array, Array]:
-        """log E_Q[r^-power; D] and log E_Q[b r^-power; D], from above: D is all there is, or all but the left tail."""
+        """log E_Q[r^-power; D] and log E_Q[b r^-power; D]."""
         big_density = self.far_density if self.left is None else self.left.big_density
         hold(float(len(power) * len(self.far_ratio)))
         log_big = log_sum(big_density - power[:, None] * self.far_ratio)
         if self.left is None:
             return np.log1p(self.change(-power - 1.0) + np.exp(log_big)), log_big
         return self.left.log_moment(power), log_big
+
+    @property
+    def lost(self) -> float:
+        """Nothing of the big part is left out."""
+        return 0.0
 
     def missed(self) -> float:
         """Q(not D)."""

@@ -23,16 +23,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.work import hold, spend
 from dpcli.values import dataclass
-
-if TYPE_CHECKING:
-    from dpcli.numerics.contour.split import SplitLoss
 
 MAX_NODES = 1_200_000  # shared out among the parts
 ENOUGH_NODES = 60_000  # that every part may have
@@ -42,6 +39,22 @@ LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # of epsilon, below whic
 MANY = 6  # losses that are looked at for families
 FEW = 16  # losses, beyond which it is asked first whether the characteristic function of any decays
 SAMPLE = 8  # parts that place the contour where there are many
+
+
+class Split(Protocol):
+    """A tilted privacy loss below and beyond a level, as split.py describes it."""
+
+    def bulk_cgf(self, rise: Array) -> Array:
+        """K(t + rise) - K(t) of the bulk, about the mean of the whole."""
+        ...
+
+    def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
+        """(log phi, log B - log phi) at y = 0, step, ... about the mean; absolute errors of phi and phi - B."""
+        ...
+
+    def decay(self, y: Array) -> Array:
+        """Upper bounds on log |phi(v) - B(v)| for every v >= y."""
+        ...
 
 
 class Tilted(Protocol):
@@ -75,7 +88,7 @@ class Tilted(Protocol):
         """Upper bounds on log |E_t[e^{i v L}]| for every v >= y, at increasing y > 0; 0 where nothing is known."""
         ...
 
-    def split(self, level: float) -> SplitLoss | None:
+    def split(self, level: float) -> Split | None:
         """The loss below and beyond `level`; None where it is better taken whole."""
         ...
 
@@ -225,7 +238,7 @@ def build(
     cumulants = total_cgf(losses, np.append(t, far))
     if not math.isfinite(cumulants[0]):
         return None
-    counts = float(sum(n for _, n in losses))
+    counts = float(sum(n * getattr(loss, "steps", 1.0) for loss, n in losses))
     tilted = [(loss.tilted(t), count) for loss, count in (losses if factor is beyond else stacked(losses))]
     cumulant, doubt = _cumulant(tilted, t, float(cumulants[0]), counts)
     if not math.isfinite(doubt):
@@ -244,12 +257,13 @@ def build(
     y: Array = step * np.arange(len(found.log_factor), dtype=float)
     log_factor = found.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
+    left_out = found.doubt * float((1.0 / np.hypot(t, y) / np.hypot(t + 1.0, y)).sum()) * step / math.pi
     rounding = (2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts) * float(modulus.sum()) * step / math.pi
     missing = (1.0 + t) * math.exp(log_lost)  # by which K of a capped loss may be too large
     return Contour(
         t=t, step=step, cumulant=cumulant, cumulant_error=2.5 * SLACK * cumulant + doubt + missing, log_lost=log_lost,
         mean=math.fsum(n * part.mean for part, n in tilted), modulus=modulus, angle=log_factor.imag,
-        error=rounding + math.exp(found.log_tail), far=far, log_far=log_far,
+        error=rounding + left_out + math.exp(found.log_tail), far=far, log_far=log_far,
         spare=t + found.spare, log_spare=found.log_spare + log_hockey(t + found.spare),
     )  # fmt: skip
 
@@ -276,12 +290,14 @@ def log_hockey(s: Array) -> Array:
 
 
 class Factor(NamedTuple):
-    """What the parts contribute to the integrand: its logarithm at the nodes, and that of the integral beyond them."""
+    """What the parts contribute to the integrand: its logarithm at the nodes, and that of the integral beyond them. doubt: absolute error
+    at any node, of parts that say so."""
 
     log_factor: ComplexArray
     log_tail: float
     spare: Array
     log_spare: Array
+    doubt: float = 0.0
 
 
 class Wanted(NamedTuple):
@@ -314,21 +330,27 @@ def whole(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     log_factor = np.zeros(count, dtype=complex)
     for part, n in tilted:
         log_factor += n * part.centred(place.step, count, NEGLIGIBLE - math.log(counts))
-    return Factor(log_factor, end[1], np.zeros(0), np.zeros(0))
+    return Factor(log_factor, end[1], np.zeros(0), np.zeros(0), _doubt(tilted))
 
 
 def beyond(
     tilted: Parts, counts: float, place: Wanted, levels: Sequence[float] = LEVELS, negligible: float = NEGLIGIBLE
 ) -> Factor | None:
-    """phi^n - B^n, at the first of the levels (shares of epsilon) at which B^n leaves no more than that at epsilon, relative."""
+    """phi^n - B^n, at the first of the levels (shares of epsilon) at which B^n leaves no more than that at epsilon, relative. A part that
+    knows how its K rises is a factor of both, whose modulus is at most 1."""
     if place.epsilon <= 0.0:
         return None
     spare = np.geomspace(2.0, 3e3, 65) / place.epsilon
+    kept = [(part, rise, n) for part, n in tilted if (rise := getattr(part, "rise", None)) is not None]
+    movable = [(part, n) for part, n in tilted if not hasattr(part, "rise")]
+    if not movable:
+        return None
+    log_kept = sum((n * rise(spare) for _, rise, n in kept), 0.0 * spare)
     for share in levels:
-        divided = [(found, part, n) for part, n in tilted if (found := part.split(share * place.epsilon)) is not None]
-        if len(divided) < len(tilted):
+        divided = [(found, part, n) for part, n in movable if (found := part.split(share * place.epsilon)) is not None]
+        if len(divided) < len(movable):
             return None
-        log_spare = sum((n * (found.bulk_cgf(spare) + spare * part.mean) for found, part, n in divided), 0.0 * spare)
+        log_spare = sum((n * (found.bulk_cgf(spare) + spare * part.mean) for found, part, n in divided), log_kept)
         if float((log_spare - spare * place.epsilon + log_hockey(place.t + spare)).min()) <= place.log_wanted + negligible:
             break
     else:
@@ -342,9 +364,22 @@ def beyond(
         log_error = NEGLIGIBLE - math.log(counts)
         both, less = found.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
         log_whole, log_less = log_whole + n * both, log_less + n * less
+    for part, _, n in kept:
+        log_whole = log_whole + n * part.centred(place.step, count, NEGLIGIBLE - math.log(counts))
     more = log_less.real > 1.0  # where phi decays sooner than B
     left = np.log(-np.expm1(np.where(more, -log_less, log_less)))
-    return Factor(log_whole + left + np.where(more, log_less + 1j * math.pi, 0.0), end[1], spare, log_spare)
+    return Factor(
+        log_whole + left + np.where(more, log_less + 1j * math.pi, 0.0),
+        end[1],
+        spare,
+        log_spare,
+        _doubt([(found, n) for found, _, n in divided]),
+    )
+
+
+def _doubt(parts: Sequence[tuple[object, int]]) -> float:
+    """Of those that leave something out, and say how much; a product of characteristic functions is off by no more than their sum."""
+    return math.fsum(n * getattr(part, "doubt", 0.0) for part, n in parts)
 
 
 def saddle(cumulant: Array, log_delta: float, t: Array) -> Array:

@@ -6,12 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from dpcli.errors import NotRepresentable
+from dpcli.errors import InternalError, NotRepresentable
 from dpcli.numerics.arrays import np
-from dpcli.numerics.closed.one_step import Tailed, single_epsilon, single_log_delta
+from dpcli.numerics.closed.one_step import single_epsilon, single_log_delta
 from dpcli.numerics.contour.cut import CutLoss
-from dpcli.numerics.contour.integral import Losses
+from dpcli.numerics.contour.cut_rows import alike_rows, cut_rows
+from dpcli.numerics.contour.integral import Loss, Losses
 from dpcli.numerics.contour.jump import MAX_EPSILON, Jump, jump, log_short
+from dpcli.numerics.contour.looks import in_rows
+from dpcli.numerics.contour.small import Cut, Divided
+from dpcli.numerics.contour.uncut import UncutLoss
 
 NARROW = 1e-7  # relative width at which no other cut is tried
 NEAR = 0.1  # relative distance from the cut at which another would not help
@@ -24,25 +28,50 @@ HIGHER = 2.0  # the next cut, where one near epsilon does not serve
 LEAST = -1400.0  # logarithm of a delta that no floating-point number holds
 SPREAD = 2.0  # standard deviations of the sum below which nothing is big
 RARE = -7.0  # logarithm of the probability that is left out of those
+TOGETHER = 2  # rows that are cut as such, where there are many in all
+FLAT = 1e6  # order at which K over it is about the largest loss of those that have one
 EVERYTHING = 100.0  # a level that leaves nothing else out
 SHARE = -28.0  # logarithm of what may be cut off below the level, relative to delta
 
-Cuts = tuple[tuple[CutLoss, int], ...]
 
-
-def cuts(losses: Losses, level: float, log_mass: float) -> Cuts | None:
-    """Every loss cut at `level`, or where no more than e^log_mass is left in all; None where one of them cannot be."""
-    found, share = [], log_mass - math.log(math.fsum(n for _, n in losses))
-    for loss, n in losses:
-        method: Callable[[float, float], CutLoss | None] | None = getattr(loss, "cut", None)
-        part = None if method is None else method(level, share)
-        if part is None:
-            return None
-        found.append((part, n))
+def cuts(losses: Losses, level: float, log_mass: float) -> Cut | None:
+    """Every loss cut at `level`, or where no more than e^log_mass is left in all; None where one of them cannot be. Many of one family are
+    cut as rows."""
+    share = log_mass - math.log(math.fsum(n for _, n in losses))
+    rows, left = in_rows(losses)
+    found: list[tuple[Divided, int]] = []
+    if rows is not None:
+        alone = np.ones(len(rows.losses), dtype=bool)
+        for index in alike_rows(rows.table, level):
+            several = cut_rows(rows.table.at(index), rows.counts[index], level, share) if len(index) >= TOGETHER else None
+            if several is not None:
+                found.append((several, 1))
+                alone[index] = False
+        left = (*left, *(rows.losses[i] for i in np.flatnonzero(alone).tolist()))
+    rest = _cuts_alone(left, level, share)
+    if rest is None:
+        return None
+    found.extend(rest)
+    if not math.isclose(math.fsum(n * part.steps for part, n in found), math.fsum(n for _, n in losses)):
+        raise InternalError("some steps were lost between the parts of a composition")
     return tuple(found)
 
 
-def _fitting(losses: Losses, epsilon: float, level: float, log_delta: float) -> Cuts | None:
+def _cuts_alone(losses: Losses, level: float, share: float) -> Sequence[tuple[CutLoss | UncutLoss, int]] | None:
+    """Each loss by itself, with e^share at most left out of a step; None where one of them cannot be cut."""
+    found = [(_cut(loss, level, share), n) for loss, n in losses]
+    return None if any(part is None for part, _ in found) else [(part, n) for part, n in found if part is not None]
+
+
+def _cut(loss: Loss, level: float, log_mass: float) -> CutLoss | UncutLoss | None:
+    """One loss; one that has no far tail whole."""
+    method: Callable[[float, float], CutLoss | None] | None = getattr(loss, "cut", None)
+    if method is not None:
+        return method(level, log_mass)
+    return UncutLoss(loss) if getattr(loss, "mirrored", False) else None
+
+
+def _fitting(losses: Losses, epsilon: float, level: float, log_delta: float) -> Cut | None:
     """The cuts at the first level from which on hardly any big loss falls short of epsilon; at the last where none is high enough."""
     parts = None
     for rise in RISES:
@@ -70,14 +99,19 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
     core = _core(losses)
     if core is None:
         return None
-    near, higher = max(_single(losses, log_delta), core[0] + core[1] * _normal_score(log_delta - math.log(core[1]))), 1.0  # type: ignore[arg-type]
+    near, higher = about(losses, log_delta), 1.0
     low, high, tilt = 0.0, math.inf, math.nan
+    tried = 0.0  # where a cut served last
     for _ in range(ROUNDS):
         level = higher * max(near, SPREAD * core[1])
         parts = _fitting(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
         found = None if parts is None else jump(parts, log_delta, near, level)
-        if found is None:
+        if found is None and not tried:
             break
+        if found is None:
+            near = math.sqrt(near * tried)  # back towards there
+            continue
+        tried = near
         ends = found.epsilon(log_delta, near)
         low = max(low, ends[0])
         if ends[1] < high:
@@ -103,24 +137,46 @@ def _farther(found: Jump, log_delta: float, near: float) -> float:
 
 def by_one(losses: Losses, epsilon: float) -> float:
     """About the logarithm of what one big loss alone makes of delta."""
-    return max(single_log_delta(loss, epsilon)[0] + math.log(n) for loss, n in losses)  # type: ignore[arg-type]
+    rows, left = in_rows(losses)
+    alone = [single_log_delta(loss, epsilon)[0] + math.log(n) for loss, n in left]  # type: ignore[arg-type]
+    return max(alone if rows is None else [*alone, rows.log_delta(epsilon)])
 
 
-def _single(losses: Sequence[tuple[Tailed, int]], log_delta: float) -> float:
+def _single(losses: Losses, log_delta: float) -> float:
     """The epsilon that one big loss alone makes, about."""
-    found = 0.0
-    for loss, n in losses:
+    rows, left = in_rows(losses)
+    found = 0.0 if rows is None else rows.epsilon(log_delta)
+    for loss, n in left:
         with suppress(NotRepresentable):
-            found = max(found, single_epsilon(loss, log_delta - math.log(n))[0])
+            found = max(found, single_epsilon(loss, log_delta - math.log(n))[0])  # type: ignore[arg-type]
     return found
+
+
+def about(losses: Losses, log_delta: float) -> float:
+    """Where to look for the epsilon of e^log_delta first; inf where nothing says so."""
+    core, jumping = _core(losses), tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
+    if core is None:
+        return math.inf
+    found = max(_single(losses, log_delta), _central(core, log_delta))
+    rest = _core(jumping) if len(jumping) < len(losses) else None
+    if rest is None:
+        return found
+    most = math.fsum(n * float(loss.cgf(np.array([FLAT]))[0]) / FLAT for loss, n in losses if not hasattr(loss, "cut"))
+    return min(found, most + max(_single(jumping, log_delta), _central(rest, log_delta)))
+
+
+def _central(core: tuple[float, float], log_delta: float) -> float:
+    """The epsilon that all but the rare losses make, by a normal law."""
+    return core[0] + core[1] * _normal_score(log_delta - math.log(core[1]))
 
 
 def _core(losses: Losses) -> tuple[float, float] | None:
     """Mean and standard deviation of the sum without what is rare; None where there is none."""
-    parts = cuts(losses, EVERYTHING, RARE)
+    rows, left = in_rows(losses)
+    parts = _cuts_alone(left, EVERYTHING, RARE - math.log(math.fsum(n for _, n in losses)))
     if parts is None:
         return None
-    moments = [(part.moments(), n) for part, n in parts]
+    moments = [(part.moments(), n) for part, n in parts] + ([] if rows is None else [(rows.core(RARE), 1)])
     mean, square = (math.fsum(n * values[i] for values, n in moments) for i in (0, 1))
     return (mean, math.sqrt(square)) if square > 0.0 else None
 

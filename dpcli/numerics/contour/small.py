@@ -15,7 +15,9 @@ from functools import partial
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.cut import CutLoss
+from dpcli.numerics.contour.cut_rows import CutRows
 from dpcli.numerics.contour.integral import Contour, Method, beyond, build, log_hockey, whole
+from dpcli.numerics.contour.uncut import UncutLoss
 from dpcli.numerics.work import allowance
 
 SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # of epsilon, below which a loss may count as bulk
@@ -24,37 +26,38 @@ SPARED = -24.0  # logarithm of what bulk alone may make of delta
 DROWNED = 8.0  # by how much the bulk may raise the logarithm of Chernoff's bound
 SACRIFICED = 6.0  # the same, by a tilt that is less than the best
 ROOM = 20.0  # by how much the logarithm of delta may be below Chernoff's bound of it
-QUICK = 4e5  # cells for the integrand as it is, where it may do without the bulk
+QUICK, QUITE_QUICK = 4e5, 5e6  # cells for each part of the integrand as it is, and for all, where it may do without the bulk
+ROW = 2e5  # of the latter, for each part
 
-Cut = Sequence[tuple[CutLoss, int]]
+Divided = CutLoss | CutRows | UncutLoss
+Cut = Sequence[tuple[Divided, int]]  # the parts of a composition
 Way = tuple[float, float, Method]
 
 
 def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: float, floor: float) -> Contour | None:
     """The contour near `epsilon`; None where none decays soon enough. Arguments as of `jump`."""
     z: Array = np.geomspace(0.2 / level, 120.0 / epsilon, TILTS)
-    changes, exponent = [loss.change(z) for loss, _ in losses], log_hockey(z) - z * epsilon
-    totals = exponent + sum(n * np.log1p(change) for (_, n), change in zip(losses, changes, strict=True))
+    totals = log_hockey(z) - z * epsilon + sum(n * loss.cgf(z) for loss, n in losses)
     totals = np.where(np.isfinite(totals), totals, np.inf)
     chernoff = min(float(totals.min()), 0.0)
     ways: list[Way] = [(float(z[totals.argmin()]), chernoff - 2.0, whole)]
-    bulk = _without_bulk(losses, epsilon, z, changes, totals, floor)
+    bulk = _without_bulk(losses, epsilon, z, totals, floor)
     if bulk is not None:
         bound, way = bulk
         ways.append(way)
         if chernoff - bound > DROWNED:
             ways.reverse()
+    several = max(math.fsum(loss.several for loss, _ in losses), 1.0)
+    quick = min(QUICK * several, max(QUITE_QUICK, ROW * several))
     for t, log_least, factor in ways:
-        with suppress(NotRepresentable), allowance(QUICK if factor is whole and len(ways) > 1 else math.inf):
+        with suppress(NotRepresentable), allowance(quick if factor is whole and len(ways) > 1 else math.inf):
             found = build(losses, log_least if log_delta is None else log_delta, t, factor, epsilon=epsilon)
             if found is not None:
                 return found
     return None
 
 
-def _without_bulk(
-    losses: Cut, epsilon: float, z: Array, changes: Sequence[Array], totals: Array, floor: float
-) -> tuple[float, Way] | None:
+def _without_bulk(losses: Cut, epsilon: float, z: Array, totals: Array, floor: float) -> tuple[float, Way] | None:
     """Chernoff's bound and the way, by the highest share that serves; None where bulk alone may reach epsilon at every share.
 
     totals: the exponents of Chernoff's bound of all at the tilts z.
@@ -64,8 +67,7 @@ def _without_bulk(
         spare = sum((n * loss.bulk_cgf(far, share * epsilon) for loss, n in losses), log_hockey(far) - far * epsilon)
         if not float(np.nanmin(np.append(spare, math.inf))) <= floor + SPARED:
             continue
-        middles = [loss.log_beyond(z, share * epsilon) for loss, _ in losses]
-        rest = np.logaddexp.reduce([math.log(n) + m - np.log1p(c) for (_, n), m, c in zip(losses, middles, changes, strict=True)])
+        rest = np.logaddexp.reduce([math.log(n) + loss.log_beyond(z, share * epsilon) for loss, n in losses])
         found = totals + np.minimum(rest, 0.0)
         best = _cheapest(z, np.where(np.isfinite(found), found, np.inf), totals, floor)
         if not math.isfinite(found[best]):

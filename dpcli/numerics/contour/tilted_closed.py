@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex, turned_less_one
+from dpcli.numerics.logspace import log_sum
+from dpcli.numerics.work import hold
 from dpcli.values import dataclass
 
 
@@ -27,6 +29,10 @@ class TiltedNormal:
     def decay(self, y: Array) -> Array:
         """Exact."""
         return -0.5 * self.variance * y * y
+
+    def rise(self, rise: Array) -> Array:
+        """K(t + rise) - K(t)."""
+        return np.asarray(rise * self.mean + 0.5 * self.variance * rise * rise)
 
     def split(self, level: float) -> None:
         """Taken whole."""
@@ -56,6 +62,11 @@ class TiltedAtoms:
         """0: the atoms may line up again at any y."""
         return np.zeros(len(y))
 
+    def rise(self, rise: Array) -> Array:
+        """K(t + rise) - K(t), from above: no weight is taken as less than 1e-300."""
+        hold(float(len(rise) * len(self._losses)))
+        return log_sum(np.log(np.maximum(self._weights, 1e-300)) + rise[:, None] * self._losses) + rise * self.mean
+
     def split(self, level: float) -> None:
         """Taken whole."""
 
@@ -82,6 +93,10 @@ class TiltedCgf:
     def decay(self, y: Array) -> Array:
         """0."""
         return np.zeros(len(y))
+
+    def rise(self, rise: Array) -> Array:
+        """K(t + rise) - K(t)."""
+        return np.asarray(self._cgf(np.asarray(self._t + rise, dtype=np.complex128)).real - self.cumulant)
 
     def split(self, level: float) -> None:
         """Taken whole."""

@@ -1,0 +1,240 @@
+"""Many losses of one family divided by size at once: `cut.py` with a row for each, where calls cost more than numbers.
+
+A step of a normal mixture with one shift mu and weight q has r = (1 - q) (1 + e^w) with w = mu x - mu^2 / 2 + log(q / (1 - q)), normal
+under Q. So in w the loss is log(1 - q) + s, s = log(1 + e^w): the rows differ by a constant, and by their normal densities of w. One
+line of nodes serves all, and one weight b(w) = 1 - exp(-e^{k (w - c)}).
+
+* Moments: E_Q[(1 - b) r^p] - 1 = expm1(a) (1 - Q(b) + X) + X - Q(b), a = p log(1 - q), X = E_Q[(1 - b) expm1(p s)]: what cancels is of
+  the size of p q, not of 1.
+* Q(b) = INT b'(w) Q(W > w) dw, and P(b) - Q(b) the same for q times the difference of two normal tails. Both need nodes near the edge
+  only, where e^{k (w - c)} falls faster than the tail rises: where k mu is at least SHARPER times the edge in standard deviations.
+* Where it is less, a row has P(b) <= E_P[e^{k (w - c)}]. It serves if that is next to nothing (the mass that `cut` may leave out too), and
+  then what is big is lost: it has no part in A, and its probability widens the interval on both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
+from dpcli.numerics.contour.cut import BEND, BIG, MAX_NODES, NODES, NORMAL, SHARPER, SMALL, STRIP, TURN
+from dpcli.numerics.contour.cutoff import EDGE, log_cutoff
+from dpcli.numerics.contour.row_line import RowLine
+from dpcli.numerics.contour.stretched import Stretched
+from dpcli.numerics.contour.tilted_rows import TiltedRows
+from dpcli.numerics.logspace import log_ndtr_array
+from dpcli.numerics.products import product
+from dpcli.numerics.quadrature import SLACK, TAIL
+from dpcli.numerics.shifted import Shifted
+from dpcli.numerics.work import hold, spend
+
+STEEP = 17.4  # k times the length over which losses become big: from e^-14 to e^3.4
+LAST = 3.4  # k (high - c)
+LOWEST, HIGHEST, APART = -4.85, 4.2, 0.05  # of the nodes near the edge: k (w - c) = v - e^-v
+LEFT = -120.0  # k (w - c) at the lowest of them
+SOFT = 4.0 / math.log(2.0)  # sharpness of the weight that takes off the bulk: within about a factor of 2 of its level
+STANDARD = 4.0  # standard deviations that the strip may be high at most
+LONGEST = 5.0  # of w, over which the nodes crowd: e^w grows as evenly as the loss up to about 1 only
+SHARPENED = 16  # times that k is raised for rows that need a larger one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CutRows:
+    """Losses log r_i under the small parts of Q_i r_i, row i `counts[i]` times, added up; as a `CutLoss` of count 1.
+
+    nodes: where they are. log_rests: log(1 - q_i). centres: of w under Q_i. at, density: s, and the densities of Q_i (1 - b) times the node
+    distance, of shape (nodes,) and (rows, nodes). bigs, gains: Q_i(b) and P_i(b) - Q_i(b). log_bins, bins: bounds on b, and s, of the
+    bins that bound E_Q[b r^-power], whose Q_i(W > w) are `above`. losts: bounds on P_i(b), of rows whose big part is left out.
+    """
+
+    rows: Shifted
+    counts: Array
+    nodes: RowLine
+    log_rests: Array
+    centres: Array
+    at: Array
+    density: Array
+    bigs: Array
+    gains: Array
+    log_bins: Array
+    bins: Array
+    above: Array
+    losts: Array
+
+    @property
+    def steps(self) -> float:
+        """How many steps it stands for."""
+        return float(self.counts.sum())
+
+    def changes(self, z: Array) -> tuple[Array, Array]:
+        """E_Qi[(1 - b) r_i^{z+1}] - 1, and absolute errors of it, several times over; both of shape (rows, z)."""
+        power = z + 1.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            gained = product(self.density, np.expm1(self.at[:, None] * power))
+            less = np.expm1(self.log_rests[:, None] * power)
+            big = self.bigs[:, None]
+            change = less * (1.0 - big + gained) + (gained - big)
+            sizes = np.abs(less) * (1.0 + np.abs(gained)) + np.abs(gained) + big
+        return change, 3.0 * SLACK * (sizes + np.abs(change)) + self.losts[:, None]
+
+    def cgf(self, z: Array) -> Array:
+        """K of the small parts; its error is `doubt`."""
+        return np.asarray(self.counts @ np.log1p(self.changes(z)[0]))
+
+    def doubt(self, z: float) -> float:
+        """Absolute error of `cgf` at one z."""
+        change, error = self.changes(np.array([z]))
+        return float(self.counts @ (error / (1.0 + change))[:, 0])
+
+    @property
+    def several(self) -> int:
+        """How many different ones it stands for."""
+        return len(self.counts)
+
+    @property
+    def big(self) -> float:
+        return float(self.counts @ self.bigs)
+
+    @property
+    def log_kept(self) -> float:
+        return float(self.counts @ np.log1p(-self.bigs))
+
+    @property
+    def log_less(self) -> float:
+        return float(self.counts @ np.log1p(-self.gains / (1.0 - self.bigs)))
+
+    @property
+    def lost(self) -> float:
+        return float(self.counts @ self.losts)
+
+    def missed(self) -> float:
+        """Nothing is left out at the lower end."""
+        return 0.0
+
+    def missed_big(self) -> float:
+        return 0.0
+
+    def log_short(self, power: Array) -> tuple[Array, Array]:
+        """log prod B, and log SUM (B - C) / B, from above. E_Q[b r^-power] is at most a sum over bins of the most that b, and the least
+        that r is there."""
+        with np.errstate(divide="ignore", under="ignore"):
+            held = product(self.above, np.exp(self.log_bins[:, None] - power * self.bins[:, None])) + math.exp(LEFT)
+            log_big = np.log(held * (1.0 + 1e-9)) - self.log_rests[:, None] * power
+        log_big = np.where(self.losts[:, None] > 0.0, -np.inf, log_big)
+        log_whole = np.log1p(self.changes(-power - 1.0)[0] + np.exp(log_big))
+        whole = self.counts @ (log_whole + 1e-9 * np.abs(log_whole) + 1e-15)
+        return np.asarray(whole), np.logaddexp.reduce(np.log(self.counts)[:, None] + log_big - log_whole, axis=0)
+
+    def log_beyond(self, z: Array, level: float) -> Array:
+        """log SUM E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], about, for the w of `ramp`."""
+        power = z + 1.0
+        with np.errstate(all="ignore"):
+            rest = -np.expm1(self._log_ramp(level))
+            beyond = product(self.density, rest[:, None] * np.exp(self.at[:, None] * power))
+            shares = beyond * np.exp(self.log_rests[:, None] * power) / (1.0 + self.changes(z)[0])
+            return np.asarray(np.log(self.counts @ shares))
+
+    def bulk_cgf(self, z: Array, level: float) -> Array:
+        """log prod E_Q[(1 - b) w r^{z+1}], about, for the w of `ramp`."""
+        return np.asarray(self.counts @ self.log_bulk(self.density, self._log_ramp(level) + self.at * (z + 1.0)[:, None], z + 1.0))
+
+    def log_bulk(self, density: Array, log_terms: Array, power: Array) -> Array:
+        """log SUM_j density_ij e^{terms_kj} (1 - q_i)^{power_k}, from above: no weight is taken as less than 1e-300."""
+        top = log_terms.max(axis=1)
+        found = product(np.maximum(density, 1e-300), np.exp(log_terms - top[:, None]).T)
+        return np.asarray(np.log(found) + top + self.log_rests[:, None] * power)
+
+    def turn(self, level: float) -> tuple[float, float]:
+        """Sharpness and place of the weight that turns from 1 to 0 where the loss passes `level`."""
+        return min(SOFT, self.nodes.sharpness), math.log(math.expm1(level))
+
+    def _log_ramp(self, level: float) -> Array:
+        k, place = self.turn(level)
+        with np.errstate(divide="ignore"):
+            return log_cutoff(k * (np.log(np.expm1(self.at)) - place)).real
+
+    def tilted(self, t: float) -> TiltedRows:
+        """Under the tilt t."""
+        return TiltedRows(self, t)
+
+    def densities(self, w: Array | ComplexArray, log_common: Array | ComplexArray) -> ComplexArray:
+        """The normal densities of w, times e^log_common: shape (rows, nodes)."""
+        mu = self.rows.shifts[:, None]
+        hold((1.0 if np.iscomplexobj(w) else 0.5) * len(mu) * len(w))
+        place = (w - self.centres[:, None]) / mu
+        return np.asarray(np.exp(log_common - 0.5 * place * place - np.log(mu * math.sqrt(2.0 * math.pi))))
+
+
+def cut_rows(rows: Shifted, counts: Array, level: float, log_mass: float) -> CutRows | None:
+    """The rows cut at `level`; None where one line of nodes does not suit them.
+
+    Args:
+        rows: of the remove direction.
+        log_mass: of what may be left out of each step, under P.
+    """
+    mu, q = rows.shifts, rows.weights
+    log_rests = np.log1p(-q)
+    most = float(log_rests.min())  # r = (1 - q) (1 + e^w)
+    low, high = (math.log(math.expm1(share * level - most)) for share in (SMALL, BIG))
+    centres = np.log(q) - log_rests - 0.5 * mu * mu
+    placed = _placed(mu, q, centres, low, high, log_mass)
+    if placed is None:
+        return None
+    k, losts = placed
+    edge = high - LAST / k
+    nodes = _line(float(mu.min()), k, edge, math.log(math.expm1(BEND * level)), float((centres - TAIL * mu).min()))
+    if (nodes.high - nodes.low) / nodes.step > MAX_NODES:
+        return None
+    w, s, log_common = (part.real for part in nodes.at(nodes.step, 0.0))
+    bigs, gains, bins = _big(mu, q, centres, k, edge, losts)
+    empty = np.zeros((len(mu), len(w)))
+    found = CutRows(rows, counts, nodes, log_rests, centres, s, empty, bigs, gains, *bins, losts)
+    empty[:] = found.densities(w, log_common).real
+    return found
+
+
+def _placed(mu: Array, q: Array, centres: Array, low: float, high: float, log_mass: float) -> tuple[float, Array] | None:
+    """(k, bounds on P(b) of the rows that are capped only); None where too sharp a weight would be needed."""
+    k = STEEP / (high - low)
+    for _ in range(SHARPENED):
+        edge = (high - LAST / k - centres) / mu  # in standard deviations
+        sharp, slope = k * mu >= SHARPER * edge, k * mu
+        log_most = np.logaddexp(np.log1p(-q), np.log(q) + slope * mu) + 0.5 * slope * slope - slope * edge
+        rest = ~sharp & (log_most > log_mass)
+        if not rest.any():
+            return k, np.exp(np.where(sharp, -np.inf, np.clip(log_most, -700.0, 0.0)))
+        k = 1.01 * float((SHARPER * edge / mu)[rest].max())
+    return None
+
+
+def _line(mu: float, k: float, edge: float, bend: float, left: float) -> RowLine:
+    """As of `cut`, in w: the narrowest row says how close the nodes must be."""
+    top = edge + EDGE / k
+    line = Stretched(1.0, max(bend, top - LONGEST))
+    strip = min(STRIP, STANDARD * mu, TURN / (k * line.rise(edge)))
+    return RowLine(line, line.back(min(left, bend - 1.0)), line.back(top), min(NORMAL * mu, NODES * strip), strip, k, edge)
+
+
+def _big(
+    mu: Array, q: Array, centres: Array, k: float, edge: float, losts: Array
+) -> tuple[Array, Array, tuple[Array, Array, Array]]:
+    """Q(b) and P(b) - Q(b), by parts; and (log b, s, Q(W > w)) of bins. The nodes crowd where b rises and thin out to the left."""
+    v = np.arange(LOWEST, HIGHEST + 0.5 * APART, APART)
+    place = v - np.exp(-v)
+    w = edge + place / k
+    spend(float(len(mu) * len(w)))
+    above, moved = (np.exp(log_ndtr_array((centres + shift - w[:, None]) / mu)).T for shift in (0.0, mu * mu))
+    slope = np.exp(place - np.exp(place)) * (1.0 + np.exp(-v)) * APART
+    bigs, gains = above @ slope, q * ((moved - above) @ slope)
+    log_most = np.log(-np.expm1(-np.exp(np.append(place[1:], 40.0))))
+    bins = log_most, np.log1p(np.exp(w)), above
+    return np.where(losts > 0.0, 0.0, bigs), np.where(losts > 0.0, 0.0, gains), bins
+
+
+def alike_rows(rows: Shifted, level: float) -> Sequence[IndexArray]:
+    """Indices of rows that one line may suit: shifts within a factor of 2, and rates below the level."""
+    low = rows.weights <= 0.5 * level
+    key = np.floor(np.log2(rows.shifts))
+    return [np.flatnonzero(low & (key == one)) for one in np.unique(key[low]).tolist()]

@@ -1,0 +1,282 @@
+"""Many divided losses under one tilt: the product of their characteristic functions, by rows of arrays.
+
+As tilted.py and split.py have it of one loss, with two shortcuts that only rows allow. Above the real line every row's integrand turns and
+fades alike, for they differ by densities: what decays with y is one table for all. And those densities, a family with two parameters,
+are sums of a few: weights (rows, nodes) = left (rows, rank) times right (rank, nodes), up to a remainder whose sum of moduli bounds what
+that does to any of the transforms, as |e^{i y s} - 1| <= 2 where Im s >= 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+from dpcli.errors import NotRepresentable
+from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.contour.cut import FARTHEST, NODES, TURN
+from dpcli.numerics.contour.cutoff import log_cutoff
+from dpcli.numerics.contour.rotations import faded_less_one, log1p_complex
+from dpcli.numerics.products import product
+from dpcli.numerics.work import hold, spend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dpcli.numerics.contour.row_line import RowLine
+    from dpcli.numerics.shifted import Shifted
+
+SHARES = (0.05, 0.2, 0.5, 0.9)  # of the strip: heights of the lines
+HEIGHT = 1.5  # of the line of integration, in standard deviations of the narrowest row
+LEAST = -700.0  # logarithm of what is nothing
+RANKS = (40, 64, 100, 160)  # that are tried, where they are less than half of the rows
+ROUNDED = 20.0  # times the error that is allowed: what is left out of the rows is known, and added
+DIGITS = 28.0  # e^-DIGITS is what the nodes' distance may cost a CGF
+LIGHT = 1e-6  # share of the error that is allowed, of weights that are left out
+BLOCK = 1 << 17  # entries of a table that are worked on at a time
+
+
+class DividedRows(Protocol):
+    """Divided losses of one family, as cut_rows.py describes them."""
+
+    @property
+    def rows(self) -> Shifted: ...
+
+    @property
+    def counts(self) -> Array: ...
+
+    @property
+    def nodes(self) -> RowLine: ...
+
+    @property
+    def log_rests(self) -> Array: ...
+
+    @property
+    def centres(self) -> Array: ...
+
+    @property
+    def at(self) -> Array: ...
+
+    @property
+    def density(self) -> Array: ...
+
+    def densities(self, w: Array | ComplexArray, log_common: Array | ComplexArray) -> ComplexArray: ...
+
+    def log_bulk(self, density: Array, log_terms: Array, power: Array) -> Array: ...
+
+    def turn(self, level: float) -> tuple[float, float]: ...
+
+
+class TiltedRows:
+    """The rows' losses under e^{t L - K(t)} dP, added up."""
+
+    sharp = True
+
+    def __init__(self, part: DividedRows, t: float) -> None:
+        self.part, self.t = part, t
+        weights = part.density * np.exp((t + 1.0) * part.at)
+        self.norms = weights.sum(axis=1)
+        weights = weights / self.norms[:, None]
+        means = weights @ part.at
+        variances = np.fmax(weights @ part.at**2 - means**2, 0.0)
+        self.cumulant = float(part.counts @ ((t + 1.0) * part.log_rests + np.log(self.norms)))
+        self._means = means
+        self.mean = float(part.counts @ (means + part.log_rests))
+        self.variance = float(part.counts @ variances)
+        self.doubt = 0.0  # absolute error of the characteristic function last asked for, by what its transforms left out
+        self._lines: list[tuple[Array, Array]] | None = None
+        moduli, _, s = self._above(part.nodes.strip)
+        for order in (t, FARTHEST * t):  # up to which its CGF bounds aliases, too
+            grown = moduli @ np.exp((order - t) * s) / (weights @ np.exp((order - t) * part.at))
+            if not float(grown.max()) <= math.exp(2.0 * math.pi * part.nodes.strip / part.nodes.step - DIGITS):
+                raise NotRepresentable("the nodes are too far apart for so large a tilt")
+
+    def _above(self, height: float, log_weight: Array | None = None) -> tuple[Array, Array, Array]:
+        """|Q_i (1 - b) r_i^{t+1}| over the norms (rows, nodes), arg r, and log |1 + e^w|, on the line at a height."""
+        nodes = self.part.nodes
+        w, s, log_common = nodes.at(nodes.step, height)
+        common = log_common.real + (self.t + 1.0) * s.real
+        mu = self.part.rows.shifts[:, None]
+        hold(0.5 * len(mu) * len(w))
+        place = ((w.real - self.part.centres[:, None]) ** 2 - w.imag**2) / (mu * mu)
+        moduli = np.exp(common - 0.5 * place - np.log(mu * math.sqrt(2.0 * math.pi) * self.norms[:, None]))
+        return moduli, np.abs(s.imag), s.real
+
+    def decay(self, y: Array) -> Array:
+        """The sum of the rows' bounds, each the best over its lines."""
+        if self._lines is None:
+            self._lines = [self._above(share * self.part.nodes.strip)[:2] for share in SHARES]
+        found = np.full((len(self.part.counts), len(y)), np.inf)
+        for moduli, turn in self._lines:
+            found = np.fmin(found, product(moduli, np.exp(-turn[:, None] * y)))
+        return np.asarray(self.part.counts @ np.minimum.accumulate(np.log(np.fmin(found, 1.0)), axis=1))
+
+    def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
+        """The sum of the rows' logarithms."""
+        height = min(0.45 * self.part.nodes.strip, self._highest)
+        _, s, weights = self.line(height, math.inf, log_error, np.ones_like)
+        spread = _transforms(weights, s, step, count, self.part.counts, log_error)
+        self.doubt = spread.doubt
+        found = np.empty(count, dtype=complex)
+        for block in _blocks(len(weights), count):
+            found[block] = _powers(spread.at(block), self.part.counts)
+        return self._moved(np.log(found), step)
+
+    @property
+    def _highest(self) -> float:
+        return HEIGHT * float(self.part.rows.shifts.min())
+
+    def _moved(self, logarithm: ComplexArray, step: float) -> ComplexArray:
+        """Without e^{i y mean}, which 1 - q_i has no part in; an infinite logarithm is none times a count."""
+        turned = float(self.part.counts @ self._means) * step * np.arange(len(logarithm))
+        return np.asarray(np.maximum(logarithm.real, LEAST) + 1j * (logarithm.imag - turned))
+
+    def line(
+        self, height: float, finest: float, log_error: float, most: Callable[[ComplexArray], Array]
+    ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """(w, s, weights) on the line at a height, for a transform with an error of at most e^log_error: it is at most e^{-2 pi height /
+        distance} times the integrals of the modulus on the lines at 0 and twice the height. There a factor of the weights may be as
+        large as `most`."""
+        moduli, _, _ = self._above(2.0 * height)
+        factor = most(self.part.nodes.at(self.part.nodes.step, 2.0 * height)[0]).real
+        growth = math.log(2.0 * (1.0 + float((moduli @ factor).max())))
+        step = min(self.part.nodes.step, finest, 2.0 * math.pi * height / max(growth - log_error, 1.0))
+        w, s, log_common = self.part.nodes.at(step, height)
+        return w, s, self.part.densities(w, log_common + (self.t + 1.0) * s) / self.norms[:, None]
+
+    def split(self, level: float) -> SplitRows:
+        """The losses below and beyond `level`."""
+        return SplitRows(self, *self.part.turn(level))
+
+
+class SplitRows:
+    """The parts of tilted rows where a weight e^{-e^{k (w - c)}} is 1 and where it is 0."""
+
+    def __init__(self, whole: TiltedRows, sharpness: float, edge: float) -> None:
+        self._whole, self._k, self._edge, self.doubt = whole, sharpness, edge, 0.0
+        nodes = whole.part.nodes
+        self._height = min(nodes.strip, TURN / (sharpness * nodes.line.rise(edge)))
+        self._finest = NODES * self._height
+
+    def _log_share(self, w: Array | ComplexArray) -> ComplexArray:
+        return log_cutoff(self._k * (w - self._edge))
+
+    def _largest(self, w: ComplexArray) -> Array:
+        """|w| + |1 - w|."""
+        share = self._log_share(w)
+        return np.exp(share.real) + np.abs(np.expm1(share))
+
+    def bulk_cgf(self, rise: Array) -> Array:
+        """log prod E_t[w e^{rise (L - mean)}]: with rise = s - t, the bulk's own K(s) - K(t)."""
+        whole, part = self._whole, self._whole.part
+        w, s, log_common = (found.real for found in part.nodes.at(min(part.nodes.step, self._finest), 0.0))
+        power = whole.t + 1.0 + rise
+        terms = self._log_share(w).real + power[:, None] * s
+        found = part.counts @ part.log_bulk(part.densities(w, log_common).real, terms, power)
+        return np.asarray(found - whole.cumulant - rise * whole.mean)
+
+    def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
+        """(log phi, log B - log phi) at y = 0, step, ... without e^{i y mean}, of products of rows."""
+        whole = self._whole
+        counts, height = whole.part.counts, min(0.45 * self._height, whole._highest)
+        w, s, weights = whole.line(height, self._finest, min(log_error, log_error_beyond), self._largest)
+        log_share = self._log_share(w)
+        less = _transforms(weights * np.exp(log_share), s, step, count, counts, log_error)
+        beyond = _transforms(weights * -np.expm1(log_share), s, step, count, counts, log_error_beyond)
+        sizes = float(counts @ np.abs(weights * -np.expm1(log_share)).sum(axis=1))  # at least SUM n_i |phi_i - B_i|
+        self.doubt = beyond.doubt + (less.doubt + beyond.doubt) * sizes
+        both, bulk, rest = (np.empty(count, dtype=complex) for _ in range(3))
+        for block in _blocks(len(weights), count):
+            both[block], bulk[block], rest[block] = _telescoped(less.at(block), beyond.at(block), beyond.whole, counts)
+        share = rest / both
+        near = np.abs(share) < 0.5
+        log_both, log_bulk = np.log(both), np.log(bulk)
+        log_bulk.real, log_both.real = np.maximum(log_bulk.real, LEAST), np.maximum(log_both.real, LEAST)
+        return whole._moved(log_both, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_both)
+
+    def decay(self, y: Array) -> Array:
+        """Upper bounds on log |prod phi_i(v) - prod B_i(v)| for every v >= y: at most SUM n_i |phi_i - B_i|, as none is above 1."""
+        whole = self._whole
+        found = np.full((len(whole.part.counts), len(y)), np.inf)
+        for share in SHARES:
+            height = share * self._height
+            w, _, _ = whole.part.nodes.at(whole.part.nodes.step, height)
+            moduli, turn, _ = whole._above(height)
+            rest = np.abs(np.expm1(self._log_share(w)))
+            found = np.fmin(found, product(moduli * rest, np.exp(-turn[:, None] * y)))
+        return np.minimum.accumulate(np.log(1.01 * (whole.part.counts @ np.fmin(found, 1.0))))
+
+
+class Transforms:
+    """SUM_j weights_ij (e^{i y s_j} - 1) for rows i, as left (rows, rank) times right (rank, frequencies).
+
+    whole: SUM_j weights_ij. doubt: sum over the rows, each times its count, of what any of theirs may be off.
+    """
+
+    def __init__(self, left: ComplexArray | None, right: ComplexArray, whole: ComplexArray, doubt: float) -> None:
+        self._left, self._right, self.whole, self.doubt = left, right, whole, doubt
+
+    def at(self, block: slice) -> ComplexArray:
+        """At some of the frequencies: shape (rows, frequencies)."""
+        right = self._right[:, block]
+        return right if self._left is None else np.asarray(product(self._left, np.ascontiguousarray(right)))
+
+
+def _transforms(weights: ComplexArray, s: ComplexArray, step: float, count: int, counts: Array, log_error: float) -> Transforms:
+    whole = weights.sum(axis=1)
+    turns = np.minimum(2.0, step * count * np.abs(s))  # at least |e^{i y s} - 1|
+    heavy = np.abs(weights).sum(axis=0) * turns > LIGHT * math.exp(log_error)
+    weights, s, turns = weights[:, heavy], s[heavy], turns[heavy]
+    left, right, doubt = _factored(weights, turns, counts, ROUNDED * math.exp(log_error) * float(counts.sum()))
+    return Transforms(left, faded_less_one(right, s, step, count), whole, doubt)
+
+
+def _factored(weights: ComplexArray, turns: Array, counts: Array, most: float) -> tuple[ComplexArray | None, ComplexArray, float]:
+    """(left, right, doubt): the sums of moduli of weights - left right, times `turns`, times the counts, added up; at most `most`. No left
+    and no doubt where so few rows would not do."""
+    scaled = weights * turns
+    rows, nodes = weights.shape
+    for rank in RANKS:
+        if 2 * rank > min(rows, nodes):
+            break
+        spend(0.02 * rank * rows * nodes)
+        mixed = np.cos(np.outer(1.0 + np.arange(nodes) ** 2, 1.0 + np.arange(rank)) * 0.6180339887)
+        left = np.linalg.qr(product(scaled, mixed))[0]
+        right = product(left.conj().T, scaled)
+        doubt = float(counts @ np.abs(scaled - product(left, right)).sum(axis=1))
+        if doubt <= most:
+            return left, right / turns, doubt
+    return None, weights, 0.0
+
+
+def _blocks(rows: int, count: int) -> list[slice]:
+    size = max(16, BLOCK // rows)
+    spend(0.3 * rows * count)
+    return [slice(first, min(first + size, count)) for first in range(0, count, size)]
+
+
+def _powers(change: ComplexArray, counts: Array) -> ComplexArray:
+    """prod (1 + change_i)^count_i."""
+    found = np.ones(change.shape[1], dtype=complex)
+    for row, count in zip(change, counts.tolist(), strict=True):
+        found *= 1.0 + row if count == 1.0 else np.exp(count * log1p_complex(row))
+    return found
+
+
+def _telescoped(
+    less: ComplexArray, beyond: ComplexArray, rests: ComplexArray, counts: Array
+) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+    """(prod phi, prod B, prod phi - prod B): phi = 1 + less + beyond, B = phi - M, M = beyond + rest. Nothing cancels in
+    phi_1 phi_2 - B_1 B_2 = (phi_1 - B_1) phi_2 + B_1 M_2."""
+    both, bulk = (np.ones(less.shape[1], dtype=complex) for _ in range(2))
+    gap = np.zeros(less.shape[1], dtype=complex)
+    for low, high, rest, count in zip(less, beyond, rests.tolist(), counts.tolist(), strict=True):
+        phi, more = 1.0 + (low + high), high + rest
+        if count == 1.0:
+            below = phi - more
+        else:
+            log_phi, log_less = log1p_complex(low + high), log1p_complex(-more / phi)
+            phi, below = np.exp(count * log_phi), np.exp(count * log1p_complex(low - rest))
+            more = np.where(np.abs(count * log_less) < 1.0, -phi * np.expm1(count * log_less), phi - below)
+        gap = gap * phi + bulk * more
+        both, bulk = both * phi, bulk * below
+    return both, bulk, gap
