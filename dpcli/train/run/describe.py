@@ -12,6 +12,8 @@ from dpcli.train.run.description import SCHEMA, digest_of
 from dpcli.train.run.guarantee import guarantee
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT, Outcome
 
+CARD = "README.md"  # PEFT's, which is for people to fill in
+
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.train.tasks.learning import Learning
@@ -28,7 +30,7 @@ def _content(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> dict
 
     plan, folder = outcome.plan, outcome.folder
     adapter = os.path.join(folder, ADAPTER)
-    inside = [f"{ADAPTER}/{name}" for name in sorted(os.listdir(adapter))] if os.path.isdir(adapter) else []
+    inside = [f"{ADAPTER}/{name}" for name in sorted(os.listdir(adapter)) if name != CARD] if os.path.isdir(adapter) else []
     return {
         "schema": SCHEMA,
         "dpcli": __version__,

@@ -11,9 +11,9 @@ from typing import Any
 
 from dpcli.errors import InputError
 from dpcli.train.plan.plan import TrainingPlan, plan_of
-from dpcli.train.run.description import Description, description_in, digest_of
+from dpcli.train.run.description import LEFT, Description, description_in, digest_of
 from dpcli.train.run.guarantee import guarantee
-from dpcli.train.run.outcome import DESCRIPTION, PIPELINE, STATEMENT
+from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT
 from dpcli.train.trained.stamp import require_stamp
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -44,7 +44,7 @@ def attestation(folder: str) -> dict[str, Any]:
     require_claim(found, plan)
     return {
         "_type": STATEMENT_TYPE,
-        "subject": [_resource(name, digest) for name, digest in found.files.items() if name not in (STATEMENT, PIPELINE)],
+        "subject": [_resource(name, found.files[name]) for name in (MODEL, *_adapter(found))],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
             "run": found.run,
@@ -62,6 +62,11 @@ def attestation(folder: str) -> dict[str, Any]:
 def text_of(statement: dict[str, Any]) -> bytes:
     """As it is written: the same bytes for the same run."""
     return (json.dumps(statement, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _adapter(found: Description) -> list[str]:
+    """The same weights, as PEFT reads them."""
+    return sorted(found.files.keys() - {*LEFT})
 
 
 def require_private(found: Description, private: bool) -> None:

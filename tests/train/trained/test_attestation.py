@@ -94,7 +94,7 @@ def test_no_value_of_an_attestation_can_be_changed_or_left_out(run: Path, tmp_pa
     places = list(leaves(statement))
     assert len(places) > 20
     for place in places:
-        for other in ("other", None, True, 0, 1e-9, "drop"):
+        for other in ("other", None, True, 0, 1, 1e-9, "drop"):
             changed: Any = copy.deepcopy(statement)
             held = changed
             for key in place[:-1]:
@@ -136,6 +136,11 @@ def test_a_seeded_run_is_never_attested_whatever_is_written_over_it(tmp_path: Pa
 
     refused("NOT PRIVATE (seeded noise): nothing is attested")
     assert "NOT PRIVATE" in dpcli("predict", str(run), "digits").out
+    said = (run / "statement.md").read_text()
+    (run / "statement.md").write_text("This run took 1 step.\n")
+    sealed(run)
+    refused("NOT PRIVATE (seeded noise): nothing is attested")  # by its description
+    (run / "statement.md").write_text(said)
     sealed(run, guarantee={"private": True, "epsilon": epsilon})
     refused("NOT PRIVATE (seeded noise): nothing is attested")  # by its statement
     (run / "statement.md").write_text("This run took 1 step.\n")

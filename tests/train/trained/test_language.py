@@ -78,6 +78,26 @@ def test_texts_are_classified_and_another_frozen_model_is_refused(tmp_path: Path
         package.load_model(run)
 
 
+def test_an_adapter_is_loaded_onto_its_own_base_and_is_attested_too(tmp_path: Path) -> None:
+    import transformers
+
+    config = {"n_layer": 1, "n_head": 2, "n_embd": 8, "vocab_size": 256, "n_positions": 32, "bos_token_id": 0, "eos_token_id": 0}
+    for name in ("base", "other"):
+        transformers.GPT2LMHeadModel(transformers.GPT2Config(**config)).save_pretrained(tmp_path / name)
+    text = FILE.format(task="causal-lm", data="texts", more=f'{HELD}lora = {{ rank = 2, targets = ["c_attn"] }}')
+    run = trained(tmp_path, text.replace("own_language:gpt2", "base"), OWN, "own_language")
+    left = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["perplexity"]
+    assert json.loads(dpcli("evaluate", str(run), "-f", "json").out)["metrics"]["perplexity"] == pytest.approx(left, rel=1e-6)
+    statement = json.loads(dpcli("attest", str(run), "-f", "json").out)["attestation"]
+    names = ["model.safetensors", "adapter/adapter_config.json", "adapter/adapter_model.safetensors"]
+    assert [one["name"] for one in statement["subject"]] == names
+    (run / "adapter" / "adapter_config.json").write_text("{}")
+    assert dpcli("attest", str(run), "--verify", str(run / "attestation.json")).code == 1
+    (tmp_path / "other").rename(run / "base")  # which comes first
+    with pytest.raises(InputError, match="expected the frozen weights that the run was trained on"):
+        package.load_model(run)
+
+
 OWN_TASK = """
 import torch
 def model(): return torch.nn.Linear(3, 1)
