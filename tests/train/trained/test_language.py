@@ -78,6 +78,7 @@ def test_texts_are_classified_and_another_frozen_model_is_refused(tmp_path: Path
         package.load_model(run)
 
 
+@pytest.mark.long
 def test_an_adapter_is_loaded_onto_its_own_base_and_is_attested_too(tmp_path: Path) -> None:
     import transformers
 
