@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dpcli.exchange.events.objects import from_dp_event, to_dp_event
     from dpcli.pipeline.model import Pipeline
     from dpcli.pipeline.read import load
+    from dpcli.train.trained.loading import load_model
+    from dpcli.train.trained.model import TrainedModel
 
 __version__ = "0.1.0"
 __all__ = [
@@ -25,12 +27,14 @@ __all__ = [
     "Calibration",
     "Epsilons",
     "Pipeline",
+    "TrainedModel",
     "__version__",
     "account",
     "calibrate",
     "epsilon",
     "from_dp_event",
     "load",
+    "load_model",
     "to_dp_event",
 ]
 
@@ -45,6 +49,8 @@ _HOME = {
     "to_dp_event": "dpcli.exchange.events.objects:to_dp_event",
     "Pipeline": "dpcli.pipeline.model:Pipeline",
     "load": "dpcli.pipeline.read:load",
+    "TrainedModel": "dpcli.train.trained.model:TrainedModel",
+    "load_model": "dpcli.train.trained.loading:load_model",
 }
 
 

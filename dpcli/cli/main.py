@@ -19,6 +19,7 @@ from dpcli.errors import DpcliError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "account": ("dpcli.cli.account:command", "What a pipeline costs, by every accountant."),
+    "attest": ("dpcli.cli.attest:command", "Attest what the model of a training run guarantees; verify it."),
     "audit": ("dpcli.cli.audit:command", "Put a program to the test: what an attack proves against its claim."),
     "budget": ("dpcli.cli.budget.group:command", "The ledger: what a dataset has spent, and what still fits."),
     "calibrate": ("dpcli.cli.calibrate:command", "Solve for steps, epochs, batch size, rate, radius, scale or noise."),
@@ -26,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("dpcli.cli.completion:command", "Shell completion for bash, zsh or fish."),
     "diff": ("dpcli.cli.diff:command", "What changed between two pipelines, and what each change costs."),
     "doctor": ("dpcli.cli.doctor:command", "Whether this machine has what dpcli needs."),
+    "evaluate": ("dpcli.cli.evaluate:command", "The metric of the model of a training run."),
     "explain": ("dpcli.cli.explain:command", "What a pipeline's guarantee, a rule or a term means."),
     "export": ("dpcli.cli.exporting.group:command", "Write a pipeline as another library keeps it."),
     "gate": ("dpcli.cli.gate:command", "Stop a change that overspends: verdict by exit code."),
@@ -38,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plot": ("dpcli.cli.plot:command", "Draw epsilon, delta or an attacker's errors, in a terminal or to a file."),
     "pmixed": ("dpcli.cli.pmixed.group:command", "Text from language models on private shards, mixed with a public one."),
     "release": ("dpcli.cli.release:command", "Answer queries about a table with noise, once, and remember the answers."),
+    "predict": ("dpcli.cli.predict:command", "Ask the model of a training run: labels, or text."),
     "prompt": ("dpcli.cli.prompt:command", "Make a prompt of private demonstrations, by noisy votes (PromptPATE)."),
     "report": ("dpcli.cli.report:command", "The disclosure statement: every item a reader must be told."),
     "schema": ("dpcli.cli.schema:command", "The JSON Schema of the pipeline or policy file, for editors."),

@@ -20,6 +20,8 @@ Options:
 
 Commands:
   account          What a pipeline costs, by every accountant.
+  attest           Attest what the model of a training run guarantees; verify
+                   it.
   audit            Put a program to the test: what an attack proves against
                    its claim.
   budget           The ledger: what a dataset has spent, and what still fits.
@@ -30,6 +32,7 @@ Commands:
   diff             What changed between two pipelines, and what each change
                    costs.
   doctor           Whether this machine has what dpcli needs.
+  evaluate         The metric of the model of a training run.
   explain          What a pipeline's guarantee, a rule or a term means.
   export           Write a pipeline as another library keeps it.
   gate             Stop a change that overspends: verdict by exit code.
@@ -44,6 +47,7 @@ Commands:
                    or to a file.
   pmixed           Text from language models on private shards, mixed with a
                    public one.
+  predict          Ask the model of a training run: labels, or text.
   prompt           Make a prompt of private demonstrations, by noisy votes
                    (PromptPATE).
   release          Answer queries about a table with noise, once, and remember

@@ -111,6 +111,7 @@ def test_every_command_with_csv_is_read() -> None:
     writing = {w for w in COMMANDS if w[0] == "budget" and w[1] not in ("show", "log", "export", "verify", "anchor", "upgrade")}
     assert {words for words in COMMANDS if "csv" in own_formats(words)} == read | writing | {
         ("plot",),
+        ("predict",),
         ("sweep",),
         ("pmixed", "predict"),
     }

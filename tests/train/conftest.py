@@ -22,9 +22,9 @@ def _digits_read_once() -> Iterator[None]:
     """Nobody writes into what was read: it is copied into another number format first."""
     from dpcli.train.tasks import arrays
 
-    read = cache(arrays._digits)
+    read = cache(arrays.digits)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "_digits", lambda path: read("digits"))
+        patch.setattr(arrays, "digits", lambda path: read("digits"))
         yield
 
 

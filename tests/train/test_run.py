@@ -69,10 +69,13 @@ def ledger(folder: Path, epsilon: float = 3.0):
     return init(str(folder / "ledger.db"), "digits", terms)
 
 
+NAMES = ["metrics.jsonl", "model.json", "model.safetensors", "pipeline.toml", "statement.md"]
+
+
 def test_a_run_leaves_a_model_its_metrics_and_a_statement(file: Path) -> None:
     outcome = train(plan_of(str(file)))
     folder = Path(outcome.folder)
-    assert sorted(path.name for path in folder.glob("[!.]*")) == ["metrics.jsonl", "model.safetensors", "statement.md"]
+    assert sorted(path.name for path in folder.glob("[!.]*")) == NAMES
     last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["step"] == 30
     assert last["private"] == "yes"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from dpcli.audit.settings import read_settings
 from dpcli.errors import InputError
@@ -16,6 +17,9 @@ from dpcli.train.plan.entries import performed
 from dpcli.train.plan.settings import Train, in_full, read_train
 from dpcli.train.plan.stages import Stage, counted, stages
 
+if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
+
 Portion = tuple[int, int]  # from one step to another
 
 
@@ -24,12 +28,13 @@ class TrainingPlan(PricedFile):
     """One run, as it is accounted and as it is done.
 
     stages: what is done, one after the other.
-    canaries: records of [audit] that do not exist, each inserted by a fair coin.
+    canaries: records of [audit] that do not exist, each inserted by a fair coin. source: the file's content.
     """
 
     train: Train
     stages: tuple[Stage, ...]
     canaries: int = 0
+    source: bytes = field(default=b"", repr=False)
 
     @property
     def steps(self) -> int:
@@ -72,6 +77,12 @@ class TrainingPlan(PricedFile):
                 totals[stage.entry.name] = totals.get(stage.entry.name, 0) + taken
         return replace(self.pipeline, mechanisms=tuple(self._counted(totals, beside)))
 
+    def account_with(self, repeated: Collection[Portion]) -> Account:
+        """Of the whole file, with portions that may have been done twice."""
+        from dpcli.analysis.account import headline
+
+        return headline(self.costs([(0, self.steps), *repeated])) if repeated else self.account
+
     def _counted(self, totals: Mapping[str, int], beside: bool) -> Iterable[Entry]:
         for entry in self.pipeline.mechanisms:
             own = tuple(stage for stage in self.stages if stage.entry.name == entry.name)
@@ -102,7 +113,7 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
     _require_units(pipeline, train, path)
     found = priced_file(path, pipeline).account
     canaries = read_settings(data, path).canaries or 0
-    return TrainingPlan(path, pipeline, found, train, tuple(_stages(pipeline, train, path)), canaries)
+    return TrainingPlan(path, pipeline, found, train, tuple(_stages(pipeline, train, path)), canaries, data)
 
 
 def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:

@@ -42,6 +42,8 @@ class Train(ABC):
     selection: ClassVar[Selection] = Selection("task", TASKS)
     # The function that makes a learning problem of the table, as module:name; only training imports it.
     build: ClassVar[str]
+    # The function that makes what was trained of a run's folder, as module:name.
+    use: ClassVar[str]
     # The metric that it measures on public data, and which of two values is the better; None where the user's function says.
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = None
     # Whether model and loss are the user's own code, which is checked by trial alone: so it is unless a task says otherwise.

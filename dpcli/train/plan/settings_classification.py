@@ -38,6 +38,7 @@ class Classification(Train):
     """A label for each record of numbers, such as a row or an image."""
 
     build: ClassVar[str] = "dpcli.train.tasks.classification:build"
+    use: ClassVar[str] = "dpcli.train.trained.classifier:classifier"
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = ("accuracy", "higher")
     own_code: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

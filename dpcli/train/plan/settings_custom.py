@@ -19,6 +19,7 @@ class Custom(Train):
     """Records, a model and a loss that are functions of your own."""
 
     build: ClassVar[str] = "dpcli.train.tasks.custom:build"
+    use: ClassVar[str] = "dpcli.train.trained.own:own_model"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "data": "own:records",

@@ -75,6 +75,7 @@ class CausalLm(Language):
     """The next token of each text, from those before it: all weights, low-rank adapters, or a soft prompt."""
 
     build: ClassVar[str] = "dpcli.train.tasks.causal_lm:build"
+    use: ClassVar[str] = "dpcli.train.trained.language:language"
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = ("perplexity", "lower")
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"data": "mails.txt", "model": "gpt2", "record": "paragraph", "context": 64, "lora": {"rank": 4}, "token_loss": "sum"},
@@ -111,6 +112,7 @@ class SoftPrompt(Language):
     """A label for each text, by a frozen language model behind trained vectors (Duan et al. 2023, arXiv:2305.15594)."""
 
     build: ClassVar[str] = "dpcli.train.tasks.soft_prompt:build"
+    use: ClassVar[str] = "dpcli.train.trained.text_classifier:text_classifier"
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = ("accuracy", "higher")
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {

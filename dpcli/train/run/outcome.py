@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from dpcli.train.plan.plan import Portion, TrainingPlan
 
 STATE, MODEL, METRICS, STATEMENT = "state.pt", "model.safetensors", "metrics.jsonl", "statement.md"
+DESCRIPTION, PIPELINE = (
+    "model.json",
+    "pipeline.toml",
+)  # what a run says of itself, and the file that it was trained by, byte for byte
+ATTESTATION = "attestation.json"  # dpcli attest writes it
 KEPT = "canaries.pt"  # while the run lasts: a resumed run must hold the same ones
 ADAPTER = "adapter"  # folder that PEFT reads, of a language model that was not trained as a whole
 
@@ -35,11 +40,7 @@ class Outcome:
     @property
     def epsilon(self) -> float:
         """Of every step that drew noise, the repeated ones included; an upper bound."""
-        from dpcli.analysis.account import headline
-
-        if not self.repeated:
-            return self.plan.account.upper
-        return headline(self.plan.costs([(0, self.plan.steps), *self.repeated])).upper
+        return self.plan.account_with(self.repeated).upper
 
     @property
     def repeated_steps(self) -> int:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.registry import STATEMENT_OF, load
 from dpcli.sessions.folder import replaced
-from dpcli.train.run.outcome import ADAPTER, KEPT, METRICS, MODEL, STATE, STATEMENT, Outcome
+from dpcli.train.run.describe import describe
+from dpcli.train.run.outcome import ADAPTER, ATTESTATION, DESCRIPTION, KEPT, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -31,8 +32,10 @@ def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | 
     if prepared.canaries is not None:
         prepared.canaries.leave_scores(folder, prepared.problem)
     _leave(outcome, prepared)
+    describe(outcome, prepared.problem, ledger)
     if ledger is not None:
         outcome = replace(outcome, charged=_charged(ledger.commit(before.run).state, before.run))
+        describe(outcome, prepared.problem, ledger)  # whose head has moved
     os.unlink(os.path.join(folder, STATE))
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, KEPT))
@@ -83,16 +86,17 @@ def _leave(outcome: Outcome, prepared: Prepared) -> None:
 
     private = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
     weights, said = save(prepared.weights(), private), load(STATEMENT_OF)(outcome).encode()
-    for name in (STATEMENT, MODEL):
+    for name in (DESCRIPTION, ATTESTATION, STATEMENT, MODEL, PIPELINE):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(outcome.folder, name))
+    adapter = os.path.join(outcome.folder, ADAPTER)
+    shutil.rmtree(adapter, ignore_errors=True)
+    replaced(os.path.join(outcome.folder, PIPELINE), outcome.plan.source)
     replaced(os.path.join(outcome.folder, STATEMENT), said)
     replaced(os.path.join(outcome.folder, MODEL), weights)
     if outcome.plan.train.adapts:
         from dpcli.train.tasks.lm_adapter import save_adapter
 
-        adapter = os.path.join(outcome.folder, ADAPTER)
-        shutil.rmtree(adapter, ignore_errors=True)
         save_adapter(prepared.problem.model, outcome.plan.train.model, adapter)
     log(
         outcome.folder,

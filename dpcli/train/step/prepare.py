@@ -34,6 +34,7 @@ from dpcli.train.step.adaptive import Quantile, relative
 from dpcli.train.step.average import Average
 from dpcli.train.step.loop import Indices, Trainer
 from dpcli.train.tasks.learning import Learning, Metrics, learning, moved
+from dpcli.train.trained.weights import trained
 
 if TYPE_CHECKING:
     from dpcli.train.run.checkpoint import Checkpoint
@@ -123,11 +124,7 @@ class Prepared:
     def weights(self) -> dict[str, Tensor]:
         """What was trained, where some of the model was not; else all of the model, tied tensors once."""
         self.require_buffers()
-        parameters: dict[str, Tensor] = dict(self.problem.model.named_parameters())
-        if all(p.requires_grad for p in parameters.values()):
-            parameters |= dict(self.problem.model.named_buffers())
-            return {name: value.detach().cpu().contiguous() for name, value in parameters.items()}
-        return {name: p.detach().cpu().contiguous() for name, p in parameters.items() if p.requires_grad}
+        return {name: value.detach().cpu().contiguous() for name, value in trained(self.problem.model).items()}
 
     def noise_source(self) -> str:
         """Where the noise comes from, in words."""

@@ -77,9 +77,18 @@ def _classes(train: Classification, path: str) -> int:
     return train.classes or 10
 
 
+def table_in(source: str, train: Classification, classes: int) -> ArrayTable:
+    """Labelled records that a user names: digits, a file by its path from here, or module:function. Raises InputError."""
+    place = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
+    return _table(_read(place, "public", train, source), "public", train, classes, source, source)
+
+
 def _loaded(source: str, key: str, train: Classification, classes: int, path: str) -> ArrayTable:
-    found, place = _read(source, key, train, path), f"{path}: train.{key}"
-    inputs, labels = _inputs(found.inputs, train.shift, place), _labels(found.labels, classes, place, path)
+    return _table(_read(source, key, train, path), key, train, classes, path, f"{path}: train.{key}")
+
+
+def _table(found: Parts, key: str, train: Classification, classes: int, path: str, place: str) -> ArrayTable:
+    inputs, labels = inputs_of(found.inputs, train.shift, place), labels_of(found.labels, classes, place, path)
     if len(inputs) != len(labels):
         raise InputError(f"{place}: expected one label for each record, found another number of them")
     if not len(labels):
@@ -90,7 +99,7 @@ def _loaded(source: str, key: str, train: Classification, classes: int, path: st
     return ArrayTable(inputs, labels, units)
 
 
-def _inputs(values: Any, shift: float, place: str) -> Array:
+def inputs_of(values: Any, shift: float, place: str) -> Array:
     """(n, ...) float32, finite, less the declared shift."""
     numbers = _numbers(values, "inputs", place)
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
@@ -102,7 +111,7 @@ def _inputs(values: Any, shift: float, place: str) -> Array:
     return found
 
 
-def _labels(values: Any, classes: int, place: str, path: str) -> Array:
+def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
     """(n,) int64, below `classes`."""
     numbers = _numbers(values, "labels", place)
     if numbers.ndim != 1:
@@ -133,7 +142,7 @@ def _shape(array: Array) -> str:
 def _read(source: str, key: str, train: Classification, path: str) -> Parts:
     ending = os.path.splitext(source)[1]
     if source == "digits":
-        return _digits(path)
+        return digits(path)
     if ending in READERS:
         place = beside(source, path)
         if not os.path.isfile(place):
@@ -154,7 +163,7 @@ def _returned(found: Any, key: str, train: Classification, place: str) -> Parts:
     return Parts(found[0], found[1], found[2] if owned and key == "data" else None)
 
 
-def _digits(path: str) -> Parts:
+def digits(path: str) -> Parts:
     try:
         from sklearn.datasets import load_digits
     except ImportError:

@@ -19,9 +19,9 @@ from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import CausalLm
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
-from dpcli.train.tasks.lm_models import language_model, logits, vocabulary
+from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
 from dpcli.train.tasks.lm_records import PADDING, drawn, held_out, records
-from dpcli.train.tasks.lm_tokens import tokens_of
+from dpcli.train.tasks.lm_tokens import Tokens, tokens_of
 from dpcli.train.tasks.owners import whose
 
 
@@ -35,13 +35,21 @@ def build(train: CausalLm, path: str) -> Learning:
         chosen = held_out(len(found), train, units, path)
         found, public = found[~chosen], found[chosen]
     elif train.public is not None:
-        public, _ = records(train.public, replace(train, units=None), tokens, words, path)
+        public = public_records(train, tokens, words, path)
     if found.shape[1] < 2:
         raise InputError(f"{path}: train.data: expected a record of two tokens or more, found none")
     draw = partial(drawn, found.shape[1], words)
     measure = dict if public is None else partial(perplexity, model, public, train.physical_batch_size)
     owners = None if units is None else whose(units, path)
-    return Learning(model, LOSSES[train.token_loss], found, measure, owners, draw)
+    return Learning(model, LOSSES[train.token_loss], found, measure, owners, draw, facts(train, words, path))
+
+
+def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str) -> Tensor:
+    """The records declared public. Raises InputError where there are none."""
+    if train.public == "held-out":
+        found, units = records(train.data, train, tokens, words, path)
+        return found[held_out(len(found), train, units, path)]
+    return records(train.public or "", replace(train, units=None), tokens, words, path)[0]
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

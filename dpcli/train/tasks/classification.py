@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.arrays import Arrays, arrays
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.models import model_of
+from dpcli.train.tasks.user_code import code_of
 
 
 def build(train: Classification, path: str) -> Learning:
@@ -26,7 +28,15 @@ def build(train: Classification, path: str) -> Learning:
     model = model_of(train, shape, data.classes, path)
     require_scores(model, shape, data.classes, path)
     records = pair(data.inputs, data.labels)
-    return Learning(model, cross_entropy, records, _measure(model, data), data.units, partial(drawn, shape, data.classes))
+    draw = partial(drawn, shape, data.classes)
+    return Learning(
+        model, cross_entropy, records, measure_of(model, data), data.units, draw, facts(train, shape, data.classes, path)
+    )
+
+
+def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> dict[str, Any]:
+    """What the model's inputs and outputs are."""
+    return {"inputs": list(shape), "classes": classes, "shift": train.shift, **code_of(train.model, path)}
 
 
 def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path: str) -> None:
@@ -61,14 +71,19 @@ def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
     return nn.functional.cross_entropy(model(inputs), labels, reduction="none")
 
 
-def _measure(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
+def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
+    """Accuracy on what is declared public; nothing where there is none."""
     if data.public_inputs is None or data.public_labels is None:
         return dict
     inputs, labels = pair(data.public_inputs, data.public_labels)
 
     def measure() -> Metrics:
-        with evaluating(model) as device:
-            scores = torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, 1024)])
-        return {"accuracy": float((scores.argmax(1) == labels).double().mean())}
+        return {"accuracy": float((scores_of(model, inputs).argmax(1) == labels).double().mean())}
 
     return measure
+
+
+def scores_of(model: nn.Module, inputs: Tensor) -> Tensor:
+    """(n, classes) of many records, a part of them in memory at a time."""
+    with evaluating(model) as device:
+        return torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, 1024)])

@@ -16,7 +16,7 @@ from dpcli.train.noise.randomness import Stream
 from dpcli.train.plan.settings_custom import Custom
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating, moved, tensors
 from dpcli.train.tasks.owners import whose
-from dpcli.train.tasks.user_code import called_on_records, private_result, result, user
+from dpcli.train.tasks.user_code import called_on_records, code_of, private_result, result, user
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,8 @@ def build(train: Custom, path: str) -> Learning:
     if not isinstance(model, nn.Module):
         raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(model).__name__}")
     records, units = _data(train, path)
-    return Learning(model, _loss(train.loss, path), records, _measure(train, path, model), units, _draw(train, records, path))
+    loss, draw = _loss(train.loss, path), _draw(train, records, path)
+    return Learning(model, loss, records, measure_of(train, path, model), units, draw, code_of(train.model, path))
 
 
 def _data(train: Custom, path: str) -> tuple[Batch, NDArray[np.generic] | None]:
@@ -89,7 +90,8 @@ def _form(records: Batch) -> object:
     return arranged, [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
 
 
-def _measure(train: Custom, path: str, model: nn.Module) -> Any:
+def measure_of(train: Custom, path: str, model: nn.Module) -> Callable[[], Metrics]:
+    """What `metric` says of the records declared public; nothing where there are none."""
     if train.metric is None or train.public is None:
         return dict
     source, function = train.metric, user(train.metric, path)

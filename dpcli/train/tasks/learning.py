@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +33,8 @@ class Learning:
     model: what is trained; only parameters with requires_grad count. loss: (model, batch) -> (B,), one loss per record, that depends on
     no other record. records: tensors whose first dimension counts the private records. measure: metrics on data that the file declares
     public, the headline first; none where there are no such data. units: (n,) whose each record is, where the file asks.
-    draw: records that nobody owns, as canaries of an audit; None where the task has none.
+    draw: records that nobody owns, as canaries of an audit; None where the task has none. facts: JSON values about the model, public and
+    enough to build it again beside [train].
     """
 
     model: nn.Module
@@ -42,6 +43,7 @@ class Learning:
     measure: Callable[[], Metrics]
     units: NDArray[np.generic] | None = None
     draw: Callable[[int, Stream], Batch] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def count(self) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dpcli.errors import InputError
 from dpcli.train.plan.settings_language import Language, Lora
 from dpcli.train.tasks.lm_library import library, pretrained, quiet
-from dpcli.train.tasks.user_code import result
+from dpcli.train.tasks.user_code import code_of, result
 
 
 class Prompted(nn.Module):
@@ -121,3 +121,9 @@ def vocabulary(model: nn.Module, path: str) -> int:
     if rows != 1 or places < 2:
         raise InputError(f"{path}: train.model: expected logits (B, T, vocabulary) from ids (B, T), found {tuple(found.shape)}")
     return width
+
+
+def facts(train: Language, words: int, path: str) -> dict[str, Any]:
+    """What the model reads."""
+    tokenizer = train.tokenizer or (None if ":" in train.model else train.model)
+    return {"tokenizer": tokenizer, "vocabulary": words, "context": train.context, **code_of(train.model, path)}

@@ -23,6 +23,10 @@ class Tokens(Protocol):
         """Of one text, without anything added before or after it."""
         ...
 
+    def text(self, ids: list[int]) -> str:
+        """What token ids say."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
@@ -32,6 +36,9 @@ class Bytes:
 
     def ids(self, text: str) -> list[int]:
         return list(text.encode())
+
+    def text(self, ids: list[int]) -> str:
+        return bytes(ids).decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,9 @@ class Pretrained:
 
     def ids(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def text(self, ids: list[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
 
 def tokens_of(train: Language, path: str) -> Tokens | None:

@@ -5,6 +5,7 @@ Source: Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD); Li et al. 2
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,9 @@ from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import SoftPrompt
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
-from dpcli.train.tasks.lm_models import language_model, logits, vocabulary
+from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
 from dpcli.train.tasks.lm_records import drawn, encoded, held_out, padded
-from dpcli.train.tasks.lm_texts import Texts, texts_of
+from dpcli.train.tasks.lm_texts import Text, Texts, texts_of
 from dpcli.train.tasks.lm_tokens import Tokens, needed, tokens_of
 from dpcli.train.tasks.owners import whose
 
@@ -40,11 +41,21 @@ def build(train: SoftPrompt, path: str) -> Learning:
         chosen = torch.from_numpy(held_out(len(found[0]), train, private.units, path))
         found, public = picked(found, ~chosen), picked(found, chosen)
     elif train.public is not None:
-        public = labelled(texts_of(train.public, replace(train, units=None), path), train, tokens, words, path)
+        public = public_records(train, tokens, words, path)
     measure = dict if public is None else partial(accuracy, model, spoken, public, train.physical_batch_size)
     units = None if private.units is None else whose(private.units, path)
     draw = partial(drawn_labelled, found[0].shape[1], words, len(spoken))
-    return Learning(model, partial(loss, spoken), found, measure, units, draw)
+    known = {**facts(train, words, path), "labels": list(train.labels)}
+    return Learning(model, partial(loss, spoken), found, measure, units, draw, known)
+
+
+def public_records(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> tuple[Tensor, Tensor]:
+    """The labelled texts declared public. Raises InputError where there are none."""
+    if train.public == "held-out":
+        private = texts_of(train.data, train, path)
+        found = labelled(private, train, tokens, words, path)
+        return picked(found, torch.from_numpy(held_out(len(found[0]), train, private.units, path)))
+    return labelled(texts_of(train.public or "", replace(train, units=None), path), train, tokens, words, path)
 
 
 def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
@@ -60,12 +71,18 @@ def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Ten
 
 def labelled(texts: Texts, train: SoftPrompt, tokens: Tokens, words: int, path: str) -> tuple[Tensor, Tensor]:
     """Token ids (n, T) and labels (n,)."""
+    ids = prompts(texts.texts, train, tokens, words, path)
+    return ids, torch.tensor(numbers(texts.labels or [], train.labels, path))
+
+
+def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
+    """Token ids (n, T) of texts in the template."""
     before, after = (encoded(part, tokens, path) for part in train.template.split("{text}"))
     room = train.context - len(before) - len(after)
     if room < 1:
         raise InputError(f"{path}: train.context: expected room for the text after the template's tokens, found none")
-    rows = [np.concatenate([before, encoded(text, tokens, path)[:room], after]) for text in texts.texts]
-    return padded(rows, words, path), torch.tensor(numbers(texts.labels or [], train.labels, path))
+    rows = [np.concatenate([before, encoded(text, tokens, path)[:room], after]) for text in texts]
+    return padded(rows, words, path)
 
 
 def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:

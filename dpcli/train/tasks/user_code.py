@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +24,18 @@ def user(target: str, path: str) -> Callable[..., Any]:
 def result(target: str, path: str) -> Any:
     """What it returns, called with nothing. Raises InputError for what it raises, whose words are shown: not for private data."""
     return called(target, user(target, path))
+
+
+def code_of(target: str, path: str) -> dict[str, str]:
+    """The SHA-256 of the file that a function is in, as a fact about a model; none for what is no function."""
+    if ":" not in target:
+        return {}
+    user(target, path)
+    file = getattr(sys.modules[target.partition(":")[0]], "__file__", None)
+    if file is None or not os.path.isfile(file):
+        return {}
+    with open(file, "rb") as source:
+        return {"code_sha256": hashlib.sha256(source.read()).hexdigest()}
 
 
 def private_result(target: str, path: str) -> Any:

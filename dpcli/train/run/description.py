@@ -1,0 +1,145 @@
+"""The description in a run's folder, read back. Nothing here needs torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.errors import InputError
+from dpcli.toml.limits import MAX_BYTES, read_bytes
+from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT
+
+SCHEMA = "dpcli/run/v1"
+TYPES = {
+    "dpcli": str,
+    "run": str,
+    "model": dict,
+    "files": dict,
+    "guarantee": dict,
+    "repeated": list,
+    "origin": str,
+    "metrics": dict,
+}
+LEFT = (MODEL, STATEMENT, PIPELINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a run in `folder` says of itself.
+
+    model: what it takes to build the model again beside [train]. files: SHA-256 by name. guarantee: in words and numbers; `epsilon` None
+    where the run was not private. repeated: portions of steps that are counted twice. ledger: where it was, None where there was none.
+    origin: of the training file, from the folder.
+    """
+
+    folder: str
+    version: str
+    run: str
+    model: Mapping[str, Any]
+    files: Mapping[str, str]
+    guarantee: Mapping[str, Any]
+    repeated: tuple[tuple[int, int], ...]
+    ledger: Mapping[str, Any] | None
+    metrics: Mapping[str, float]
+    origin: str
+
+    def path(self, name: str) -> str:
+        """A file of the run."""
+        return os.path.join(self.folder, name)
+
+    def changed(self) -> list[str]:
+        """The files that are no longer as the run left them, or gone."""
+        return [
+            name
+            for name, digest in self.files.items()
+            if not (os.path.isfile(self.path(name)) and digest_of(self.path(name)) == digest)
+        ]
+
+    def require_unchanged(self, *names: str) -> None:
+        """Raises InputError where one of these files is no longer as the run left it."""
+        found = [name for name in self.changed() if name in names]
+        if found:
+            raise InputError(f"{self.path(found[0])}: expected the file that the run left, found another, or none")
+
+
+def _is(path: str, digest: str) -> bool:
+    return os.path.isfile(path) and digest_of(path) == digest
+
+
+def digest_of(path: str) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def description_in(folder: str) -> Description:
+    """The description of the run in a folder.
+
+    Raises:
+        InputError: there is no such folder, it holds no run that has ended or one without a description, or something else is in its place.
+    """
+    path = os.path.join(folder, DESCRIPTION)
+    if not os.path.isdir(folder):
+        raise InputError(f"{folder}: expected the folder of a run, such as runs/NAME, found none")
+    if not os.path.lexists(path):
+        raise _undescribed(folder)
+    try:
+        found = json.loads(_text(path))
+        sound = found["schema"] == SCHEMA and all(type(found[name]) is kind for name, kind in TYPES.items())
+        sound = sound and type(found["ledger"]) in (dict, type(None)) and found["files"].keys() >= set(LEFT)
+        sound = sound and all(type(one) is str for one in found["files"].values()) and not any(map(_outside, found["files"]))
+        sound = sound and _guarantees(found["guarantee"])
+        repeated = tuple((int(start), int(stop)) for start, stop in found["repeated"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        sound, repeated = False, ()
+    if not sound:
+        raise InputError(f"{path}: expected what dpcli train writes of a run, found something else, or a later dpcli's")
+    return Description(
+        folder,
+        found["dpcli"],
+        found["run"],
+        found["model"],
+        found["files"],
+        found["guarantee"],
+        repeated,
+        found["ledger"],
+        found["metrics"],
+        found["origin"],
+    )
+
+
+def _text(path: str) -> bytes:
+    data = read_bytes(path, "what dpcli train writes of a run")
+    if len(data) > MAX_BYTES:
+        raise ValueError(path)
+    return data
+
+
+def _guarantees(stated: Mapping[str, Any]) -> bool:
+    """Whether it is a guarantee: with a finite epsilon where the run was private, and none where it was not."""
+    epsilon, delta = stated["epsilon"], stated["delta"]
+    bounded = type(epsilon) is float and 0.0 <= epsilon < math.inf if stated["private"] is True else epsilon is None
+    words = all(type(stated[name]) is str for name in ("unit", "adjacency", "accountant"))
+    return bounded and type(stated["private"]) is bool and words and type(delta) is float and 0.0 <= delta < 1.0
+
+
+def _outside(name: str) -> bool:
+    """Whether a name leads out of the folder."""
+    return os.path.isabs(name) or ".." in name.split("/")
+
+
+def _undescribed(folder: str) -> InputError:
+    """A run of an earlier version, one that has not ended, or no run."""
+    if os.path.isfile(os.path.join(folder, MODEL)):
+        return InputError(
+            f"{folder}: expected {DESCRIPTION}, which describes the run, found none: an earlier dpcli trained it. Its model is in {MODEL}, "
+            "for code of your own; training it again with this version costs epsilon again"
+        )
+    return InputError(
+        f"{folder}: expected a run that has ended, found no {MODEL} and no {DESCRIPTION}: dpcli train FILE leaves both"
+    )

@@ -1,0 +1,66 @@
+"""A trained classifier of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dpcli.errors import InputError
+from dpcli.train.plan.settings_classification import Classification
+from dpcli.train.run.description import Description
+from dpcli.train.tasks.arrays import Arrays, arrays, inputs_of, table_in
+from dpcli.train.tasks.classification import measure_of, require_scores, scores_of
+from dpcli.train.tasks.learning import Metrics
+from dpcli.train.tasks.models import model_of
+from dpcli.train.trained.answers import Answers, Inquiry, classified
+from dpcli.train.trained.inputs import inputs_in
+from dpcli.train.trained.model import TrainedModel
+from dpcli.train.trained.places import place_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier(TrainedModel):
+    """shape: of one record's inputs. classes: how many labels there are."""
+
+    train: Classification
+    shape: tuple[int, ...]
+    classes: int
+
+    def probabilities(self, inputs: Any, place: str = "inputs") -> NDArray[np.float64]:
+        """Of each label, (n, classes), from raw inputs (n, ...), of which the run's shift is taken off here.
+
+        Raises InputError for inputs of another shape, or with a number that is not finite.
+        """
+        found = inputs_of(inputs, self.train.shift, place)
+        if found.shape[1:] != self.shape:
+            raise InputError(f"{place}: expected records of shape {self.shape}, as in training, found {found.shape[1:]}")
+        scores = scores_of(self.module, torch.from_numpy(found))
+        probabilities: NDArray[np.float64] = torch.softmax(scores.double(), 1).numpy()
+        return probabilities
+
+    def answers(self, asked: Inquiry) -> Answers:
+        source = asked.one_source()
+        return classified(self.probabilities(inputs_in(source, self.train, self.shape), source).tolist(), None)
+
+    def measured(self, source: str, path: str) -> Metrics:
+        if path:
+            return measure_of(self.module, arrays(self.train, path))()
+        found = table_in(source, self.train, self.classes)
+        if found.inputs.shape[1:] != self.shape:
+            raise InputError(f"{source}: expected records of shape {self.shape}, as in training, found {found.inputs.shape[1:]}")
+        return measure_of(self.module, Arrays(found.inputs, found.labels, found.inputs, found.labels, self.classes))()
+
+
+def classifier(train: Classification, description: Description) -> Classifier:
+    """The model that [train] names, for the inputs that the run describes. Raises InputError where it cannot be had."""
+    shape, classes = tuple(map(int, description.model["inputs"])), int(description.model["classes"])
+    place = place_of(description, train.model)
+    module = model_of(train, shape, classes, place)
+    require_scores(module, shape, classes, place)
+    return Classifier(module, train, description, shape, classes)

@@ -1,0 +1,69 @@
+"""Records to classify, with or without labels, from what a user names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpcli.errors import InputError
+from dpcli.train.plan.settings_classification import BUILT_IN, Classification
+from dpcli.train.tasks import arrays
+from dpcli.train.tasks.files import csv_table, parquet_table
+from dpcli.train.tasks.user_code import private_result
+
+
+def inputs_in(source: str, train: Classification, shape: tuple[int, ...]) -> Any:
+    """(n, ...) as they are found: the array `inputs` of a .npz file, all columns but the label's and the owner's of .csv and .parquet.
+
+    Columns are taken in their order, which must be that of the training data. Raises InputError where they cannot be read.
+    """
+    ending = os.path.splitext(source)[1]
+    if source == BUILT_IN:
+        return arrays.digits(source).inputs
+    if ending in READERS:
+        if not os.path.isfile(source):
+            raise InputError(f"{source}: expected a file, found none")
+        return READERS[ending](source, train, shape)
+    if ":" in source:
+        found = private_result(source, source)
+        return found[0] if isinstance(found, tuple | list) and len(found) in (2, 3) and hasattr(found[0], "shape") else found
+    raise InputError(f"DATA: expected {BUILT_IN}, a {', '.join(READERS)} file, or module:function, found {source!r}")
+
+
+def _npz(place: str, train: Classification, shape: tuple[int, ...]) -> Any:
+    try:
+        with open(place, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            found = archive["inputs"] if "inputs" in archive.files else None
+    except Exception:  # whatever numpy, zipfile and zlib raise for a file that is none
+        raise InputError(f"{place}: expected a .npz file of plain arrays, found one that cannot be read so") from None
+    if found is None:
+        raise InputError(f"{place}: expected an array named inputs, found none")
+    return found
+
+
+def _csv(place: str, train: Classification, shape: tuple[int, ...]) -> Any:
+    return _columns(place, train, shape, *csv_table(place))
+
+
+def _parquet(place: str, train: Classification, shape: tuple[int, ...]) -> Any:
+    return _columns(place, train, shape, *parquet_table(place))
+
+
+def _columns(place: str, train: Classification, shape: tuple[int, ...], names: list[str], rows: list[list[Any]]) -> Any:
+    """Without the label, which is the last column where the training file names none and there is one more than the model reads."""
+    kept = [at for at, name in enumerate(names) if name not in (train.label, train.units)]
+    if train.label is None and (len(kept),) == (shape[0] + 1,):
+        kept = kept[:-1]
+    if (len(kept),) != shape:
+        wanted = f"{shape[0]} columns of numbers" if len(shape) == 1 else f"an .npz file, as the records have shape {shape}"
+        raise InputError(f"{place}: expected {wanted}, as in training, found {len(kept)} columns")
+    try:
+        return np.asarray([[row[at] for at in kept] for row in rows], dtype=np.float64).reshape(-1, shape[0])
+    except (ValueError, TypeError, OverflowError):
+        raise InputError(f"{place}: expected numbers in every column, found a value that is not a number") from None
+
+
+READERS: dict[str, Callable[[str, Classification, tuple[int, ...]], Any]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}

@@ -1,0 +1,71 @@
+"""From a run's folder to its model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dpcli.errors import InputError
+from dpcli.extras import require
+from dpcli.registry import load
+from dpcli.toml.limits import read_bytes
+from dpcli.train.plan.settings import Train, read_train
+from dpcli.train.run.description import LEFT, Description, description_in
+from dpcli.train.run.outcome import MODEL, PIPELINE
+from dpcli.train.trained.places import place_of
+from dpcli.train.trained.stamp import require_stamp
+
+if TYPE_CHECKING:
+    from dpcli.train.trained.model import TrainedModel
+
+
+def load_model(run: str | os.PathLike[str]) -> TrainedModel:
+    """The model that a private run left, ready to be used.
+
+    Args:
+        run: the folder that `dpcli train` left, such as "runs/digits". It may have been moved; the training file is not needed, as the
+            folder has a copy. What the file mentions (a module of your own, a folder of pretrained weights) is looked for in the run's
+            folder, where the file was, and in the current folder.
+
+    Returns:
+        `TrainedModel`: `.module` is a torch module in evaluation mode on the CPU; `.description.guarantee` says what it guarantees. A
+        classifier has `.probabilities(inputs)`, a language model `.text(prompt)`.
+
+    Raises:
+        InputError: the folder holds no run that describes itself; a file of it has changed since the run; the module, or the frozen
+            weights, that the run was trained with have changed or cannot be found. Unavailable: torch is not installed.
+
+    >>> import dpcli
+    >>> model = dpcli.load_model("runs/digits")                 # doctest: +SKIP
+    >>> model.probabilities(images).argmax(1)                   # doctest: +SKIP
+    """
+    require("torch", "safetensors")
+    import torch
+
+    from dpcli.train.trained.weights import put, read_weights
+
+    description = description_in(os.fspath(run))
+    description.require_unchanged(*LEFT)
+    require_stamp(description)
+    train = read_train(read_bytes(description.path(PIPELINE)), description.path(PIPELINE))
+    _require_code(train, description)
+    use: Callable[[Train, Description], TrainedModel] = load(train.use)
+    with torch.random.fork_rng(devices=[]):  # weights are drawn only to be replaced
+        found = use(train, description)
+    weights = read_weights(description.path(MODEL))
+    put(found.module, weights, description.model.get("frozen_sha256"), description.path(MODEL))
+    found.module.eval()
+    return found
+
+
+def _require_code(train: Train, description: Description) -> None:
+    """A module that has changed may compute something else with the same weights."""
+    from dpcli.train.tasks.user_code import code_of
+
+    trained = description.model.get("code_sha256")
+    if code_of(train.model, place_of(description, train.model)).get("code_sha256") != trained:
+        raise InputError(
+            f"{description.folder}: {train.model}: expected the module as it was when the model was trained, found it changed: put the one "
+            "of then into the run's folder, and start from there"
+        )

@@ -1,0 +1,46 @@
+"""A trained model of the user's own, whose outputs mean what the user says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from dpcli.errors import InputError
+from dpcli.train.plan.settings_custom import Custom
+from dpcli.train.run.description import Description
+from dpcli.train.tasks.custom import measure_of
+from dpcli.train.tasks.learning import Metrics
+from dpcli.train.tasks.user_code import result
+from dpcli.train.trained.answers import Answers, Inquiry
+from dpcli.train.trained.model import TrainedModel, refused
+from dpcli.train.trained.places import place_of
+
+
+@dataclass(frozen=True, slots=True)
+class OwnModel(TrainedModel):
+    """Its module, and nothing that dpcli knows of its outputs."""
+
+    train: Custom
+
+    def answers(self, asked: Inquiry) -> Answers:
+        raise refused(self.train, "predict")
+
+    def measured(self, source: str, path: str) -> Metrics:
+        if self.train.metric is None:
+            raise InputError(f"{self.description.folder}: train.metric: expected the function that measures, found none")
+        place = place_of(self.description, self.train.metric)
+        if not path and ":" not in source:
+            raise InputError(
+                f"{source}: expected module:function, which returns records for {self.train.metric}, found something else"
+            )
+        train = self.train if path else replace(self.train, public=source)
+        return measure_of(train, path or place, self.module)()
+
+
+def own_model(train: Custom, description: Description) -> OwnModel:
+    """What the function returns that [train] names. Raises InputError where it is no module."""
+    found = result(train.model, place_of(description, train.model))
+    if not isinstance(found, nn.Module):
+        raise InputError(f"{description.folder}: {train.model}: expected a torch module, found {type(found).__name__}")
+    return OwnModel(found, train, description)

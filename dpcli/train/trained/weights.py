@@ -1,0 +1,73 @@
+"""The weights of a model that a run leaves, and those that it only needs: frozen ones, which are known again by a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from dpcli.errors import InputError
+
+
+def trained(model: nn.Module) -> dict[str, Tensor]:
+    """What was trained, where some of the model was not; else all of the model, tied tensors once."""
+    parameters: dict[str, Tensor] = dict(model.named_parameters())
+    if all(value.requires_grad for value in parameters.values()):
+        return parameters | dict(model.named_buffers())
+    return {name: value for name, value in parameters.items() if value.requires_grad}
+
+
+def frozen_digest(model: nn.Module) -> str | None:
+    """SHA-256 of the rest of the model: names, types, shapes and bytes; None where there is none."""
+    left = trained(model)
+    rest = {
+        name: value for name, value in model.state_dict(keep_vars=True).items() if not any(value is one for one in left.values())
+    }
+    found = hashlib.sha256()
+    for name in sorted(rest):
+        value = rest[name].detach().cpu().contiguous()
+        found.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
+        found.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest() if rest else None
+
+
+def put(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | None, place: str) -> None:
+    """The weights of a run into a model that was built as the run's was.
+
+    Raises:
+        InputError: it is another model, in names, shapes, types or frozen weights.
+    """
+    own = trained(model)
+    if own.keys() != weights.keys():
+        odd = sorted(own.keys() ^ weights.keys())[0]
+        raise InputError(f"{place}: expected the weights of the model that [train] names, found others (such as {odd})")
+    for name, value in own.items():
+        if (value.shape, value.dtype) != (weights[name].shape, weights[name].dtype):
+            expected, found = _form(value), _form(weights[name])
+            raise InputError(f"{place}: {name}: expected {expected}, found {found}: the model that [train] names has changed")
+    if frozen_digest(model) != frozen:
+        raise InputError(
+            f"{place}: expected the frozen weights that the run was trained on, found others: the model that [train] names has changed"
+        )
+    with torch.no_grad():
+        for name, value in own.items():
+            value.copy_(weights[name])
+
+
+def read_weights(path: str) -> dict[str, Tensor]:
+    """A file of safetensors, without running anything in it. Raises InputError where it is none."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        with open(os.fspath(path), "rb") as file:
+            return load(file.read())
+    except (OSError, SafetensorError, ValueError, KeyError):
+        raise InputError(f"{path}: expected a file of safetensors, found one that cannot be read as such") from None
+
+
+def _form(value: Tensor) -> str:
+    return f"{tuple(value.shape)} of {value.dtype}"

@@ -1,0 +1,196 @@
+"""dpcli attest: what is attested is what the folder proves, and nothing verifies that differs from it in a byte."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from dpcli.ledger.stores.places import open_ledger
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.description import LEFT
+from dpcli.train.trained.attestation import attestation
+from tests.command import Result, dpcli
+from tests.train.test_run import FILE, ledger
+
+
+def verified(run: Path, file: Path | None = None) -> Result:
+    return dpcli("attest", str(run), "--verify", str(file or run / "attestation.json"))
+
+
+def sealed(run: Path, **changes: Any) -> None:
+    """The description with other values, and the digests of the files as they are now."""
+    content = json.loads((run / "model.json").read_text())
+    for name, value in changes.items():
+        content[name] = content[name] | value if isinstance(value, dict) else value
+    content["files"] = {name: hashlib.sha256((run / name).read_bytes()).hexdigest() for name in content["files"]}
+    (run / "model.json").write_text(json.dumps(content))
+
+
+def test_a_run_verifies_where_it_was_moved_and_says_what_it_guarantees(run: Path) -> None:
+    found = verified(run)
+    assert found.code == 0, found
+    statement = json.loads((run / "attestation.json").read_text())
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    digest = hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
+    assert statement["subject"] == [{"name": "model.safetensors", "digest": {"sha256": digest}}]
+    plan = plan_of(str(run / "pipeline.toml"))
+    stated = statement["predicate"]["guarantee"]
+    assert (stated["epsilon"], stated["delta"]) == (plan.account.upper, 1e-5)
+    assert (stated["unit"], stated["adjacency"], stated["private"]) == ("example", "add-remove", True)
+    assert plan.account.winner is not None and stated["accountant"] == plan.account.winner.accountant.name
+    assert statement["predicate"]["pipeline"]["digest"]["sha256"] == hashlib.sha256(file_of(run)).hexdigest()
+    assert json.loads(dpcli("attest", str(run), "-f", "json").out)["attestation"] == statement
+
+
+def file_of(run: Path) -> bytes:
+    return (run / "pipeline.toml").read_bytes()
+
+
+@pytest.mark.parametrize("name", [*LEFT, "model.json"])
+@pytest.mark.parametrize("place", [0, 9, 0.5, -1])
+def test_a_changed_byte_of_a_file_is_seen(run: Path, name: str, place: float) -> None:
+    content = bytearray((run / name).read_bytes())
+    content[int(place * len(content)) if 0 < place < 1 else int(place)] ^= 1
+    (run / name).write_bytes(content)
+    found = verified(run)
+    if name == "model.json" and found.code == 2:
+        assert "expected what dpcli train writes of a run" in found.err
+        return
+    assert found.code == 1
+    assert "NOT verified" in found.out and name in found.err
+
+
+def test_a_longer_a_shorter_and_a_missing_file_are_seen(run: Path) -> None:
+    for name in LEFT:
+        content = (run / name).read_bytes()
+        for change in (content + b"\n", content[:-1], b""):
+            (run / name).write_bytes(change)
+            assert verified(run).code == 1
+        (run / name).unlink()
+        found = dpcli("attest", str(run)), verified(run)
+        assert [one.code for one in found] == [2, 1], name
+        (run / name).write_bytes(content)
+    assert verified(run).code == 0
+
+
+def leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(item, (*place, key))
+    else:
+        yield place
+
+
+def test_no_value_of_an_attestation_can_be_changed_or_left_out(run: Path, tmp_path: Path) -> None:
+    statement, file = json.loads((run / "attestation.json").read_text()), tmp_path / "changed.json"
+    places = list(leaves(statement))
+    assert len(places) > 20
+    for place in places:
+        for other in ("other", None, True, 0, 1, 1e-9, "drop"):
+            changed: Any = copy.deepcopy(statement)
+            held = changed
+            for key in place[:-1]:
+                held = held[key]
+            if other == "drop":
+                if held.pop(place[-1]) is None:
+                    continue  # null and absent say the same
+            elif type(held[place[-1]]) is type(other) and held[place[-1]] == other:
+                continue
+            else:
+                held[place[-1]] = other
+            file.write_text(json.dumps(changed))
+            found = verified(run, file)
+            assert found.code == (2 if place[-1] in ("_type", "predicateType") else 1), (place, other, found)
+
+
+def test_an_envelope_is_read_and_its_signatures_are_said_to_be_unchecked(run: Path, tmp_path: Path) -> None:
+    payload = base64.b64encode((run / "attestation.json").read_bytes()).decode()
+    envelope = {"payloadType": "application/vnd.in-toto+json", "payload": payload, "signatures": [{"sig": "AA=="}]}
+    for content in (envelope, {"dsseEnvelope": envelope, "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json"}):
+        (tmp_path / "signed.json").write_text(json.dumps(content))
+        found = verified(run, tmp_path / "signed.json")
+        assert found.code == 0 and "signatures were not checked" in found.out
+    for bad in ({**envelope, "payloadType": "text/plain"}, {**envelope, "payload": "%"}, [], {"payload": 1}, {"_type": "x"}):
+        (tmp_path / "signed.json").write_text(json.dumps(bad))
+        assert verified(run, tmp_path / "signed.json").code == 2
+
+
+def test_a_seeded_run_is_never_attested_whatever_is_written_over_it(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(FILE.replace("steps = 30", "steps = 1"))
+    assert dpcli("train", "tiny.toml", "--insecure-seed", "1", folder=tmp_path).code == 0
+    run, epsilon = tmp_path / "runs" / "tiny", plan_of(str(tmp_path / "tiny.toml")).account.upper
+    assert json.loads((run / "model.json").read_text())["guarantee"]["epsilon"] is None
+
+    def refused(words: str) -> None:
+        found = dpcli("attest", str(run))
+        assert found.code == 2 and words in found.err, found
+        assert not (run / "attestation.json").exists()
+
+    refused("NOT PRIVATE (seeded noise): nothing is attested")
+    assert "NOT PRIVATE" in dpcli("predict", str(run), "digits").out
+    said = (run / "statement.md").read_text()
+    (run / "statement.md").write_text("This run took 1 step.\n")
+    sealed(run)
+    refused("NOT PRIVATE (seeded noise): nothing is attested")  # by its description
+    (run / "statement.md").write_text(said)
+    sealed(run, guarantee={"private": True, "epsilon": epsilon})
+    refused("NOT PRIVATE (seeded noise): nothing is attested")  # by its statement
+    (run / "statement.md").write_text("This run took 1 step.\n")
+    sealed(run)
+    refused("found another, or NOT PRIVATE")  # by its model
+
+
+def test_no_smaller_epsilon_than_the_file_costs_is_attested(run: Path) -> None:
+    weights, epsilon = load_file(run / "model.safetensors"), plan_of(str(run / "pipeline.toml")).account.upper
+    for claimed, code in ((epsilon * 0.99, 2), (epsilon * 1.5, 0)):
+        save_file(weights, run / "model.safetensors", {"private": "yes", "epsilon": repr(claimed)})
+        sealed(run, guarantee={"epsilon": claimed})
+        found = dpcli("attest", str(run))
+        assert found.code == code, found
+        assert code == 0 or "as its file costs" in found.err
+        assert (verified(run).code == 0) == (code == 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("delta", 1e-6), ("unit", "user"), ("adjacency", "zero-out"), ("tuning", "none"), ("max_contributions", 2)]
+)
+def test_no_other_guarantee_than_the_files_is_attested(run: Path, name: str, value: object) -> None:
+    sealed(run, guarantee={name: value})
+    found = dpcli("attest", str(run))
+    assert found.code == 2 and f"guarantee.{name}" in found.err
+
+
+def test_repeated_steps_cost_and_are_attested(run: Path) -> None:
+    plan = plan_of(str(run / "pipeline.toml"))
+    sealed(run, repeated=[[10, 20]])
+    assert "as its file costs" in dpcli("attest", str(run)).err
+    epsilon = plan.account_with([(10, 20)]).upper
+    save_file(load_file(run / "model.safetensors"), run / "model.safetensors", {"private": "yes", "epsilon": repr(epsilon)})
+    sealed(run, repeated=[[10, 20]], guarantee={"epsilon": epsilon})
+    assert attestation(str(run))["predicate"]["guarantee"]["epsilon"] == epsilon > plan.account.upper
+    sealed(run, repeated=[[10, 40]])
+    assert "expected portions of 30 steps" in dpcli("attest", str(run)).err
+
+
+def test_the_ledgers_head_is_that_of_the_commit_and_another_run_moves_on(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(FILE.replace("steps = 30", "steps = 1"))
+    with ledger(tmp_path):
+        pass
+    for _ in range(2):
+        assert dpcli("train", "tiny.toml", "--ledger", "ledger.db", folder=tmp_path).code == 0
+        run = tmp_path / "runs" / "tiny"
+        assert not (run / "attestation.json").exists()  # of the run before
+        assert dpcli("attest", str(run)).code == 0
+        stated = json.loads((run / "attestation.json").read_text())["predicate"]["ledger"]
+        with open_ledger(str(tmp_path / "ledger.db"), None) as found:
+            state = found.state()
+        assert (stated["seq"], stated["head"], stated["status"]) == (state.head.seq, state.head.hash, "committed")
+        assert stated["run"] in state.runs and stated["dataset"] == "digits"

@@ -1,0 +1,149 @@
+"""A run's folder, used without the file and the place that it was trained from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpcli as package
+from dpcli.errors import InputError
+from dpcli.train.run.description import LEFT
+from tests.command import ROOT, dpcli
+from tests.train.test_run import FILE
+
+
+def test_a_moved_run_gives_the_accuracy_that_it_was_left_with(run: Path) -> None:
+    left = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["accuracy"]
+    found = dpcli("evaluate", str(run), "-f", "json")
+    assert found.code == 0
+    data = json.loads(found.out)
+    assert (data["metrics"]["accuracy"], data["declared_public"]) == (left, True)
+    assert "declares these data public" in dpcli("evaluate", str(run)).out
+
+
+def test_what_was_measured_on_data_that_nobody_declared_says_so(run: Path) -> None:
+    said = dpcli("evaluate", str(run), "digits")
+    assert said.code == 0 and "without noise: the epsilon of the run does not cover it" in said.out
+    assert json.loads(dpcli("evaluate", str(run), "digits", "-f", "json").out)["declared_public"] is False
+
+
+@pytest.mark.parametrize("ending", ["npz", "function"])
+def test_predictions_are_those_of_the_module_on_inputs_less_the_shift(run: Path, ending: str, tmp_path: Path) -> None:
+    import torch
+
+    model = package.load_model(run)
+    images = np.random.default_rng(0).random((5, 1, 8, 8))
+    expected = torch.softmax(model.module(torch.tensor(images - 0.25).float()), 1).detach().numpy()
+    np.testing.assert_allclose(model.probabilities(images), expected, atol=1e-6)  # float32  # type: ignore[attr-defined]
+    np.savez(tmp_path / "new.npz", inputs=images)
+    (tmp_path / "new_images.py").write_text(
+        f"import numpy\ndef all_():\n    return numpy.load({str(tmp_path / 'new.npz')!r})['inputs']\n"
+    )
+    source = "new.npz" if ending == "npz" else "new_images:all_"
+    out = dpcli("predict", str(run), source, "-f", "csv", "--parquet", "out.parquet", folder=tmp_path).out
+    rows = list(csv.DictReader(io.StringIO(out)))
+    found = np.array([[float(row[f"p_{label}"]) for label in range(10)] for row in rows])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert [int(row["label"]) for row in rows] == expected.argmax(1).tolist()
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    assert parquet.read_table(tmp_path / "out.parquet").to_pylist()[0].keys() == rows[0].keys()
+    data = json.loads(dpcli("predict", str(run), source, "-f", "json", folder=tmp_path).out)
+    assert [answer["label"] for answer in data["answers"]] == expected.argmax(1).tolist()
+
+
+def test_only_the_first_rows_are_in_a_table(run: Path) -> None:
+    out = dpcli("predict", str(run), "digits").out
+    assert "1,777 more rows" in out and "cost no epsilon" in out
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_a_changed_file_is_refused(run: Path, name: str) -> None:
+    content = bytearray((run / name).read_bytes())
+    content[-1] ^= 1
+    (run / name).write_bytes(content)
+    with pytest.raises(InputError, match=f"{name}: expected the file that the run left"):
+        package.load_model(run)
+
+
+def test_a_run_of_an_earlier_version_is_refused_with_what_to_do(run: Path) -> None:
+    (run / "model.json").unlink()
+    for words in (("predict", str(run), "digits"), ("evaluate", str(run)), ("attest", str(run))):
+        found = dpcli(*words)
+        assert found.code == 2
+        assert "expected model.json, which describes the run, found none: an earlier dpcli trained it" in found.err
+        assert "training it again with this version costs epsilon again" in found.err
+    (run / "model.safetensors").unlink()
+    assert "expected a run that has ended" in dpcli("evaluate", str(run)).err
+    assert "expected the folder of a run" in dpcli("evaluate", str(run / "nowhere")).err
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("schema", "dpcli/run/v9"), ("files", {}), ("guarantee", {}), ("repeated", [1]), ("origin", None), ("ledger", "none")],
+)
+def test_what_is_no_description_is_refused(run: Path, key: str, value: object) -> None:
+    path = run / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(InputError, match="expected what dpcli train writes of a run"):
+        package.load_model(run)
+
+
+@pytest.mark.parametrize("file", ["../../etc/passwd", "/etc/passwd"])
+def test_a_description_leads_nowhere_else(run: Path, file: str) -> None:
+    path = run / "model.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"files": content["files"] | {file: "0" * 64}}))
+    with pytest.raises(InputError, match="expected what dpcli train writes of a run"):
+        package.load_model(run)
+
+
+MODULE = "import torch\ndef make():\n    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
+
+
+def test_a_module_of_the_users_own_must_be_the_one_of_the_training(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(FILE.replace('"logistic"', '"own_linear:make"').replace("steps = 30", "steps = 1"))
+    code = tmp_path / "own_linear.py"
+    code.write_text(MODULE)
+    assert dpcli("train", "tiny.toml", folder=tmp_path).code == 0
+    run = tmp_path / "runs" / "tiny"
+    assert type(package.load_model(run).module).__name__ == "Sequential"
+    sys.modules.pop("own_linear")
+    code.write_text(MODULE.replace("Linear(64, 10)", "Linear(64, 10), torch.nn.Identity()"))
+    with pytest.raises(InputError, match="own_linear:make: expected the module as it was when the model was trained"):
+        package.load_model(run)
+
+
+def test_columns_are_found_with_and_without_the_label(tmp_path: Path) -> None:
+    from dpcli.train.plan.plan import plan_of
+    from dpcli.train.trained.inputs import inputs_in
+
+    text = FILE.replace('data = "digits"', 'data = "new.csv"\nclasses = 2').replace('public = "held-out"\n', "")
+    for stated, header, rows in (
+        ("", "a,b,label", "1,2,0\n3,4,1\n"),
+        ("", "a,b", "1,2\n3,4\n"),
+        ('label = "y"\n', "y,a,b", "0,1,2\n1,3,4\n"),
+        ('label = "y"\nunits = "who"\n', "who,a,b", "ana,1,2\nbo,3,4\n"),
+    ):
+        (tmp_path / "tiny.toml").write_text(text + stated)
+        (tmp_path / "new.csv").write_text(f"{header}\n{rows}")
+        train = plan_of(str(tmp_path / "tiny.toml")).train
+        found = inputs_in(str(tmp_path / "new.csv"), train, (2,))  # type: ignore[arg-type]
+        assert found.tolist() == [[1, 2], [3, 4]]
+        with pytest.raises(InputError, match="expected 7 columns of numbers"):
+            inputs_in(str(tmp_path / "new.csv"), train, (7,))  # type: ignore[arg-type]
+
+
+def test_torch_is_not_imported_before_a_model_is_loaded() -> None:
+    code = (
+        "import sys, dpcli; dpcli.load_model; from dpcli.cli.predict import command; from dpcli.cli.evaluate import command; "
+        "from dpcli.train.trained import attestation, verification; print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "False\n"
