@@ -169,6 +169,17 @@ class Scaled(nn.Module):
         return self.head(torch.tanh(x * self.scale))
 
 
+class Normed(nn.Module):
+    """Root-mean-square normalisation by hand, as language models have it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(width) + 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+
+
 class Recurrent(nn.Module):
     """An LSTM from torch: fused, so that neither hooks nor vmap reach into it."""
 
@@ -243,7 +254,7 @@ SMALL = [
     Configuration("tied", Tied, texts, loss=language),
     Configuration("functional", Functional, vectors, "vmap"),
     Configuration("scaled", Scaled, vectors, "vmap"),
-    Configuration("attention", Attention, sequences, "vmap"),
+    Configuration("attention", Attention, sequences, "book-keeping with vmap of MultiheadAttention"),
     Configuration("recurrent", Recurrent, sequences, "loop"),
     Configuration("prompted", Prompted, words),
 ]
