@@ -16,7 +16,9 @@ from dpcli.train.engine.rule import LayerRule
 RULES: dict[str, LayerRule] = {
     "torch.nn.modules.linear.Linear.forward": linear,
     "transformers.pytorch_utils.Conv1D.forward": transposed_linear,
+    "torch.nn.modules.conv.Conv1d.forward": convolution,
     "torch.nn.modules.conv.Conv2d.forward": convolution,
+    "torch.nn.modules.conv.Conv3d.forward": convolution,
     "torch.nn.modules.sparse.Embedding.forward": embedding,
     "torch.nn.modules.normalization.LayerNorm.forward": layer_norm,
     "torch.nn.modules.normalization.GroupNorm.forward": group_norm,
