@@ -15,13 +15,13 @@ from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.block_calls import BlockRecorder, BlockUse, Form, recording_blocks
-from dpcli.train.engine.block_rows import rows
+from dpcli.train.engine.block_rules import generic, rule_of
 from dpcli.train.engine.blocks import Division, NotAlone, divided, needed, widened
 from dpcli.train.engine.broadcast import repeats
 from dpcli.train.engine.capture import Call, Recorder, Use, recording
 from dpcli.train.engine.layers import Unsuitable, layers
 from dpcli.train.engine.method import Loss, Part, per_example_losses
-from dpcli.train.engine.pieces import Piece, PlainRows, merged
+from dpcli.train.engine.pieces import Piece, merged
 from dpcli.train.engine.precision import full_precision
 
 
@@ -43,8 +43,8 @@ class BookKeeping:
 
     @property
     def name(self) -> str:
-        """With the classes for which there is no rule."""
-        blocks = sorted({type(block.module).__name__ for block in self.division.blocks})
+        """With the classes for which there is no rule of their own."""
+        blocks = sorted({type(block.module).__name__ for block in self.division.blocks if rule_of(block) is generic})
         return "book-keeping" + (f" with vmap of {', '.join(blocks)}" if blocks else "")
 
     @classmethod
@@ -160,6 +160,6 @@ def block_pieces(uses: Sequence[BlockUse], gradients: Sequence[Tensor | None], s
     for use in uses:
         own, start = gradients[start : start + len(use.outputs)], start + len(use.outputs)
         if any(gradient is not None for gradient in own):
-            for local, values in rows(use, own, size).items():
-                found.setdefault(use.block.parameters[local], []).append(PlainRows(values))
+            for local, piece in rule_of(use.block)(use, own, size).items():
+                found.setdefault(use.block.parameters[local], []).append(piece)
     return found

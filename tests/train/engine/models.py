@@ -181,11 +181,11 @@ class Normed(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """An LSTM from torch: fused, so that neither hooks nor vmap reach into it."""
+    """A recurrent layer from torch: fused, so that neither hooks nor vmap reach into it; all but nn.RNN have a rule."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[nn.RNNBase] = nn.LSTM) -> None:
         super().__init__()
-        self.body, self.head = nn.LSTM(11, 4, batch_first=True), nn.Linear(4, LABELS)
+        self.body, self.head = kind(11, 4, batch_first=True), nn.Linear(4, LABELS)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.body(x)[0][:, -1])
@@ -255,7 +255,8 @@ SMALL = [
     Configuration("functional", Functional, vectors, "vmap"),
     Configuration("scaled", Scaled, vectors, "vmap"),
     Configuration("attention", Attention, sequences, "book-keeping with vmap of MultiheadAttention"),
-    Configuration("recurrent", Recurrent, sequences, "loop"),
+    Configuration("recurrent", Recurrent, sequences),
+    Configuration("looped", lambda: Recurrent(nn.RNN), sequences, "loop"),
     Configuration("prompted", Prompted, words),
 ]
 LARGE = [
