@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 from dpcli.train.engine.block_calls import BlockUse, Output
 from dpcli.train.engine.blocks import Block, NotAlone
 from dpcli.train.engine.layers import Unsuitable
+from dpcli.train.engine.pieces import Piece, PlainRows
 from dpcli.train.engine.rule import wide
 
 LARGEST = 2**26  # numbers of a block's gradients that are in memory at once
@@ -94,6 +95,11 @@ def rows(use: BlockUse, gradients: Sequence[Tensor | None], size: int) -> dict[s
     except Exception as problem:  # whatever torch or the module raises under vmap
         raise NotAlone(block, " ".join(str(problem).split())[:120] or type(problem).__name__) from problem
     return {name.removeprefix("module."): wide(values.detach()) for name, values in found.items()}
+
+
+def generic(use: BlockUse, gradients: Sequence[Tensor | None], size: int) -> dict[str, Piece]:
+    """Each example's gradient by vmap."""
+    return {name: PlainRows(values) for name, values in rows(use, gradients, size).items()}
 
 
 def require_possible(use: BlockUse, size: int) -> None:

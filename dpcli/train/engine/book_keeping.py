@@ -15,11 +15,12 @@ from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.block_calls import BlockRecorder, BlockUse, Form, recording_blocks
-from dpcli.train.engine.block_rules import generic, rule_of
+from dpcli.train.engine.block_rows import generic
+from dpcli.train.engine.block_rules import rule_of
 from dpcli.train.engine.blocks import Division, NotAlone, divided, needed, widened
 from dpcli.train.engine.broadcast import repeats
 from dpcli.train.engine.capture import Call, Recorder, Use, recording
-from dpcli.train.engine.layers import Unsuitable, layers
+from dpcli.train.engine.layers import NotFirst, Unsuitable, layers
 from dpcli.train.engine.method import Loss, Part, per_example_losses
 from dpcli.train.engine.pieces import Piece, merged
 from dpcli.train.engine.precision import full_precision
@@ -58,6 +59,8 @@ class BookKeeping:
         while True:
             try:
                 return cls.divided(model, loss, batch, divided(model, names))
+            except NotFirst as problem:
+                names |= {problem.name}
             except NotAlone as problem:
                 names = widened(model, names, problem.block)
                 if "" in names:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from dpcli.train.engine.layers import Layer, Unsuitable
+from dpcli.train.engine.layers import Layer, NotFirst, Unsuitable
 
 Call = tuple[str, int]
 
@@ -55,7 +55,7 @@ class Recorder:
             inputs = inputs if self.spread and inputs.dim() > 1 else repeated
             self.pending[layer.name] = repeated, inputs.shape[0]
         elif inputs.dim() == 0 or inputs.shape[0] != self.size:
-            raise Unsuitable(f"{layer.name}: expected a first dimension of {self.size} examples, found {tuple(inputs.shape)}")
+            raise NotFirst(layer.name, f"expected a first dimension of {self.size} examples, found {tuple(inputs.shape)}")
         else:
             self.pending[layer.name] = inputs.detach(), self.size
         detach_parameters(layer)
@@ -75,7 +75,7 @@ def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
     """Position ids that all examples share, (T,) or (1, T), repeated for each: else their gradient would be a sum over examples."""
     rows = inputs if inputs.dim() > 1 else inputs[None]
     if inputs.is_floating_point() or rows.shape[0] != 1:
-        raise Unsuitable(f"{name}: an input of shape {tuple(inputs.shape)} is shared by all examples")
+        raise NotFirst(name, f"an input of shape {tuple(inputs.shape)} is shared by all examples")
     return rows.expand(size, *rows.shape[1:])
 
 

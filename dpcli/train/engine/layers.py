@@ -30,6 +30,14 @@ class Unsuitable(Exception):
     """A method of computing clipped sums does not apply to this model; the message says why, and another method is taken."""
 
 
+class NotFirst(Unsuitable):
+    """A layer's examples are not along its first dimension: it can perhaps be taken as a block."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.name = name
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A module with trainable parameters of its own: local name -> name in the model."""

@@ -254,9 +254,10 @@ SMALL = [
     Configuration("tied", Tied, texts, loss=language),
     Configuration("functional", Functional, vectors, "vmap"),
     Configuration("scaled", Scaled, vectors, "vmap"),
-    Configuration("attention", Attention, sequences, "book-keeping with vmap of MultiheadAttention"),
+    Configuration("attention", Attention, sequences),
     Configuration("recurrent", Recurrent, sequences),
     Configuration("looped", lambda: Recurrent(nn.RNN), sequences, "loop"),
+    Configuration("normed", lambda: nn.Sequential(Normed(11), nn.Linear(11, LABELS)), vectors, "book-keeping with vmap of Normed"),
     Configuration("prompted", Prompted, words),
 ]
 LARGE = [

@@ -20,7 +20,7 @@ from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.layers import Unsuitable  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.engine.sums import clipped  # noqa: E402
-from tests.train.engine.models import LABELS, Attention, Normed, classification, images, sequences  # noqa: E402
+from tests.train.engine.models import LABELS, Normed, classification, images, sequences  # noqa: E402
 from tests.train.engine.oracle import clipped_sum, distance, gradients  # noqa: E402
 
 CLIP = Flat(0.05)
@@ -98,11 +98,11 @@ BLOCKS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "turned": (lambda: Turned(Normed(11)), "Normed"),
     "ConvTranspose1d": (lambda: Around(nn.ConvTranspose1d(6, 4, 3), 13), "ConvTranspose1d"),
     "PReLU": (lambda: Around(nn.PReLU()), "PReLU"),
-    "attention": (Attention, "MultiheadAttention"),
     "encoder": (
-        lambda: Around(nn.TransformerEncoderLayer(11, 1, 16, dropout=0.0, batch_first=True).train()),
-        "MultiheadAttention",
+        lambda: Around(nn.Sequential(nn.PReLU(), nn.TransformerEncoderLayer(11, 1, 16, dropout=0.0, batch_first=True).train())),
+        "PReLU",
     ),
+    "steps first": (lambda: Turned(nn.Sequential(nn.TransformerEncoderLayer(11, 1, 16, dropout=0.0), nn.RMSNorm(11))), ""),
     "several": (lambda: UsesSeveral(Several()), "Several"),
     "shared": (Shared, "Normed"),
     "frozen": (Frozen, "BatchNorm1d, Bilinear"),
@@ -117,7 +117,7 @@ def test_blocks_against_one_example_at_a_time(name: str) -> None:
         model.eval()
     before = {key: (id(p), p.clone()) for key, p in model.named_parameters()}
     method = BookKeeping.learnt(model, classification, batch)
-    assert method.name == f"book-keeping with vmap of {BLOCKS[name][1]}"
+    assert method.name == "book-keeping" + (f" with vmap of {BLOCKS[name][1]}" if BLOCKS[name][1] else "")
     for size in (4, 1, 6):
         more = sequences(size)
         parameters = {key: p for key, p in model.named_parameters() if p.requires_grad}
