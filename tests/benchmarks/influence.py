@@ -105,7 +105,8 @@ def encoder(first: bool) -> nn.Module:
 def llama() -> nn.Module:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    return LlamaForCausalLM(LlamaConfig(WORDS, 8, 16, 2, 2, 1, use_cache=False))  # type: ignore[no-any-return]
+    sizes = {"vocab_size": WORDS, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=1, use_cache=False))  # type: ignore[no-any-return]
 
 
 def masked(model: nn.Module, batch: Any) -> torch.Tensor:

@@ -21,7 +21,7 @@ from tests.train.engine.oracle import distance, length  # noqa: E402
 SLACK = 1.0 + 1e-6
 CLIPS = [Flat(1e-3), Automatic(1e-3, 1e-3), PerLayer(1e-3), Adaptive(1e-3)]
 EVERY = [pytest.param(configuration, id=configuration.name) for configuration in SMALL + LARGE]
-DENSE = [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "sequence", "functional", "recurrent", "looped")]
+DENSE = [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "sequence", "functional", "recurrent")]
 
 
 def without(batch: Any, row: int, size: int) -> Any:
