@@ -105,13 +105,21 @@ def encoder(first: bool) -> nn.Module:
 def llama() -> nn.Module:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sizes = {"vocab_size": WORDS, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    return LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=1, use_cache=False))  # type: ignore[no-any-return]
+    config = LlamaConfig(
+        vocab_size=WORDS,
+        hidden_size=8,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        use_cache=False,
+    )
+    return LlamaForCausalLM(config)  # type: ignore[no-any-return]
 
 
 def masked(model: nn.Module, batch: Any) -> torch.Tensor:
     ids = batch["input_ids"]
-    logits = model(input_ids=ids, attention_mask=(ids > 2).long().index_fill(1, torch.tensor([0]), 1)).logits
+    logits = model(input_ids=ids, attention_mask=(ids.cumsum(1) >= 0).long()).logits
     return nn.functional.cross_entropy(logits[:, :-1].mT, ids[:, 1:], reduction="none").sum(1)
 
 
