@@ -69,6 +69,8 @@ def command(
 
     pipeline, data, tables = _subject(file, flags, write, delta, epsilon)
     diagnostics = judge(pipeline, data)
+    if tables is not None:  # nobody sees the lines that the flags make
+        diagnostics = tuple(replace(d, line=0, column=0, source="") for d in diagnostics)
     sources = click.get_current_context().obj.verbose > 0
     with working():
         result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
@@ -93,7 +95,9 @@ def _subject(
     from dpcli.toml.limits import read_bytes
 
     if file is not None:
-        refuse("FILE", write=write, **{name: value for name, value in flags.items() if value is not False})
+        from dpcli.cli.stating import refuse_with_file
+
+        refuse_with_file(file, {"write": write, **flags})
         data = read_bytes(file)
         return parse(data, file), data, None
     from dpcli.cli.stating import stated

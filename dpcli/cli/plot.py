@@ -8,12 +8,13 @@ from dpcli.cli import completing
 from dpcli.cli.options import accounting_options
 from dpcli.cli.picture import destination, progress, show
 from dpcli.cli.printing import complain
-from dpcli.registry import CHART_FORMATS
+from dpcli.errors import InputError
+from dpcli.registry import CHART_FORMATS, PLOTS
 
 
 @click.command(short_help="Draw epsilon, delta or an attacker's errors, in a terminal or to a file.")
 @click.argument("kind", shell_complete=completing.kind)
-@click.argument("file")
+@click.argument("file", required=False, metavar="FILE")
 @click.option("-m", "--mechanism", metavar="NAME", help="The mechanism that is varied, where several could be.")
 @accounting_options
 @click.option(
@@ -33,7 +34,7 @@ from dpcli.registry import CHART_FORMATS
 )
 def command(
     kind: str,
-    file: str,
+    file: str | None,
     mechanism: str | None,
     accountants: tuple[str, ...],
     delta: float | None,
@@ -54,7 +55,11 @@ def command(
     from dpcli.plots.epsilons import Question
     from dpcli.present.lint_text import first_error
 
+    if file is None and kind not in PLOTS:
+        raise InputError(f"expected KIND FILE with a kind among {', '.join(PLOTS)}, found {kind!r} alone")
     checked_kind(kind)
+    if file is None:
+        raise click.UsageError("Missing argument 'FILE'.")
     for output in outputs:
         destination(output, format_)
     pipeline, diagnostics = checked_load(file)

@@ -10,6 +10,17 @@ import click
 from dpcli.errors import InputError
 
 
+def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
+    """A flag that states what FILE says goes without FILE alone. Raises InputError."""
+    from dpcli.pipeline.flags import KEYS
+
+    for name, value in given.items():
+        if value is not None and value is not False:
+            key = KEYS.get(name, name)
+            change = f"; change {key} in {file}" if key else ""
+            raise InputError(f"--{name.replace('_', '-')}: goes without FILE only{change}")
+
+
 def stated(flags: Mapping[str, Any], delta: float | None, epsilon: float | None) -> tuple[dict[str, Any], str]:
     """The tables that the flags state, and the text of their file.
 

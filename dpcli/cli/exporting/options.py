@@ -14,7 +14,9 @@ def write_new_bytes(path: str, data: bytes) -> None:
         with open(path, "xb") as file:
             file.write(data)
     except FileExistsError:
-        raise InputError(f"{path}: expected a path that does not exist yet, found a file") from None
+        from dpcli.templates import taken
+
+        raise taken(path) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     with heard():
