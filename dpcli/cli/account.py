@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.cli.options import accounting_options, composed, emit, output_options, refuse, working, write_option
+from dpcli.cli.stating import run_options
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -17,16 +18,7 @@ stated_options = composed(
     click.option("--noise-multiplier", type=float, help="Noise over the most that one record adds (without FILE)."),
     click.option("--laplace", is_flag=True, help="The noise is Laplace, its scale in place of the standard deviation."),
     click.option("--pure", type=float, metavar="EPSILON", help="Epsilon of one step that is known to be pure (without FILE)."),
-    click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
-    click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
-    click.option("--dataset-size", type=int, help="Number of records, declared public."),
-    click.option("--steps", type=int, help="Number of steps  [default: 1]."),
-    click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
-    click.option(
-        "--adjacency",
-        type=click.Choice(["add-remove", "replace-one", "zero-out"]),
-        help="Neighbouring relation (without FILE)  [default: add-remove].",
-    ),
+    run_options("  [default: 1]"),
     write_option("what the flags state"),
 )
 
@@ -69,8 +61,10 @@ def command(
 
     pipeline, data, tables = _subject(file, flags, write, delta, epsilon)
     diagnostics = judge(pipeline, data)
-    if tables is not None:  # nobody sees the lines that the flags make
-        diagnostics = tuple(replace(d, line=0, column=0, source="") for d in diagnostics)
+    if tables is not None:
+        from dpcli.cli.stating import without_lines
+
+        diagnostics = without_lines(diagnostics)
     sources = click.get_current_context().obj.verbose > 0
     with working():
         result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)

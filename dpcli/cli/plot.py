@@ -7,7 +7,7 @@ import click
 from dpcli.cli import completing
 from dpcli.cli.options import accounting_options
 from dpcli.cli.picture import destination, progress, show
-from dpcli.cli.printing import complain
+from dpcli.cli.printing import complain, heard
 from dpcli.errors import InputError
 from dpcli.registry import CHART_FORMATS, PLOTS
 
@@ -60,12 +60,14 @@ def command(
     checked_kind(kind)
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.")
-    for output in outputs:
-        destination(output, format_)
+    places = [destination(output, format_)[1] for output in outputs]
     pipeline, diagnostics = checked_load(file)
     with progress() as report:
         chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, report), diagnostics)
     show(chart, format_, outputs)
+    for path in () if click.get_current_context().obj.quiet else places:  # nothing is on standard output then
+        with heard():
+            click.echo(f"wrote {path}", err=True)
     if any(found.severity == "error" for found in diagnostics):
         complain(first_error(diagnostics))
         return 1

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpcli.cli.options import composed
 from dpcli.errors import InputError
+
+if TYPE_CHECKING:
+    from dpcli.toml.diagnostics import Diagnostic
+
+
+def run_options(default: str) -> Callable[..., Any]:
+    """How often a mechanism runs, on samples of what. default: what the help of --steps says of none."""
+    return composed(
+        click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
+        click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
+        click.option("--dataset-size", type=int, help="Number of records, declared public."),
+        click.option("--steps", type=int, help=f"Number of steps (without FILE){default}."),
+        click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
+        click.option(
+            "--adjacency",
+            type=click.Choice(["add-remove", "replace-one", "zero-out"]),
+            help="Neighbouring relation (without FILE)  [default: add-remove].",
+        ),
+    )
+
+
+def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
+    """What rules say of flags: nobody sees the lines of the text that they make."""
+    return tuple(replace(d, line=0, column=0, source="") for d in diagnostics)
 
 
 def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
