@@ -165,7 +165,10 @@ def _chosen_delta(pipeline: Pipeline, delta: float | None) -> float:
             if not 0.0 <= candidate < 1.0:
                 raise InputError(f"expected a delta in [0, 1), found {candidate!r}")
             return candidate
-    raise InputError(f"{pipeline.path or '<pipeline>'}: privacy.delta: expected a delta in the file or by --delta, found none")
+    raise InputError(
+        f"{pipeline.path or '<pipeline>'}: privacy.delta: expected a delta in the file or by --delta (well below 1 / number of records), "
+        "found none"
+    )
 
 
 def _checked_epsilon(epsilon: float) -> float:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dpcli.analysis.calibrate import NOISE_KEYS, Calibration, Parameter, calibrate, none_has, parameter_key
 from dpcli.errors import InputError
-from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
-from dpcli.pipeline.model import Entry, Pipeline, Privacy
+from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse, targets
 from dpcli.toml.limits import read_bytes
 
@@ -78,30 +74,24 @@ def _named(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[tuple[str, 
 def calibrate_dp_sgd(
     target_epsilon: float | None,
     delta: float | None,
-    rate: float | None,
-    steps: int | None,
-    adjacency: str | None,
+    flags: Mapping[str, Any],
     accountants: Sequence[str] | None,
     group_size: int,
 ) -> Calibration:
-    """The noise multiplier of a Poisson-sampled Gaussian: `steps` steps at sampling rate `rate`."""
-    for name, value in (("--target-epsilon", target_epsilon), ("--delta", delta), ("--steps", steps)):
+    """The noise multiplier of a Poisson-sampled Gaussian. flags: of `Stated`, how often it runs and on samples of what.
+
+    Raises InputError where they do not say it, CannotCertify as `calibrate` does.
+    """
+    from dpcli.pipeline.flags import Stated, pipeline_of_flags
+
+    stated = Stated(1.0, **flags)
+    count = stated.epochs if stated.steps is None else stated.steps
+    for name, value in (("target-epsilon", target_epsilon), ("delta", delta), ("steps", count)):
         if value is None:
-            raise InputError(f"expected FILE, or --target-epsilon, --delta and --steps; found no {name}")
-    assert target_epsilon is not None and steps is not None
-    rate = 1.0 if rate is None else rate
-    if not 0.0 < rate <= 1.0 or math.isnan(rate):
-        raise InputError(f"--sampling-rate: expected a number in (0, 1], found {rate!r}")
-    if not 1 <= steps <= 10**18:
-        raise InputError(f"--steps: expected a whole number from 1 to 10^18, found {steps}")
-    scheme = Poisson("poisson", float(Fraction(rate))) if rate < 1.0 else Unsampled("none")
-    entry = Entry("dp-sgd", "gaussian", GaussianSpec(noise_multiplier=1.0), steps=steps, sampling=scheme)
-    return calibrate(
-        Pipeline(Privacy(Adjacency(adjacency or "add-remove")), (entry,)),
-        target_epsilon,
-        delta,
-        "noise",
-        None,
-        accountants,
-        group_size,
-    )
+            raise InputError(f"expected FILE, or --target-epsilon, --delta and --steps or --epochs; found no --{name}")
+    assert target_epsilon is not None
+    if stated.sampling_rate == 0.0:
+        raise InputError("--sampling-rate: expected a number in (0, 1], found 0.0")
+    tables = stated.tables(delta)
+    tables["mechanism"][0]["name"] = "dp-sgd"
+    return calibrate(pipeline_of_flags(tables), target_epsilon, delta, "noise", None, accountants, group_size)

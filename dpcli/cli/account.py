@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcli.cli.options import (
-    accounting_options,
-    adjacency_option,
-    composed,
-    dataset_size_option,
-    emit,
-    output_options,
-    refuse,
-    working,
-    write_option,
-)
+from dpcli.cli.options import accounting_options, composed, emit, output_options, refuse, working, write_option
+from dpcli.cli.stating import run_options
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -27,12 +18,7 @@ stated_options = composed(
     click.option("--noise-multiplier", type=float, help="Noise over the most that one record adds (without FILE)."),
     click.option("--laplace", is_flag=True, help="The noise is Laplace, its scale in place of the standard deviation."),
     click.option("--pure", type=float, metavar="EPSILON", help="Epsilon of one step that is known to be pure (without FILE)."),
-    click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
-    click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
-    dataset_size_option,
-    click.option("--steps", type=int, help="Number of steps  [default: 1]."),
-    click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
-    adjacency_option("(without FILE)  [default: add-remove]"),
+    run_options("  [default: 1]"),
     write_option("what the flags state"),
 )
 
@@ -75,6 +61,10 @@ def command(
 
     pipeline, data, tables = _subject(file, flags, write, delta, epsilon)
     diagnostics = judge(pipeline, data)
+    if tables is not None:
+        from dpcli.cli.stating import without_lines
+
+        diagnostics = without_lines(diagnostics)
     sources = click.get_current_context().obj.verbose > 0
     with working():
         result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
@@ -99,7 +89,9 @@ def _subject(
     from dpcli.toml.limits import read_bytes
 
     if file is not None:
-        refuse("FILE", write=write, **{name: value for name, value in flags.items() if value is not False})
+        from dpcli.cli.stating import refuse_with_file
+
+        refuse_with_file(file, {"write": write, **flags})
         data = read_bytes(file)
         return parse(data, file), data, None
     from dpcli.cli.stating import stated

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from dpcli.cli.printing import heard, show
@@ -24,7 +26,8 @@ def leave(path: str | None, text: str, data: bytes | None = None, then: str = ""
         with open(path, "xb") as file:
             file.write(text.encode() if data is None else data)
     except FileExistsError:
-        raise InputError(f"{path}: expected a path that does not exist yet, found a file") from None
+        what = "a directory" if os.path.isdir(path) else "a file"
+        raise InputError(f"{path}: expected a path that does not exist yet, found {what}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     with heard():

@@ -136,7 +136,9 @@ def named_output(output: str, formats: DocumentFormat) -> str:
             return picture
     if not equals and (meant := meant_by(output, formats.choices)):
         return f"{meant}={output}"
-    raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats.choices)}, found {output!r}")
+    ending = os.path.splitext(output)[1]
+    why = f", whose ending {ending} names no format" if ending and not equals else ""
+    raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats.choices)}, found {output!r}{why}")
 
 
 def reported(function: Callable[..., int], kept: bool, careful: bool = False) -> Callable[..., int]:

@@ -7,13 +7,14 @@ import click
 from dpcli.cli import completing
 from dpcli.cli.options import accounting_options
 from dpcli.cli.picture import destination, progress, show
-from dpcli.cli.printing import complain
-from dpcli.registry import CHART_FORMATS
+from dpcli.cli.printing import complain, heard
+from dpcli.errors import InputError
+from dpcli.registry import CHART_FORMATS, PLOTS
 
 
 @click.command(short_help="Draw epsilon, delta or an attacker's errors, in a terminal or to a file.")
 @click.argument("kind", shell_complete=completing.kind)
-@click.argument("file")
+@click.argument("file", required=False, metavar="FILE")
 @click.option("-m", "--mechanism", metavar="NAME", help="The mechanism that is varied, where several could be.")
 @accounting_options
 @click.option(
@@ -33,7 +34,7 @@ from dpcli.registry import CHART_FORMATS
 )
 def command(
     kind: str,
-    file: str,
+    file: str | None,
     mechanism: str | None,
     accountants: tuple[str, ...],
     delta: float | None,
@@ -54,13 +55,19 @@ def command(
     from dpcli.plots.epsilons import Question
     from dpcli.present.lint_text import first_error
 
+    if file is None and kind not in PLOTS:
+        raise InputError(f"expected KIND FILE with a kind among {', '.join(PLOTS)}, found {kind!r} alone")
     checked_kind(kind)
-    for output in outputs:
-        destination(output, format_)
+    if file is None:
+        raise click.UsageError("Missing argument 'FILE'.")
+    places = [destination(output, format_)[1] for output in outputs]
     pipeline, diagnostics = checked_load(file)
     with progress() as report:
         chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, report), diagnostics)
     show(chart, format_, outputs)
+    for path in () if click.get_current_context().obj.quiet else places:  # nothing is on standard output then
+        with heard():
+            click.echo(f"wrote {path}", err=True)
     if any(found.severity == "error" for found in diagnostics):
         complain(first_error(diagnostics))
         return 1

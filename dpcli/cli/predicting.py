@@ -24,11 +24,29 @@ EVERY = 0.5  # seconds between two lines
 
 def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
     """The ledger, closed at the end; None where none is named, and a line on standard error that says so."""
-    if ledger is not None:
-        return opened(ledger, dataset)
-    if not click.get_current_context().obj.quiet:
+    if ledger is None and not click.get_current_context().obj.quiet:
         complain(UNCHARGED)
-    return nullcontext()
+    return opened_or_none(ledger, dataset)
+
+
+def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
+    """The ledger, closed at the end; None where none is named."""
+    return nullcontext() if ledger is None else opened(ledger, dataset)
+
+
+def noted(ledger: Ledger | None, run: str) -> None:
+    """What is to be known of a run whose noise was drawn: that no ledger knows of it, or that it took most of a ledger's delta."""
+    if click.get_current_context().obj.quiet:
+        return
+    if ledger is None:
+        complain(UNCHARGED)
+        return
+    from dpcli.present.ledger_balance import delta_warning
+
+    state = ledger.state()
+    warning = delta_warning(state, state.run(run))
+    if warning:
+        complain(warning)
 
 
 @contextmanager

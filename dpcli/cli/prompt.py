@@ -9,7 +9,7 @@ from dpcli.cli.options import emit, output_options
 
 @click.command(short_help="Make a prompt of private demonstrations, by noisy votes (PromptPATE).")
 @click.argument("file")
-@click.option("--dry-run", is_flag=True, help="Print what it would do and cost.")
+@click.option("--dry-run", is_flag=True, help="Print what it would do and cost, and whether --ledger has room for it.")
 @click.option(
     "--resume", is_flag=True, help="Go on with the session in the folder: texts that were answered are not asked about again."
 )
@@ -42,7 +42,9 @@ def command(
 
     plan = plan_of(file)
     if dry_run:
-        return emit(planned(plan), format_, outputs)
+        from dpcli.present.quoted import quoted
+
+        return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     from dpcli.cli.predicting import charged_to, progress
     from dpcli.predict.prompt.run import vote_and_teach
 

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="For a mode by propose-test-release: how likely it is right, beside noisy maxima and the stability histogram, by gap and domain.",
 )
-@click.option("--dry-run", is_flag=True, help="Print mechanisms, cost and the error to expect; no data are touched.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print mechanisms, cost, the error to expect, and whether --ledger has room for it; no data are touched, nothing is charged.",
+)
 @click.option("--key", metavar="KEY", help="Key of the charge in the ledger, once for each release. Made up where absent.")
 @click.option("--ledger", metavar="LEDGER", help="Charge this ledger before the data are touched.")
 @click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
@@ -60,14 +64,19 @@ def command(
     if compare:
         return _compared(plan, format_, outputs)
     if dry_run:
-        return emit(planned(plan), format_, outputs)
-    from dpcli.cli.predicting import charged_to, progress
+        from dpcli.present.quoted import quoted
+        from dpcli.release.run import charged_before
+
+        return emit(quoted(planned(plan), ledger, dataset, plan.pipeline, charged_before(plan)), format_, outputs)
+    from dpcli.cli.predicting import noted, opened_or_none, progress
     from dpcli.present.release import sheet_of
     from dpcli.release.parquet import parquet_of
     from dpcli.release.run import release
 
-    with charged_to(ledger, dataset) as found, progress("queries") as report:
+    with opened_or_none(ledger, dataset) as found, progress("queries") as report:
         done = release(plan, found, key, report)
+        if done.fresh:
+            noted(found, done.run)
     if parquet is not None:
         write(parquet, parquet_of(sheet_of(done.answers)))
     return emit(outcome(done), format_, outputs)

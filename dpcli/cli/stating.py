@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+import click
+
+from dpcli.cli.options import adjacency_option, composed, dataset_size_option
 from dpcli.errors import InputError
+
+if TYPE_CHECKING:
+    from dpcli.toml.diagnostics import Diagnostic
+
+
+def run_options(default: str) -> Callable[..., Any]:
+    """How often a mechanism runs, on samples of what. default: what the help of --steps says of none."""
+    return composed(
+        click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
+        click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
+        dataset_size_option,
+        click.option("--steps", type=int, help=f"Number of steps (without FILE){default}."),
+        click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
+        adjacency_option("(without FILE)  [default: add-remove]"),
+    )
+
+
+def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
+    """What rules say of flags: nobody sees the lines of the text that they make."""
+    return tuple(replace(d, line=0, column=0, source="") for d in diagnostics)
+
+
+def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
+    """A flag that states what FILE says goes without FILE alone. Raises InputError."""
+    from dpcli.pipeline.flags import KEYS
+
+    for name, value in given.items():
+        if value is not None and value is not False:
+            key = KEYS.get(name, name)
+            change = f"; change {key} in {file}" if key else ""
+            raise InputError(f"--{name.replace('_', '-')}: goes without FILE only{change}")
 
 
 def stated(flags: Mapping[str, Any], delta: float | None, epsilon: float | None) -> tuple[dict[str, Any], str]:

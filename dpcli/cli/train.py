@@ -37,6 +37,8 @@ def command(
 
     plan = plan_of(file)
     if dry_run:
-        return emit(planned(plan), format_, outputs)
+        from dpcli.present.quoted import quoted
+
+        return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     found = run_with_progress(plan, ledger, dataset, resume, insecure_seed)
     return emit(outcome(found), format_, outputs) if first_process() else 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 TERMS: dict[str, str] = {
     "private-prediction": (
         "Answers of models that saw private data are released, each with noise, and never the models: PATE for labels, PMixED "
-        "for the next word. The cost grows with every answer, so that their number is fixed beforehand (see `dpcli explain "
-        "private-prediction`)."
+        "for the next word. The cost grows with every answer, so that their number is fixed beforehand."
     ),
     "pate": (
         "Private aggregation of teacher ensembles: models trained without noise on disjoint shards vote on public, unlabelled "

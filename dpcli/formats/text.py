@@ -12,5 +12,5 @@ SHOWS = ("findings", "log", "headline", "details")
 
 def render(document: Document) -> str:
     """Findings as `file:line:column: level rule: message`."""
-    lines = [f"{f.path}:{f.line}:{f.column}: {f.level} {f.rule}: {f.message}" for f in document.findings]
+    lines = [f"{f.path}{f':{f.line}:{f.column}' if f.line else ''}: {f.level} {f.rule}: {f.message}" for f in document.findings]
     return "\n".join(map(visible, [*lines, *document.log, document.headline, *document.details])) + "\n"

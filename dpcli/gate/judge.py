@@ -118,8 +118,13 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
     except InputError as error:
         # A rule that says why comes before the accountant's own refusal; no waiver makes up for a number that is not there.
         rules = tuple(c for c in finding_conditions(diagnostics, pipeline) if c.verdict == "fail") if diagnostics else ()
-        return Judged(path, None, rules or (Condition("file", "invalid", str(error), ()),), diagnostics)
+        return Judged(path, None, rules or (_unread(path, error),), diagnostics)
     return _accounted(opened, result, caps, terms, bases)
+
+
+def _unread(path: str, error: InputError) -> Condition:
+    """Of a file as a whole: it has no line, and whoever shows it names the file."""
+    return Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
 
 
 def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:

@@ -37,4 +37,4 @@ def _default(member: Member) -> str:
         return "required"
     if value in (None, ()) or dataclasses.is_dataclass(value):
         return "optional"  # a table that may be absent has the defaults of its keys
-    return f"default {str(value).lower() if value in (True, False) else value}"
+    return f"default {str(value).lower() if value in (True, False) else value if value != '' else 'no text'}"

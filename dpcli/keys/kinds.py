@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
+from decimal import Decimal
 from typing import Any, NoReturn, Protocol
 
 from dpcli.fields import Constraint
@@ -12,6 +14,7 @@ from dpcli.toml.shown import shown
 from dpcli.values import dataclass
 
 CALIBRATE = "calibrate"
+_PERCENT = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,18})?)\s*%\s*\Z")
 
 
 class Refused(Exception):
@@ -150,6 +153,8 @@ def _as_float(value: float) -> float:
 
 
 def _number_hint(value: Any) -> str:
+    if percent := _PERCENT.match(value) if type(value) is str else None:
+        return f"write {Decimal(percent[1]) / 100:f}"
     if value == CALIBRATE:
         return "run dpcli calibrate-sigma, or state a number"
     try:

@@ -22,6 +22,7 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float) -> 
     lines = [f"denied, and nothing was written: {shortfall(state, cost)}"]
     if state.open_terms().mode == "declared":
         return lines[0]
+    lines += delta_advice(state, cost, pipeline.path)
     would = fitting(state, pipeline, delta)
     if would:
         lines.append(f"would fit: {'; or '.join(would)}")
@@ -35,12 +36,27 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
     if state.open_terms().mode == "declared":
         name = next(iter(wanted))
         return f"{name} of the declared set was declared {state.caps[name]} times, and made as often"
-    name = amounts.exceeded(amounts.add(state.spent, wanted), state.caps) or next(iter(wanted))
+    name = _scarcest(state, wanted)
     of = label(name)
     return (
         f"the run costs {up(wanted[name])} of {of} ({percent(wanted[name], state, name)} of the cap); {down(left[name])} of "
         f"{up(state.caps[name])} is left, {up(max(amounts.add(wanted, left, -1)[name], Decimal(0)))} too little"
     )
+
+
+def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
+    """What to do where delta is what does not fit; nothing where another amount is. path: of the run's file."""
+    if _scarcest(state, amounts.read(cost.amounts)) != "delta":
+        return []
+    left = state.left()["delta"]
+    if not left:
+        return ["delta is what is used up, and a ledger's delta is fixed for good: only runs at delta = 0 still fit"]
+    return [f"delta is what is used up: set privacy.delta smaller in {path or 'the file'}; {down(left)} is left"]
+
+
+def _scarcest(state: LedgerState, wanted: amounts.Amounts) -> str:
+    """The amount that does not fit; the first where all do."""
+    return amounts.exceeded(amounts.add(state.spent, wanted), state.caps) or next(iter(wanted))
 
 
 def _no_argument(state: LedgerState) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger import amounts
-from dpcli.ledger.denial import down, percent, shortfall, up
+from dpcli.ledger.denial import delta_advice, down, percent, shortfall, up
 from dpcli.ledger.filters.filter import Cost, label
 from dpcli.ledger.fit import fitting
 from dpcli.ledger.ledger import Ledger
@@ -103,7 +103,8 @@ def _together(state: LedgerState, total: Wanted, files: int) -> str:
 def _too_much(state: LedgerState, cost: Cost, runs: int, pipeline: Pipeline, delta: float) -> str:
     would = fitting(state, pipeline, delta) if runs == 1 else ()
     said = f"{state.dataset}: {shortfall(state, cost)}".replace("the run costs", "it costs" if runs == 1 else f"{runs} runs cost")
-    return said + (f"; would fit: {'; or '.join(would)}" if would else "")
+    advice = [] if state.open_terms().mode == "declared" else delta_advice(state, cost, pipeline.path)
+    return "; ".join((said, *([f"would fit: {'; or '.join(would)}"] if would else []), *advice))
 
 
 def _too_many(state: LedgerState, cost: Cost, total: Wanted, runs: int, files: int) -> str:

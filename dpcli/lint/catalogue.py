@@ -112,7 +112,10 @@ def _loaded(code: str, known: Mapping[str, str]) -> Any:
 
 def _hint(code: str, known: list[str]) -> str:
     """The nearest code, as a question."""
+    import re
     from difflib import get_close_matches
 
+    if re.fullmatch(r"DP\d+", code.upper()):  # a number that is near is not what was meant
+        return f"; the manual page dpcli(1) lists them, from {min(known)} to {max(known)}"
     near = get_close_matches(code.upper(), known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; the first is {known[0]}, the last {max(known)}"

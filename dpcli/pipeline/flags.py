@@ -15,6 +15,7 @@ from dpcli.toml.write import commented, toml_text, value_text
 
 PLACE = "the command line"
 FLAGS = {"rate": "sampling_rate", "epsilon": "pure"}  # where the file's key has another name
+KEYS = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}  # that flags set
 COMMENTS = {
     "unit": 'what one individual is; "user" needs max_contributions',
     "adjacency": "add-remove | replace-one | zero-out",

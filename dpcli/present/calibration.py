@@ -5,7 +5,9 @@ from __future__ import annotations
 from dpcli.analysis.calibrate import Calibration
 from dpcli.analysis.classical import ClassicalNoise, classical_noise
 from dpcli.document.document import Document, Sheet, Table, Value
+from dpcli.present.diagnostics import diagnostic_data, finding
 from dpcli.rounding import up
+from dpcli.toml.diagnostics import Diagnostic
 
 STEP = {"noise": "one step less noise", "scale": "one step less noise"}
 FURTHER = {"noise": "less noise", "scale": "less noise"}
@@ -14,8 +16,9 @@ FORMULA = "classical formula: sqrt(2 ln(1.25/delta)) sensitivity / epsilon, prov
 NAMES = {"batch-size": "batch_size"}
 
 
-def document(calibration: Calibration, decimals: int = 4) -> Document:
-    """Everything that `dpcli calibrate` says."""
+def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4) -> Document:
+    """Everything that `dpcli calibrate` says. diagnostics: what rules say of what was stated."""
+    unsound = any(d.severity == "error" for d in diagnostics)
     key = _key(calibration)
     where = ", ".join(name for name, _ in calibration.targets)
     setting = f"per {calibration.pipeline.privacy.unit or 'record'}, {calibration.pipeline.privacy.adjacency.value}"
@@ -58,9 +61,12 @@ def document(calibration: Calibration, decimals: int = 4) -> Document:
             "delta": calibration.delta,
             "statement": {"unit": calibration.pipeline.privacy.unit, "adjacency": calibration.pipeline.privacy.adjacency.value},
             "result": result,
-            "exit_code": 0,
+            **({"diagnostics": [diagnostic_data(d) for d in diagnostics]} if diagnostics else {}),
+            "exit_code": int(unsound),
         },
-        verdict="pass",
+        verdict="fail" if unsound else "pass",
+        exit_code=int(unsound),
+        findings=tuple(map(finding, diagnostics)),
         tables=(
             Table(
                 "calibration (epsilon rounded up)",
@@ -70,6 +76,7 @@ def document(calibration: Calibration, decimals: int = 4) -> Document:
             ),
         ),
         notes=(
+            *(f"{d.severity} {d.rule}: {d.key}: {d.message}" for d in diagnostics),
             *((f"{name}: {key} = {value:.10g}" for name, key, value in values) if len(values) > 1 else ()),
             *(() if calibration.adjacent else (EARLY,)),
             *(() if classical is None else (FORMULA,)),

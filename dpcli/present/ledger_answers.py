@@ -10,7 +10,7 @@ from dpcli.errors import Denied
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.remaining import room
-from dpcli.present.ledger_balance import guaranteed, how, left_percent, scarce
+from dpcli.present.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce
 from dpcli.present.ledger_data import balance, entry_data, terms, total
 
 DONE = {
@@ -54,7 +54,11 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
         "entry": entry_data(found.entry),
         **balance(state),
     }
-    return Document(_granted(found), {**data, "exit_code": 0}, "pass", total=total(state))
+    warning = delta_warning(state, found.run) if found.run is not None and not found.repeated else ""
+    lines = (warning,) if warning else ()
+    return Document(
+        _granted(found), {**data, "exit_code": 0}, "warn" if warning else "pass", total=total(state), notes=lines, details=lines
+    )
 
 
 def _granted(receipt: Receipt) -> str:

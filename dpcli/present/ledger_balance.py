@@ -11,7 +11,7 @@ from dpcli.ledger.declared import numbered
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.remaining import Remaining, room, share_of
-from dpcli.ledger.state import LedgerState, named
+from dpcli.ledger.state import LedgerState, Run, named
 from dpcli.present.ledger_data import balance, runs, terms, total
 from dpcli.rounding import down as rounded_down
 from dpcli.rounding import up as rounded
@@ -77,7 +77,20 @@ def _left_words(state: LedgerState, remaining: Remaining) -> str:
 def scarce(state: LedgerState) -> str:
     """Which amount is the scarcest, where that is delta and not the one that everybody looks at."""
     tightest = max(state.caps, key=lambda name: amounts.share({name: state.spent[name]}, state.caps))
-    return " (delta is what runs out: describe runs at a smaller --delta)" if tightest == "delta" and state.spent["delta"] else ""
+    if tightest != "delta" or not state.spent["delta"]:
+        return ""
+    if not state.left()["delta"]:
+        return " (delta is used up: only runs at delta = 0 still fit)"
+    return " (delta is what runs out: state a smaller privacy.delta in the files of runs)"
+
+
+def delta_warning(state: LedgerState, run: Run) -> str:
+    """A line about a run that takes half of the ledger's delta or more, which leaves room for one like it at most; "" about others."""
+    share = float(run.cost["delta"] / state.caps["delta"]) if run.cost.get("delta") else 0.0
+    if share < 0.5 or run.status == "void":
+        return ""
+    taken = f'warning: "{run.key}" takes {rounded_down(100.0 * share, 1)} % of the ledger\'s delta, which is fixed for good'
+    return f"{taken}: deltas add up, so state a privacy.delta many times smaller in files that share a ledger"
 
 
 def how(state: LedgerState) -> str:

@@ -69,7 +69,7 @@ def verified(ledger: Ledger, found: Verified) -> Document:
     """What a verification came to."""
     problems = found.problems
     wrong = f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries say"
-    said = f"{found.costs} costs computed again{wrong if problems else ''}"
+    said = f"{found.costs} cost{'' if found.costs == 1 else 's'} computed again{wrong if problems else ''}"
     headline = f"{ledger.dataset}: {found.entries} entries whole, head {found.head.hash[:16]}; {said}"
     data = {"schema": "dpcli/budget-verify/v1", "dataset": ledger.dataset, "entries": found.entries, "head": found.head.hash}
     code = 1 if problems else 0

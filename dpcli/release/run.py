@@ -78,6 +78,12 @@ def release(
     return ReleaseOutcome(plan, plan.folder, session.run, answers, fresh=True)
 
 
+def charged_before(plan: ReleasePlan) -> str:
+    """The run that this very release was begun under, in its folder; "" where it was not."""
+    found = session_there(plan.folder)
+    return found.run if found is not None and found.fingerprint == plan.fingerprint() else ""
+
+
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
     """The release that is in the folder, or a new one there."""
     found, place = session_there(plan.folder), plan.folder

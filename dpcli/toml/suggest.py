@@ -72,7 +72,13 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
         if meant in choices:
             return meant
     close = difflib.get_close_matches(folded, choices, n=1, cutoff=cutoff)
-    return close[0] if close else None
+    return close[0] if close else _begun(folded, choices)
+
+
+def _begun(word: str, choices: list[str]) -> str | None:
+    """The one of several words that begins with this one whole: 'final' of 'final-model'."""
+    begun = [choice for choice in choices if choice.startswith((f"{word}-", f"{word}_"))]
+    return begun[0] if len(begun) == 1 else None
 
 
 def _same(word: str, choice: str) -> bool:

@@ -72,7 +72,7 @@ def _collector_paused() -> Iterator[None]:
 
 def _syntax_fault(text: str, message: str) -> NotToml:
     """tomli's own error, its position taken out of the words and the words made ours."""
-    from dpcli.toml.syntax_words import reworded
+    from dpcli.toml.syntax_words import digits_hint, reworded
 
     at = _POSITION.search(message)
     words = message[: at.start()] if at else message
@@ -82,6 +82,7 @@ def _syntax_fault(text: str, message: str) -> NotToml:
         line, column = _text_place(text, len(text.rstrip("\n")))
     source = text.split("\n")[line - 1]
     expected, found, to_start = reworded(words, source[column - 1 :])
+    found += digits_hint(source[: column - 1], source[column - 1 :])
     return NotToml(expected, found, line, len(source) - len(source.lstrip()) + 1 if to_start else column)
 
 

@@ -59,6 +59,12 @@ def reworded(words: str, rest: str) -> tuple[str, str, bool]:
     return "valid TOML", escaped(words[:1].lower() + words[1:]), False
 
 
+def digits_hint(before: str, rest: str) -> str:
+    """What to write where a comma groups digits: `before` ends in some, `rest` begins with the comma."""
+    head, tail = re.search(r"[1-9]\d{0,2}\Z", before), re.match(r"(?:,\d{3})+(?![\d.,])", rest)
+    return f"; write {head[0]}{tail[0].replace(',', '_')}" if head and tail else ""
+
+
 def _usual(words: str) -> str:
     """The words without what tomli changed after 2.0.0: `Can not`, and double quotes."""
     return words.replace("Can not", "Cannot").replace('"', "'")

@@ -169,3 +169,12 @@ def test_a_spent_budget_is_shown_at_its_line(above: int, tmp_path: Path) -> None
     region = json.loads(dpcli("account", "over.toml", "-f", "sarif", folder=tmp_path).out)["runs"][0]["results"][-1]
     assert region["locations"][0]["physicalLocation"]["region"] == {"startLine": line, "startColumn": 1}
     assert f"::error file=over.toml,line={line},col=1," in dpcli("account", "over.toml", "-f", "github", folder=tmp_path).out
+
+
+@pytest.mark.parametrize("format_", ["text", "table", "json"])
+def test_what_a_rule_says_of_flags_has_no_line(format_: str) -> None:
+    flags = ("--noise-multiplier", "1", "--steps", "9", "--delta", "0.01", "--dataset-size", "1000")
+    found = dpcli("account", *flags, "-f", format_)
+    assert found.code == 1 and "DP105" in found.err
+    assert "the command line:" not in (found.out + found.err).replace("the command line: ", "")
+    assert '"line": 9' not in found.out

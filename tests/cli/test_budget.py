@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.cli.budget.group import SUBCOMMANDS
-from dpcli.registry import FILTERS
+from dpcli.registry import FILTERS, load
 from tests.command import Result, dpcli
 
 FILE = """
@@ -382,3 +382,21 @@ def test_a_declared_plan_has_an_epsilon_and_it_is_named_so(tmp_path: Path, run: 
     planned = json.loads(before.out)["result"]["epsilon_planned"]
     assert json.loads(after.out)["result"]["epsilon_planned"] == planned
     assert "50.0 % of the declared runs are made; the whole plan costs epsilon " in budget("show", path).out
+
+
+@pytest.mark.parametrize("name", [name for name in FILTERS if "delta" in load(FILTERS[name]).currency])
+def test_where_delta_is_what_is_used_up_it_is_said(name: str, tmp_path: Path) -> None:
+    """With a warning about the one run that takes most of it; what is advised is open to every command."""
+    path, file = str(tmp_path / "l.db"), tmp_path / "gauss.toml"
+    assert init(path, epsilon="50", name=name).code == 0
+    cap, spent = float(json.loads(budget("show", path, "-f", "json").out)["caps"]["delta"]), []
+    for key, share in enumerate((0.01, 0.6, 0.6, 0.3)):
+        stated = f"delta = {share * cap!r}\n"
+        file.write_text(FILE.replace("[[m", f"{stated}[[m").replace("pure-dp", "approx-dp") + stated)
+        spent.append(budget("spend", path, str(file), "--key", f"run-{key}"))
+    assert [result.code for result in spent] == [0, 0, 1, 0]
+    assert ["of the ledger's delta" in result.out for result in spent] == [False, True, False, False]
+    advice = f"delta is what is used up: set privacy.delta smaller in {file}"
+    assert "".join(advice.split()) in "".join(spent[2].out.split())
+    said = budget("show", path).out
+    assert "delta is what runs out" in said and "--delta" not in said

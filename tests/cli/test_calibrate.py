@@ -201,3 +201,28 @@ def test_no_classical_noise_for_anything_else(arguments: tuple[str, ...]) -> Non
     result = dpcli("calibrate-sigma", "--target-epsilon", "4", "--delta", "1e-5", *arguments, "-f", "json")
     assert result.code == 0, result.err
     assert "classical" not in json.loads(result.out)["result"]
+
+
+def test_flags_without_a_file_are_those_of_account() -> None:
+    """Both state one run, and what is calibrated by them costs what account says of it."""
+    from dpcli.cli.account import command as account
+    from dpcli.cli.calibrate_sigma import command as calibrate
+    from dpcli.cli.stating import run_options
+
+    shared = {option.name for option in run_options("")(lambda: None).__click_params__}
+    assert {"batch_size", "dataset_size", "epochs", "steps", "sampling_rate", "adjacency"} == shared
+    assert all(shared <= {option.name for option in command.params} for command in (account, calibrate))
+    run = ("--batch-size", "256", "--dataset-size", "60000", "--epochs", "3", "--delta", "1e-6")
+    found = json.loads(dpcli("calibrate-sigma", "--target-epsilon", "3", *run, "-f", "json").out)["result"]
+    priced = dpcli("account", "--noise-multiplier", repr(found["noise_multiplier"]), *run, "-f", "json").out
+    assert json.loads(priced)["result"]["epsilon_upper"] == pytest.approx(found["epsilon_upper"], rel=1e-8)
+
+
+@pytest.mark.parametrize("delta", ["1e-7", "1e-5", "1e-3"])
+def test_rules_say_of_flags_what_they_say_to_account(delta: str) -> None:
+    run = ("--batch-size", "256", "--dataset-size", "60000", "--epochs", "3", "--delta", delta)
+    calibrated = dpcli("calibrate-sigma", "--target-epsilon", "3", *run, "-f", "text")
+    priced = dpcli("account", "--noise-multiplier", "1", *run, "-f", "text")
+    said = [[line for line in found.out.splitlines() if "DP1" in line] for found in (calibrated, priced)]
+    assert [line.replace("releases", "dp-sgd") for line in said[1]] == said[0] and said[0]
+    assert calibrated.code == priced.code == int(delta == "1e-3")

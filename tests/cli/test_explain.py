@@ -268,3 +268,12 @@ def test_the_classical_sigma_stands_beside_the_analytic_one(word: str) -> None:
     assert {row[0] for row in rows if len(row) > 4} == {"10", "20", "50"}
     for crossing in ("7.47 at delta = 0.001", "8.42 at delta = 1e-05", "9.63 at delta = 1e-09"):  # of 7.4635, 8.4198, 9.6237
         assert crossing in " ".join(out.split())
+
+
+def test_no_explanation_sends_its_reader_to_itself_or_shows_a_default_of_nothing() -> None:
+    from dpcli.explain.lookup import explain, words
+
+    for word in words():
+        said = " ".join(explain(word).split())
+        assert not re.search(rf"[Ss]ee `?dpcli explain {re.escape(word)}(?![\w-])", said), word
+        assert not re.search(r"default [);]", said), word

@@ -121,3 +121,12 @@ def test_markdown_is_fit_for_a_comment() -> None:
     text = dpcli("gate", "examples/gate.toml", "-f", "markdown").out
     assert text.startswith("<!-- dpcli:gate -->\n\n**gate: pass (1 pass)**\n")
     assert "| pass | examples/gate.toml | - | 1.7269 | - | 3.0 | 1e-08 |" in text
+
+
+@pytest.mark.parametrize("format_", ["text", "table", "json", "github", "gitlab", "sarif", "junit", "csv"])
+def test_what_is_no_file_has_no_line(format_: str, tmp_path: Path) -> None:
+    """And is named once, however it is shown."""
+    found = dpcli("gate", str(tmp_path), "-f", format_)
+    assert found.code == 2
+    assert found.err == f"dpcli: {tmp_path}: gate/file: expected a pipeline file, found a directory\n"
+    assert f"{tmp_path}:1" not in found.out and f"{tmp_path}: expected" not in found.out

@@ -29,7 +29,9 @@ def test_the_format_is_the_suffix(tmp_path: Path) -> None:
     names = ("a.svg", "a.csv", "a.vl.json", "b.json", "a.txt")
     outputs = [part for name in names for part in ("-o", str(tmp_path / name))]
     result = dpcli("plot", "epsilon-steps", "-", *outputs, stdin=GAUSSIAN)
-    assert (result.code, result.out, result.err) == (0, "", "")
+    assert (result.code, result.out) == (0, "")
+    assert result.err.splitlines() == [f"wrote {tmp_path / name}" for name in names]
+    assert dpcli("-q", "plot", "epsilon-steps", "-", *outputs, stdin=GAUSSIAN).err == ""
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")
     assert next(csv.reader((tmp_path / "a.csv").read_text().splitlines()))[0] == "series"
     assert json.loads((tmp_path / "a.vl.json").read_text()) == json.loads((tmp_path / "b.json").read_text())
@@ -47,6 +49,7 @@ def test_a_format_can_be_named(tmp_path: Path) -> None:
     [
         (("trade-of", "-"), GAUSSIAN, "expected a kind of plot among epsilon-steps, "),
         (("trade-of", "-"), GAUSSIAN, "found 'trade-of'; did you mean 'trade-off'"),
+        (("own.toml",), b"", "expected KIND FILE with a kind among epsilon-steps, "),
         (("rdp", "missing.toml"), b"", "missing.toml"),
         (("rdp", "-", "-o", "/nowhere/a.svg"), GAUSSIAN, "/nowhere/a.svg: cannot be written: "),
         (("rdp", "-", "-o", "a.pdf"), GAUSSIAN, "a.pdf: expected a path that ends in .svg, .png, "),

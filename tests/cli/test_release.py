@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from dpcli.cli.kept import DATA
 from dpcli.errors import LedgerError
 from dpcli.ledger.stores.places import init
 from dpcli.release.engines.files import ENDINGS
-from tests.command import dpcli
+from tests.command import Result, dpcli
 from tests.ledger.setting import DATASET, terms
 
 FILE = """format = 1
@@ -188,3 +189,38 @@ def test_every_format_holds_the_same_values(file: Path) -> None:
         rows = connection.execute(f"SELECT value, chosen FROM '{folder / 'a.parquet'}'").fetchall()
     assert [chosen if value is None else json.dumps(int(value)) for value, chosen in rows] == texts
     assert len(texts) > 5 and {"low", "true"} <= set(texts)
+
+
+@pytest.fixture
+def small(file: Path) -> str:
+    """A ledger with room for one release and a half."""
+    init(str(file.parent / "ledger.db"), DATASET, replace(terms(0.75), delta=1e-3)).close()
+    return str(file.parent / "ledger.db")
+
+
+@pytest.mark.parametrize("format_", ["text", "json", "table"])
+def test_a_dry_run_says_what_the_ledger_would_and_charges_nothing(format_: str, file: Path, small: str) -> None:
+    """The answer is that of the release itself, before and after; of the release that was charged it is that no more is."""
+
+    def asked(name: Path, *arguments: str) -> Result:
+        return dpcli("release", str(name), "--ledger", small, "-f", format_, *arguments, folder=file.parent)
+
+    other = file.with_name("other.toml")
+    other.write_text(file.read_text().replace('name = "shop"', 'name = "other"'))
+    untouched = Path(small).read_bytes()
+    first = asked(file, "--dry-run")
+    assert first.code == 0 and "it costs 0.5" in first.out and Path(small).read_bytes() == untouched
+    assert asked(file).code == 0
+    assert asked(file, "--dry-run").code == 0 and asked(file).code == 0
+    denied = asked(other, "--dry-run")
+    assert denied.code == asked(other).code == 1
+    assert "the ledger would deny it" in denied.out + denied.err and "too little" in denied.out
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["answered", "refused"])
+def test_that_no_ledger_is_charged_is_said_where_noise_was_drawn(missing: bool, file: Path) -> None:
+    if missing:
+        (file.parent / "shop.csv").unlink()
+    first, again = (dpcli("release", str(file), folder=file.parent) for _ in range(2))
+    assert ("charged to no ledger" in first.err) is not missing
+    assert "charged to no ledger" not in again.err

@@ -359,3 +359,29 @@ def test_opacus_agrees_on_the_number(tmp_path: Path) -> None:
         other.load_state_dict(torch.load(tmp_path / "back.pt", weights_only=True))
         assert [tuple(phase) for phase in other.history] == accountant.history
         assert other.get_epsilon(1e-5) == theirs
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"[]", "expected an Opacus checkpoint"),
+        (b"format = 1\n", "expected an Opacus checkpoint"),
+        (b"", "expected an Opacus checkpoint"),
+        (b'{"history": [[1.1, 0.01, 100]]}', 'expected a "mechanism" (rdp, prv or gdp) beside "history"'),
+        (b'{"mechanism": "rdp"}', "expected the state of an Opacus accountant"),
+    ],
+)
+def test_what_is_no_checkpoint_is_told_what_one_is(data: bytes, words: str) -> None:
+    found = dpcli("import", "opacus", "-", stdin=data)
+    assert (found.code, found.out) == (2, "") and words in found.err, found.err
+
+
+@pytest.mark.parametrize("library", ["opacus", "dp-accounting"])
+@pytest.mark.parametrize("there", ["a directory", "a file"])
+def test_what_is_in_the_way_of_an_output_is_named(library: str, there: str, tmp_path: Path) -> None:
+    path, source = tmp_path / "there", str(ROOT / "examples" / "dp-sgd.toml")
+    path.mkdir() if there == "a directory" else path.touch()
+    kept = tmp_path / "kept"
+    assert dpcli("export", library, source, "-o", str(kept)).code == 0
+    for arguments in (("export", library, source), ("import", library, str(kept))):
+        assert f"expected a path that does not exist yet, found {there}" in dpcli(*arguments, "-o", str(path)).err

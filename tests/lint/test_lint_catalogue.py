@@ -63,6 +63,7 @@ def test_codes_may_be_written_in_lower_case() -> None:
     ("code", "message"),
     [
         ("D101", "expected the code of a rule, found 'D101'; did you mean DP101?"),
+        ("DP999", f"expected the code of a rule, found 'DP999'; the manual page dpcli(1) lists them, from DP001 to {max(codes())}"),
         ("sigma", f"expected the code of a rule, found 'sigma'; the first is {codes()[0]}, the last {codes()[-1]}"),
     ],
 )

@@ -28,6 +28,8 @@ MECHANISM = ["name", "type", "steps", "epochs", "sampling", "partition", "descri
         ("z", "noise_multiplier"),
         ("l2-sensitivity", "sensitivity"),
         ("nmae", "name"),
+        ("noise", "noise_multiplier"),
+        ("nois", None),
         ("colour", None),
         ("", None),
         ("x" * 10_000, None),

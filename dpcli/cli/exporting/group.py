@@ -16,6 +16,6 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
 def command() -> None:
     """Write a pipeline as another library keeps it, for its accountants to check the number.
 
-    What that library cannot say is refused by its name. The file holds the pipeline's own tables as well, so that dpcli import gives back
-    the same pipeline.
+    What that library cannot say is refused by its name. The file holds [privacy] and the mechanisms as well, so that dpcli import
+    gives back a pipeline of the same cost. Its name, its budget, comments and the tables of other commands are not kept.
     """

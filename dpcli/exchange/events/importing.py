@@ -133,7 +133,8 @@ def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
     """
     if asserted.adjacency is None:
         raise InputError(
-            "expected an adjacency: dp-accounting keeps it in the accountant (add-remove unless it was told otherwise), not in the event"
+            "expected an adjacency, which the event does not say: state --adjacency add-remove, unless the accountant of dp-accounting was "
+            "told another"
         )
     reader = EventReader(RecordChange(asserted.adjacency == "replace-one", asserted.max_contributions or 1), set())
     drafts = reader.drafts(event)

@@ -38,6 +38,8 @@ def state_in(checkpoint: Any) -> OpacusState:
     Raises InputError where there is none or there are several, or its history is empty or has no meaning.
     """
     found = list(_states(checkpoint))
+    if not found and isinstance(checkpoint, dict) and "history" in checkpoint:
+        raise InputError('expected a "mechanism" (rdp, prv or gdp) beside "history", found none that is text')
     if not found:
         raise InputError(
             'expected the state of an Opacus accountant ({"history": ..., "mechanism": ...}), found none: save it with '

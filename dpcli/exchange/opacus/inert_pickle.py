@@ -57,7 +57,10 @@ def read_pickle(stream: IO[bytes]) -> Any:
         raise
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError, UnicodeError):
         pass
-    raise InputError("expected a pickle, found bytes that are none, or a damaged one")
+    raise InputError(
+        "expected an Opacus checkpoint (a torch file, a pickle, or JSON with history and mechanism), "
+        "found none of these, or a damaged one"
+    )
 
 
 class _Machine:

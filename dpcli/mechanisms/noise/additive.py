@@ -27,7 +27,7 @@ def noise_problems(
     elif noise is None:
         yield noise_key, f"noise_multiplier, or {noise_key} with sensitivity", "neither"
     elif sensitivity is None:
-        yield "sensitivity", f"the sensitivity that {noise_key} is to cover", "nothing"
+        yield "sensitivity", f"the sensitivity that {noise_key} is to cover, or noise_multiplier in place of {noise_key}", "nothing"
 
 
 def noise_ratio(multiplier: float | None, noise: float | None, sensitivity: float | None, neighbours: Neighbours) -> float:
