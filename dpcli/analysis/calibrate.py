@@ -17,6 +17,7 @@ from dpcli.values import dataclass
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "radius"]
 Scale = tuple[Callable[[int], float], Callable[[float], int]]  # from an index to its value, and back
 DIGITS = 7  # answers are decimal numbers of this many significant digits
+MANY, FAR = 256, 4  # steps with which a search begins; as a ratio: to the next number that is tried, until one is beyond
 BESIDE = 1.5  # as a ratio: how near a value is to another that an accountant refused
 REFUSALS = 4  # in a row, beyond which nothing further away is asked
 HALVINGS = 6  # of what lies beyond a value that was refused
@@ -124,7 +125,7 @@ def calibrate(
         return best[value][0]
 
     try:
-        value, cheaper, adjacent = _search(upper, target_epsilon, solve, _limit(pipeline, chosen, solve))
+        value, cheaper, adjacent = _search(upper, target_epsilon, solve, _limit(pipeline, chosen, solve), _stated(pipeline, chosen))
     except CannotCertify:
         _require_delta(pipeline, {used for _, _, used in best.values()})
         raise
@@ -167,8 +168,13 @@ def _require_delta(pipeline: Pipeline, deltas: set[float]) -> None:
         )
 
 
-def _search(upper: Callable[[float], float], target: float, solve: Parameter, limit: float) -> tuple[float, float | None, bool]:
-    """(value, cheaper value or None, whether they are neighbours), on a grid, so that both are exactly what is printed."""
+def _search(
+    upper: Callable[[float], float], target: float, solve: Parameter, limit: float, stated: float | None = None
+) -> tuple[float, float | None, bool]:
+    """(value, cheaper value or None, whether they are neighbours), on a grid, so that both are exactly what is printed.
+
+    stated: what the file has now. What is counted is looked for from there, or from MANY steps where that is more: the fewer, the dearer each attempt.
+    """
     lowers = solve in ("noise", "scale")
     whole = solve in ("steps", "batch-size")
     place: Callable[[int], float] = _whole if whole else _decimal
@@ -183,8 +189,9 @@ def _search(upper: Callable[[float], float], target: float, solve: Parameter, li
 
     last = index(limit) if math.isfinite(limit) else (10**18 if whole else _decimal_index(1e12))
     first = 1 if whole else _decimal_index(1e-9)
-    start = min(max(1 if whole else _decimal_index(1e-3 if solve in ("rate", "epochs") else 1.0), first), last)
-    walk = Walk(first, last, 1 if whole else 9 * 10 ** (DIGITS - 1) // 4, 4 if whole else 2)
+    counted = max(MANY if solve == "steps" else 1, index(stated or 1.0))
+    start = min(max(counted if whole else _decimal_index(1e-3 if solve in ("rate", "epochs") else 1.0), first), last)
+    walk = Walk(first, last, None if whole else 9 * 10 ** (DIGITS - 1) // 4)
     good, bad = _bracket(epsilon, target, start, sign, walk)
     if good is None:
         reach = f"between {place(first):g} and {place(last):g}"
@@ -205,19 +212,21 @@ def _search(upper: Callable[[float], float], target: float, solve: Parameter, li
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Indices away from one, in strides that grow, to the first or the last of the grid."""
+    """Indices away from one, to the first or the last of the grid: in strides that double, or each FAR times the one before, or a part."""
 
     first: int
     last: int
-    stride: int
-    growth: int
+    stride: int | None
 
     def away(self, at: int, direction: int) -> Iterator[int]:
         end, stride = self.last if direction > 0 else self.first, self.stride
         while at != end:
-            at = min(max(at + direction * stride, self.first), self.last)
+            if stride is None:
+                at = min(at * FAR, end) if direction > 0 else max(at // FAR, end)
+            else:
+                at = min(max(at + direction * stride, self.first), self.last)
+                stride *= 2
             yield at
-            stride *= self.growth
 
 
 def _bracket(epsilon: Callable[[int], float], target: float, start: int, sign: int, walk: Walk) -> tuple[int | None, int | None]:
@@ -267,6 +276,16 @@ def _secant(tried: list[tuple[int, float]], scale: Scale, target: float, good: i
     reach = 1 << max(len(tried) - 12, 0)
     low, high = sorted((good + inward * min(reach, abs(middle - good) or 1), bad - inward * min(reach, abs(middle - bad) or 1)))
     return min(max(index(math.exp(root)), low), high)
+
+
+def _stated(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> float | None:
+    """The number that the file has for one key that is counted; None where it has none, or several keys are solved for."""
+    if len(targets) != 1:
+        return None
+    ((name, key),) = targets
+    entry = next(entry for entry in pipeline.mechanisms if entry.name == name)
+    value = {"steps": entry.steps, "batch_size": getattr(entry.sampling, "batch_size", None)}.get(key)
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _whole(i: int) -> float:
