@@ -173,7 +173,7 @@ def _search(
 ) -> tuple[float, float | None, bool]:
     """(value, cheaper value or None, whether they are neighbours), on a grid, so that both are exactly what is printed.
 
-    stated: what the file has now. What is counted is looked for from there, or from MANY steps where that is more: the fewer, the dearer each attempt.
+    stated: what the file has now. What is counted is looked for from there, or from MANY steps where that is more, as few steps are dear.
     """
     lowers = solve in ("noise", "scale")
     whole = solve in ("steps", "batch-size")
