@@ -11,10 +11,15 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import noise_problems, noise_ratio, with_noise
 from dpcli.mechanisms.spec import Spec
-from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.contour.rotations import log1p_complex
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
 from dpcli.numerics.tails import Tails
 from dpcli.values import dataclass
+
+
+NEAR = 1.5  # losses at an order up to which a power series serves
+TERMS = 24  # of it: the rest is below 1e-18
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,17 @@ class LaplaceLoss:
         return np.where(y > 1.0, large, np.maximum(small, 0.0)) * (1.0 + 1e-14) + np.where(y > 1.0, 0.0, 4e-16 * e0)
 
     def tilted(self, t: float) -> TiltedCgf:
-        """From K at complex z."""
+        """From K at complex z; n steps have n times the error of one, so that none may be lost to cancellation."""
         e0 = self.epsilon
-        return TiltedCgf(lambda z: z * e0 + np.log1p(z / (2.0 * z + 1.0) * np.expm1(-(2.0 * z + 1.0) * e0)), t)
+
+        def cgf(z: ComplexArray) -> ComplexArray:
+            high, low = z * e0, -(z + 1.0) * e0
+            near = np.abs(low) <= NEAR
+            small = log1p_complex(np.where(near, z * (z + 1.0) * e0 * e0 * _slope_between(high * near, low * near), 0.0))
+            large = high + log1p_complex(z / (2.0 * z + 1.0) * np.expm1(low - high))
+            return np.where(near, small, large)
+
+        return TiltedCgf(cgf, t)
 
     def tails(self, at: Array) -> Tails:
         """L = |x - e0| - |x|: P(L <= l) = e^{(l - e0)/2} / 2 and Q(L > l) = e^{-(l + e0)/2} / 2 between the atoms at -e0 and e0."""
@@ -51,6 +64,20 @@ class LaplaceLoss:
         tails = (np.log1p(-np.exp(p_below)), p_below, q_above, np.log1p(-np.exp(q_above)))
         ends = ((0.0, -np.inf), (-np.inf, 0.0), (0.0, -np.inf), (-np.inf, 0.0))
         return Tails(*(np.where(low, end[0], np.where(high, end[1], tail)) for tail, end in zip(tails, ends, strict=True)))
+
+
+def _slope_between(a: ComplexArray, b: ComplexArray) -> ComplexArray:
+    """(f(a) - f(b)) / (a - b) of f(x) = (e^x - 1) / x, up to NEAR: SUM_k (a^k-1 + a^k-2 b + ... + b^k-1) / (k+1)!, k = 1, 2, ...
+
+    E_Q[r^{z+1}] - 1 is z (z+1) e0^2 times this at z e0 and -(z+1) e0.
+    """
+    power, sums = np.ones_like(b), np.ones_like(a)
+    total: ComplexArray = 0.5 * sums
+    for k in range(2, TERMS):
+        power = power * b
+        sums = a * sums + power
+        total = total + sums / math.factorial(k + 1)
+    return total
 
 
 @dataclass(frozen=True, slots=True)
