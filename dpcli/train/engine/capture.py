@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from dpcli.train.engine.layers import Layer, NotFirst, Unsuitable
+from dpcli.train.engine.layers import Layer, Unsuitable
 
 Call = tuple[str, int]
 
@@ -44,10 +44,7 @@ class Recorder:
 
     def enter(self, layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Before a layer runs: fresh leaves for its parameters, and one row per example in its input."""
-        several = (*args, *kwargs.values())
-        if len(several) != 1 or not torch.is_tensor(several[0]):
-            raise Unsuitable(f"{layer.name}: expected one tensor as its input, found something else")
-        inputs = several[0]
+        (inputs,) = (*args, *kwargs.values())
         call = (layer.name, self.counts.get(layer.name, 0))
         self.counts[layer.name] = call[1] + 1
         if self.roles(call, inputs):
@@ -55,7 +52,7 @@ class Recorder:
             inputs = inputs if self.spread and inputs.dim() > 1 else repeated
             self.pending[layer.name] = repeated, inputs.shape[0]
         elif inputs.dim() == 0 or inputs.shape[0] != self.size:
-            raise NotFirst(layer.name, f"expected a first dimension of {self.size} examples, found {tuple(inputs.shape)}")
+            raise Unsuitable(f"{layer.name}: expected a first dimension of {self.size} examples, found {tuple(inputs.shape)}")
         else:
             self.pending[layer.name] = inputs.detach(), self.size
         detach_parameters(layer)
@@ -75,7 +72,7 @@ def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
     """Position ids that all examples share, (T,) or (1, T), repeated for each: else their gradient would be a sum over examples."""
     rows = inputs if inputs.dim() > 1 else inputs[None]
     if inputs.is_floating_point() or rows.shape[0] != 1:
-        raise NotFirst(name, f"an input of shape {tuple(inputs.shape)} is shared by all examples")
+        raise Unsuitable(f"{name}: an input of shape {tuple(inputs.shape)} is shared by all examples")
     return rows.expand(size, *rows.shape[1:])
 
 
@@ -87,55 +84,39 @@ def whole(output: Tensor) -> Tensor:
     )
 
 
-class Holder(Protocol):
-    """What has parameters of its own: a layer, or a block of them."""
-
-    def held(self) -> Iterator[tuple[nn.Module, str]]:
-        """Where its parameters are: a module, and what it calls them."""
-
-
-def detach_parameters(holder: Holder) -> None:
-    """Leaves of their own, so that a gradient at the true parameter can only come from a use outside the holder."""
-    for module, local in list(holder.held()):
-        own = cast("dict[str, Tensor]", module._parameters)
+def detach_parameters(layer: Layer) -> None:
+    """Leaves of their own, so that a gradient at the true parameter can only come from a use outside the layer."""
+    own = cast("dict[str, Tensor]", layer.module._parameters)
+    for local in layer.parameters:
         own[local] = own[local].detach().requires_grad_()
 
 
-Originals = list[tuple[nn.Module, str, Tensor]]
-
-
-def originals_of(holder: Holder) -> Originals:
-    """Its parameters as they are now."""
-    return [(module, local, cast("Tensor", module._parameters[local])) for module, local in holder.held()]
-
-
-def restore_parameters(originals: Originals) -> None:
-    for module, local, value in originals:
-        cast("dict[str, Tensor]", module._parameters)[local] = value
+def restore_parameters(layer: Layer, originals: Mapping[str, Tensor]) -> None:
+    cast("dict[str, Tensor]", layer.module._parameters).update(originals)
 
 
 @contextmanager
 def recording(layers: list[Layer], recorder: Recorder) -> Iterator[None]:
     """Hooks on the layers for the length of one forward; the parameters are as before afterwards, whatever happened."""
-    originals = [originals_of(layer) for layer in layers]
+    originals = [{local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters} for layer in layers]
     handles = [handle for layer, own in zip(layers, originals, strict=True) for handle in hook(layer, recorder, own)]
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
-        for own in originals:
-            restore_parameters(own)
+        for layer, own in zip(layers, originals, strict=True):
+            restore_parameters(layer, own)
 
 
-def hook(layer: Layer, recorder: Recorder, own: Originals) -> Iterator[torch.utils.hooks.RemovableHandle]:
+def hook(layer: Layer, recorder: Recorder, own: Mapping[str, Tensor]) -> Iterator[torch.utils.hooks.RemovableHandle]:
     """Last before the layer's forward and first after it, so that other hooks see what they always saw."""
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return recorder.enter(layer, args, kwargs)
 
     def after(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        restore_parameters(own)
+        restore_parameters(layer, own)
         recorder.leave(layer, output)
 
     yield layer.module.register_forward_pre_hook(before, with_kwargs=True)

@@ -30,15 +30,7 @@ def vectorised(model: nn.Module, loss: Loss, batch: Batch) -> Method:
     return Vectorised(model, loss)
 
 
-def candidates(kept_apart: bool, mapped: bool) -> list[tuple[str, Build]]:
-    """The ways that may be tried, fastest first.
-
-    Args:
-        kept_apart: whether every operator is known to keep examples apart, which book-keeping relies on.
-        mapped: whether vmap does, whatever the operators.
-    """
-    keeping = [("book-keeping", BookKeeping.learnt if mapped else BookKeeping.by_rules)] if kept_apart else []
-    return [*keeping, *([("vmap", vectorised)] if mapped else [])]
+CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.learnt), ("vmap", vectorised))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +44,9 @@ class MethodChoice:
         return "; ".join((self.method.name, *self.passed_over))
 
 
-def choose(model: nn.Module, loss: Loss, draw: Callable[[int], Batch], candidates: Sequence[tuple[str, Build]]) -> MethodChoice:
+def choose(
+    model: nn.Module, loss: Loss, draw: Callable[[int], Batch], candidates: Sequence[tuple[str, Build]] = CANDIDATES
+) -> MethodChoice:
     """The fastest method that agrees with a loop over a few made-up examples, on a copy that is thrown away."""
     spare = copy.deepcopy(model)
     with shifted(spare):

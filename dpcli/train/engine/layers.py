@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import nn
@@ -16,9 +16,7 @@ from dpcli.train.engine.rule import LayerRule
 RULES: dict[str, LayerRule] = {
     "torch.nn.modules.linear.Linear.forward": linear,
     "transformers.pytorch_utils.Conv1D.forward": transposed_linear,
-    "torch.nn.modules.conv.Conv1d.forward": convolution,
     "torch.nn.modules.conv.Conv2d.forward": convolution,
-    "torch.nn.modules.conv.Conv3d.forward": convolution,
     "torch.nn.modules.sparse.Embedding.forward": embedding,
     "torch.nn.modules.normalization.LayerNorm.forward": layer_norm,
     "torch.nn.modules.normalization.GroupNorm.forward": group_norm,
@@ -30,14 +28,6 @@ class Unsuitable(Exception):
     """A method of computing clipped sums does not apply to this model; the message says why, and another method is taken."""
 
 
-class NotFirst(Unsuitable):
-    """A layer's examples are not along its first dimension: it can perhaps be taken as a block."""
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name}: {why}")
-        self.name = name
-
-
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A module with trainable parameters of its own: local name -> name in the model."""
@@ -47,10 +37,6 @@ class Layer:
     rule: LayerRule
     parameters: dict[str, str]
 
-    def held(self) -> Iterator[tuple[nn.Module, str]]:
-        """Where its parameters are: a module, and what it calls them."""
-        return ((self.module, local) for local in self.parameters)
-
 
 def layers(model: nn.Module) -> list[Layer]:
     """Every module that owns trainable parameters, each with its rule.
@@ -59,16 +45,11 @@ def layers(model: nn.Module) -> list[Layer]:
         Unsuitable: one of them has none.
     """
     canonical = {id(parameter): name for name, parameter in model.named_parameters()}
-    return [layer_of(name, module, canonical) for name, module in model.named_modules() if any(trainable(module))]
-
-
-def layer_of(name: str, module: nn.Module, canonical: Mapping[int, str]) -> Layer:
-    """A module with its rule; the names of parameters by their identity.
-
-    Raises:
-        Unsuitable: it has none.
-    """
-    return Layer(name, module, rule_of(name, module), {local: canonical[id(p)] for local, p in trainable(module)})
+    return [
+        Layer(name, module, rule_of(name, module), {local: canonical[id(p)] for local, p in owned})
+        for name, module in model.named_modules()
+        if (owned := list(trainable(module)))
+    ]
 
 
 def trainable(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
@@ -78,18 +59,8 @@ def trainable(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 
 def rule_of(name: str, module: nn.Module) -> LayerRule:
     """The rule of a module's forward function."""
-    rule = found_rule(module)
-    if rule is None:
+    forward = type(module).forward
+    rule = RULES.get(f"{forward.__module__}.{forward.__qualname__}")
+    if rule is None or "forward" in vars(module):
         raise Unsuitable(f"{name or 'the model'} ({type(module).__name__}) has no rule")
     return rule
-
-
-def ruled(module: nn.Module) -> bool:
-    """Whether it has a rule."""
-    return found_rule(module) is not None
-
-
-def found_rule(module: nn.Module) -> LayerRule | None:
-    """None for a forward function without one, and for one that was put in its place."""
-    forward = type(module).forward
-    return None if "forward" in vars(module) else RULES.get(f"{forward.__module__}.{forward.__qualname__}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch import nn
 
 from dpcli.train.engine.batches import Batch, size
-from dpcli.train.engine.choice import MethodChoice, candidates, choose
+from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import Unsuitable
 from dpcli.train.engine.method import Loss, Method
@@ -80,15 +81,16 @@ class ClippedGradients:
         Args:
             draw: examples that nobody owns.
         """
-        self.chosen(draw)
+        self.chosen(draw, CANDIDATES)
 
-    def chosen(self, draw: Draw, keeping: bool = True) -> None:
+    def chosen(self, draw: Draw, candidates: Sequence[tuple[str, Build]]) -> None:
         """By a method that does not rely on rules where an operator had none."""
         refuse(self.model)
         with full_precision(next(self.model.parameters()).device):  # else rounding hides what is compared
             self.program = isolated(self.model, self.loss, draw)
             doubt = self.program.doubt
-            found = choose(self.model, self.loss, draw, candidates(keeping and doubt is None, self.program.mapped))
+            isolating = [one for one in candidates if (self.program.mapped if one[0] == "vmap" else doubt is None)]
+            found = choose(self.model, self.loss, draw, isolating)
         said = () if doubt is None else (f"not book-keeping: {doubt} has no rule",)
         self.choice, self.mode = MethodChoice(found.method, (*said, *found.passed_over)), self.model.training
 
@@ -115,6 +117,6 @@ class ClippedGradients:
     def demote(self, batch: Batch, problem: Unsuitable) -> None:
         """A later batch showed what the rehearsal did not: from here on without book-keeping."""
         passed_over = f"not {self.method.name}: {problem}"
-        self.chosen(like(batch), keeping=False)
+        self.chosen(like(batch), CANDIDATES[1:])
         if self.choice is not None:
             self.choice = MethodChoice(self.choice.method, (passed_over, *self.choice.passed_over))

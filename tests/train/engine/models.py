@@ -169,23 +169,12 @@ class Scaled(nn.Module):
         return self.head(torch.tanh(x * self.scale))
 
 
-class Normed(nn.Module):
-    """Root-mean-square normalisation by hand, as language models have it."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.rand(width) + 0.5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.scale * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
-
-
 class Recurrent(nn.Module):
-    """A recurrent layer from torch: fused, so that neither hooks nor vmap reach into it; all but nn.RNN have a rule."""
+    """An LSTM from torch: fused, so that neither hooks nor vmap reach into it."""
 
-    def __init__(self, kind: type[nn.RNNBase] = nn.LSTM) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.body, self.head = kind(11, 4, batch_first=True), nn.Linear(4, LABELS)
+        self.body, self.head = nn.LSTM(11, 4, batch_first=True), nn.Linear(4, LABELS)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.body(x)[0][:, -1])
@@ -254,10 +243,8 @@ SMALL = [
     Configuration("tied", Tied, texts, loss=language),
     Configuration("functional", Functional, vectors, "vmap"),
     Configuration("scaled", Scaled, vectors, "vmap"),
-    Configuration("attention", Attention, sequences),
-    Configuration("recurrent", Recurrent, sequences),
-    Configuration("looped", lambda: Recurrent(nn.RNN), sequences, "loop"),
-    Configuration("normed", lambda: nn.Sequential(Normed(11), nn.Linear(11, LABELS)), vectors, "book-keeping with vmap of Normed"),
+    Configuration("attention", Attention, sequences, "vmap"),
+    Configuration("recurrent", Recurrent, sequences, "loop"),
     Configuration("prompted", Prompted, words),
 ]
 LARGE = [
