@@ -17,7 +17,6 @@ from dpcli.numerics.contour.tilted_closed import TiltedCgf
 from dpcli.numerics.tails import Tails
 from dpcli.values import dataclass
 
-
 NEAR = 1.5  # losses at an order up to which a power series serves
 TERMS = 24  # of it: the rest is below 1e-18
 
