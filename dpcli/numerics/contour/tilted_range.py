@@ -7,6 +7,9 @@ import math
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex
 
+NEAR = 2.0  # (c + i y) e up to which a power series serves
+TERMS = 15  # of it: the rest is below 1e-18
+
 
 class TiltedRange:
     """Density c e^{c x} / (2 sinh(c e)) on [-e, e], c > 0. cumulant: K(t)."""
@@ -24,14 +27,20 @@ class TiltedRange:
             self.variance = 1.0 / (slope * slope) - (epsilon / math.sinh(a)) ** 2 if a < 300.0 else 1.0 / (slope * slope)
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """log of sinh((c + i y) e) c / ((c + i y) sinh(c e)), less i y mean; to rounding."""
+        """log of sinhc((c + i y) e) / sinhc(c e), less i y mean, where sinhc(w) = sinh(w) / w; n steps have n times the error of one, so
+        that none may be lost to cancellation."""
         y = step * np.arange(count)
         z = np.asarray(self._slope + 1j * y, dtype=np.complex128)
-        e = self._epsilon
-        turned = log1p_complex(np.asarray(-np.exp(-2.0 * e * z), dtype=np.complex128)) - math.log(
-            -math.expm1(-2.0 * e * self._slope)
-        )
-        return np.asarray(turned + 1j * y * (e - self.mean) - log1p_complex(np.asarray(1j * y / self._slope, dtype=np.complex128)))
+        e, a = self._epsilon, self._slope * self._epsilon
+        near = np.abs(z) * e <= NEAR
+        found = np.empty(count, dtype=complex)
+        apart = e * e * y[near] * (2j * self._slope - y[near])  # of the squares
+        found[near] = log1p_complex(apart * _slope_between((z[near] * e) ** 2, a * a) * (a / math.sinh(a)))
+        if not near.all():
+            z, y = z[~near], y[~near]
+            turned = log1p_complex(np.asarray(-np.exp(-2.0 * e * z), dtype=np.complex128)) - math.log(-math.expm1(-2.0 * a))
+            found[~near] = turned + 1j * y * e - log1p_complex(np.asarray(1j * y / self._slope, dtype=np.complex128))
+        return np.asarray(found - 1j * step * np.arange(count) * self.mean)
 
     def decay(self, y: Array) -> Array:
         """|sinh((c + i y) e)| <= cosh(c e): at most coth(c e) / |1 + i y / c|, which falls."""
@@ -40,3 +49,14 @@ class TiltedRange:
 
     def split(self, level: float) -> None:
         """Taken whole."""
+
+
+def _slope_between(u: ComplexArray, v: float) -> ComplexArray:
+    """(f(u) - f(v)) / (u - v) of f(w^2) = sinhc(w), w up to NEAR: SUM_k (u^k-1 + u^k-2 v + ... + v^k-1) / (2k+1)!, k = 1, 2, ..."""
+    power, sums = 1.0, np.ones_like(u)
+    total: ComplexArray = sums / 6.0
+    for k in range(2, TERMS):
+        power *= v
+        sums = u * sums + power
+        total = total + sums / math.factorial(2 * k + 1)
+    return total
