@@ -75,7 +75,7 @@ def _slope_between(a: ComplexArray, b: ComplexArray) -> ComplexArray:
     for k in range(2, TERMS):
         power = power * b
         sums = a * sums + power
-        total = total + sums / math.factorial(k + 1)
+        total = total + sums / float(math.factorial(k + 1))
     return total
 
 

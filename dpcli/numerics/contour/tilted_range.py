@@ -58,5 +58,5 @@ def _slope_between(u: ComplexArray, v: float) -> ComplexArray:
     for k in range(2, TERMS):
         power *= v
         sums = u * sums + power
-        total = total + sums / math.factorial(2 * k + 1)
+        total = total + sums / float(math.factorial(2 * k + 1))
     return total
