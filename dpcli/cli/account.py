@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcli.cli.options import accounting_options, composed, emit, output_options, refuse, working, write_option
-from dpcli.cli.stating import run_options
+from dpcli.cli.options import accounting_options, composed, emit, output_options, refuse, run_options, working, write_option
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -89,9 +88,10 @@ def _subject(
     from dpcli.toml.limits import read_bytes
 
     if file is not None:
-        from dpcli.cli.stating import refuse_with_file
+        if any(value is not None and value is not False for value in (write, *flags.values())):
+            from dpcli.cli.stating import refuse_with_file
 
-        refuse_with_file(file, {"write": write, **flags})
+            refuse_with_file(file, {"write": write, **flags})
         data = read_bytes(file)
         return parse(data, file), data, None
     from dpcli.cli.stating import stated

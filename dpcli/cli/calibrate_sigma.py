@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcli.cli.options import accounting_options, emit, output_options, write_option
-from dpcli.cli.stating import refuse_with_file, run_options, without_lines
+from dpcli.cli.options import accounting_options, emit, output_options, run_options, write_option
+from dpcli.cli.stating import refuse_with_file, without_lines
 
 if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Calibration

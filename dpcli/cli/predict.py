@@ -38,13 +38,13 @@ def command(
     costs no epsilon.
     """
     from dpcli.present.trained import predictions
-    from dpcli.train.trained.answers import Inquiry
+    from dpcli.train.trained.answers import ModelInput
     from dpcli.train.trained.loading import load_model
 
     if data is None and not prompts:
         raise InputError("DATA: expected records, or a --prompt, found neither")
     model = load_model(run)
-    answers = model.answers(Inquiry(data, prompts, tokens, temperature, seed))
+    answers = model.answers(ModelInput(data, prompts, tokens, temperature, seed))
     if parquet is not None:
         from dpcli.train.trained.parquet import parquet_of
 

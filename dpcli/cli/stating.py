@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from dpcli.cli.options import adjacency_option, composed, dataset_size_option
 from dpcli.errors import InputError
 
 if TYPE_CHECKING:
     from dpcli.toml.diagnostics import Diagnostic
-
-
-def run_options(default: str) -> Callable[..., Any]:
-    """How often a mechanism runs, on samples of what. default: what the help of --steps says of none."""
-    return composed(
-        click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
-        click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
-        dataset_size_option,
-        click.option("--steps", type=int, help=f"Number of steps (without FILE){default}."),
-        click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
-        adjacency_option("(without FILE)  [default: add-remove]"),
-    )
 
 
 def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:

@@ -11,7 +11,7 @@ from dpcli.rounding import up
 
 if TYPE_CHECKING:
     from dpcli.train.run.description import Description
-    from dpcli.train.trained.answers import Answers
+    from dpcli.train.trained.answers import Predictions
     from dpcli.train.trained.evaluation import ModelEvaluation
 
 SHOWN = 20  # rows in a table; csv and json have all of them
@@ -24,7 +24,7 @@ DECLARED = "the training file declares these data public, which nobody has check
 SEEDED = "NOT PRIVATE (seeded noise): the run guarantees nothing"
 
 
-def predictions(description: Description, answers: Answers) -> Document:
+def predictions(description: Description, answers: Predictions) -> Document:
     """Everything that `dpcli predict` says."""
     columns, count = answers.columns[: answers.brief], len(answers.rows)
     rows = tuple(tuple(map(_cell, row[: answers.brief])) for row in answers.rows[:SHOWN])

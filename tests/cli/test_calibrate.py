@@ -207,7 +207,7 @@ def test_flags_without_a_file_are_those_of_account() -> None:
     """Both state one run, and what is calibrated by them costs what account says of it."""
     from dpcli.cli.account import command as account
     from dpcli.cli.calibrate_sigma import command as calibrate
-    from dpcli.cli.stating import run_options
+    from dpcli.cli.options import run_options
 
     shared = {option.name for option in run_options("")(lambda: None).__click_params__}
     assert {"batch_size", "dataset_size", "epochs", "steps", "sampling_rate", "adjacency"} == shared

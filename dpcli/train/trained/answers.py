@@ -10,7 +10,7 @@ Answer = str | float | int
 
 
 @dataclass(frozen=True, slots=True)
-class Inquiry:
+class ModelInput:
     """source: digits, a file or module:function; None where there are prompts alone. tokens, temperature, seed: of text that is written."""
 
     source: str | None
@@ -27,7 +27,7 @@ class Inquiry:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class Predictions:
     """A row for each record or prompt, in their order. brief: of so many columns a table is made; csv and json have all."""
 
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ class Answers:
     brief: int
 
 
-def classified(probabilities: list[list[float]], labels: list[str] | None) -> Answers:
+def classified(probabilities: list[list[float]], labels: list[str] | None) -> Predictions:
     """The likeliest label of each record, and every label's probability. labels: their names; None where they are numbers."""
     width = len(probabilities[0]) if probabilities else 0
     columns = ("row", "label", "probability", *(f"p_{number}" for number in range(width)))
@@ -43,4 +43,4 @@ def classified(probabilities: list[list[float]], labels: list[str] | None) -> An
     for place, row in enumerate(probabilities, 1):
         best = max(range(width), key=row.__getitem__)
         rows.append((place, best if labels is None else labels[best], row[best], *row))
-    return Answers(columns, tuple(rows), 3)
+    return Predictions(columns, tuple(rows), 3)

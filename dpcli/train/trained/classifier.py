@@ -14,7 +14,7 @@ from dpcli.train.tasks.arrays import Arrays, arrays, inputs_of, table_in
 from dpcli.train.tasks.classification import measure_of, require_scores, scores_of
 from dpcli.train.tasks.learning import Metrics
 from dpcli.train.tasks.models import model_of
-from dpcli.train.trained.answers import Answers, Inquiry, classified
+from dpcli.train.trained.answers import ModelInput, Predictions, classified
 from dpcli.train.trained.inputs import inputs_in
 from dpcli.train.trained.model import TrainedModel
 from dpcli.train.trained.places import place_of
@@ -44,7 +44,7 @@ class Classifier(TrainedModel):
         probabilities: NDArray[np.float64] = torch.softmax(scores.double(), 1).numpy()
         return probabilities
 
-    def answers(self, asked: Inquiry) -> Answers:
+    def answers(self, asked: ModelInput) -> Predictions:
         source = asked.one_source()
         return classified(self.probabilities(inputs_in(source, self.train, self.shape), source).tolist(), None)
 

@@ -15,7 +15,7 @@ from dpcli.train.tasks.learning import Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model, logits
 from dpcli.train.tasks.lm_records import encoded
 from dpcli.train.tasks.lm_tokens import Tokens, needed, tokens_of
-from dpcli.train.trained.answers import Answers, Inquiry
+from dpcli.train.trained.answers import ModelInput, Predictions
 from dpcli.train.trained.model import TrainedModel
 from dpcli.train.trained.places import place_of
 from dpcli.train.trained.prompts import prompts_of
@@ -54,10 +54,10 @@ class TrainedLanguageModel(TrainedModel):
                 written.append(token)
         return known.text(written)
 
-    def answers(self, asked: Inquiry) -> Answers:
+    def answers(self, asked: ModelInput) -> Predictions:
         prompts = prompts_of(asked, self.train)
         texts = (self.text(prompt, asked.tokens, asked.temperature, asked.seed) for prompt in prompts)
-        return Answers(
+        return Predictions(
             ("row", "prompt", "text"), tuple((place, *pair) for place, pair in enumerate(zip(prompts, texts, strict=True), 1)), 3
         )
 

@@ -11,7 +11,7 @@ from dpcli.errors import InputError
 from dpcli.train.plan.settings import Train
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.learning import Metrics
-from dpcli.train.trained.answers import Answers, Inquiry
+from dpcli.train.trained.answers import ModelInput, Predictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class TrainedModel(ABC):
     description: Description
 
     @abstractmethod
-    def answers(self, asked: Inquiry) -> Answers:
+    def answers(self, asked: ModelInput) -> Predictions:
         """What the model says of each record or prompt. Raises InputError where it cannot be asked that."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from dpcli.train.run.description import Description
 from dpcli.train.tasks.custom import measure_of
 from dpcli.train.tasks.learning import Metrics
 from dpcli.train.tasks.user_code import result
-from dpcli.train.trained.answers import Answers, Inquiry
+from dpcli.train.trained.answers import ModelInput, Predictions
 from dpcli.train.trained.model import TrainedModel, refused
 from dpcli.train.trained.places import place_of
 
@@ -23,7 +23,7 @@ class OwnModel(TrainedModel):
 
     train: Custom
 
-    def answers(self, asked: Inquiry) -> Answers:
+    def answers(self, asked: ModelInput) -> Predictions:
         raise refused(self.train, "predict")
 
     def measured(self, source: str, path: str) -> Metrics:

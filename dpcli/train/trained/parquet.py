@@ -1,4 +1,4 @@
-"""Answers as a parquet file."""
+"""Predictions as a parquet file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from dpcli.errors import Unavailable
 
 if TYPE_CHECKING:
-    from dpcli.train.trained.answers import Answers
+    from dpcli.train.trained.answers import Predictions
 
 
-def parquet_of(answers: Answers) -> bytes:
+def parquet_of(answers: Predictions) -> bytes:
     """Every row and column. Raises Unavailable where pyarrow is not installed."""
     try:
         import pyarrow

@@ -8,10 +8,10 @@ from dataclasses import replace
 from dpcli.errors import InputError
 from dpcli.train.plan.settings_language import CausalLm, Language
 from dpcli.train.tasks.lm_texts import texts_of
-from dpcli.train.trained.answers import Inquiry
+from dpcli.train.trained.answers import ModelInput
 
 
-def prompts_of(asked: Inquiry, train: Language) -> list[str]:
+def prompts_of(asked: ModelInput, train: Language) -> list[str]:
     """Those of --prompt, then DATA's: lines of a .txt file, the text column of .csv, .jsonl and .parquet, or a function's."""
     if asked.source is None:
         return list(asked.prompts)

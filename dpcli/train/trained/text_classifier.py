@@ -16,7 +16,7 @@ from dpcli.train.tasks.learning import Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model
 from dpcli.train.tasks.lm_tokens import Tokens, needed, tokens_of
 from dpcli.train.tasks.soft_prompt import accuracy, prompts, public_records, scores, verbalizers
-from dpcli.train.trained.answers import Answers, Inquiry, classified
+from dpcli.train.trained.answers import ModelInput, Predictions, classified
 from dpcli.train.trained.model import TrainedModel
 from dpcli.train.trained.places import place_of
 from dpcli.train.trained.prompts import prompts_of
@@ -43,7 +43,7 @@ class TextClassifier(TrainedModel):
         probabilities: NDArray[np.float64] = torch.softmax(found.double(), 1).numpy()
         return probabilities
 
-    def answers(self, asked: Inquiry) -> Answers:
+    def answers(self, asked: ModelInput) -> Predictions:
         texts = prompts_of(asked, self.train)
         return classified(self.probabilities(texts, asked.source or "--prompt").tolist(), list(self.train.labels))
 
