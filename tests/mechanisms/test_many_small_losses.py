@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import mpmath as mp
+import numpy as np
 import pytest
 
 from dpcli.accountants.exact import ExactProfile
@@ -56,7 +57,21 @@ def test_cgfs_beside_high_precision(make: Callable[[float], Any], exact: Cgf, t:
             off = complex(mp.mpc(complex(found.centred(y, 2, -50.0)[1])) - true)
             turns = round(off.imag / (2.0 * math.pi))  # whole ones are none for whole numbers of steps
             turned = max(1.0, y * float(mean) * math.sqrt(steps))
-            assert steps * abs(off - 2j * math.pi * turns) < 2e-13 + 3e-15 * math.sqrt(steps) * turned
+            assert steps * abs(off - 2j * math.pi * turns) < 2e-13 + 3e-15 * math.sqrt(steps) * turned + 1e-15 * steps * float(
+                cgf(t)
+            )
+
+
+@pytest.mark.parametrize("epsilon", [50.0, 800.0, 1e5])
+@pytest.mark.parametrize("t", [1e-3, 0.4, 40.0])
+def test_a_wide_range_has_an_exponential_end(epsilon: float, t: float) -> None:
+    """e^{c x} up to epsilon is an exponential law below it: 1 / (1 + i y / c), where its other end is out of sight."""
+    assert (t + 0.5) * epsilon > 20.0
+    found = RangeLoss(epsilon).tilted(t)
+    y = np.arange(4) * 0.3
+    expected = 1j * y * (epsilon - found.mean) - np.log(1.0 + 1j * y / (t + 0.5))
+    turns = np.exp(found.centred(0.3, 4, -50.0) - expected)
+    assert turns == pytest.approx(np.ones(4), abs=1e-9)
 
 
 @pytest.mark.parametrize(("small", "share"), [(Laplace, 1.0), (Pure, 1.0), (BoundedRange, 1.0 / 3.0)])

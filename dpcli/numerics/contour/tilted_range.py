@@ -34,8 +34,9 @@ class TiltedRange:
         e, a = self._epsilon, self._slope * self._epsilon
         near = np.abs(z) * e <= NEAR
         found = np.empty(count, dtype=complex)
-        apart = e * e * y[near] * (2j * self._slope - y[near])  # of the squares
-        found[near] = log1p_complex(apart * _slope_between((z[near] * e) ** 2, a * a) * (a / math.sinh(a)))
+        if near.any():
+            apart = e * e * y[near] * (2j * self._slope - y[near])  # of the squares
+            found[near] = log1p_complex(apart * _slope_between((z[near] * e) ** 2, a * a) * (a / math.sinh(a)))
         if not near.all():
             z, y = z[~near], y[~near]
             turned = log1p_complex(np.asarray(-np.exp(-2.0 * e * z), dtype=np.complex128)) - math.log(-math.expm1(-2.0 * a))
