@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
-from dpcli.numerics.contour.tilted_range import TiltedRange
+from dpcli.numerics.contour.tilted_range import TiltedRange, sinhc_slope
 from dpcli.numerics.grid.chords import ChordPair, symmetric_pair
 from dpcli.numerics.grid.chosen_range import FURTHEST, ChoiceCurve, choice_curve
 from dpcli.numerics.logspace import log_expm1, log_expm1_array
@@ -40,7 +40,7 @@ class RangeLoss:
         near = np.minimum(a, SERIES)
         with np.errstate(all="ignore"):
             gap = self.epsilon * z * self.epsilon * (z + 1.0)  # a^2 - b^2
-            low = np.log1p(gap * _divided(near, b) / (math.sinh(b) / b)) if b < SERIES else np.zeros_like(a)
+            low = np.log1p(gap * sinhc_slope(near, b) / (math.sinh(b) / b)) if b < SERIES else np.zeros_like(a)
             ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0
             high = z * self.epsilon - np.log1p(2.0 * z) + ends
         return np.asarray(np.where((a < SERIES) & (b < SERIES), low, high) * (1.0 + 1e-13))
@@ -56,17 +56,6 @@ class RangeLoss:
         total = log_expm1(self.epsilon)
         above, below = log_expm1_array(down) - total, log_expm1_array(up) - total
         return Tails(*(np.minimum(log, 0.0) for log in (up + above, below, above, down + below)))
-
-
-def _divided(a: Array, b: float) -> Array:
-    """(sinhc(a) - sinhc(b)) / (a^2 - b^2), a sum of positive terms, for a and b up to SERIES."""
-    between, total, power, factorial = np.ones_like(a), np.zeros_like(a), 1.0, 1.0
-    for n in range(1, 40):
-        factorial *= 2.0 * n * (2.0 * n + 1.0)
-        total = total + between / factorial
-        power *= b * b
-        between = between * a * a + power
-    return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.rotations import log1p_complex
 
-NEAR = 2.0  # (c + i y) e up to which a power series serves
-TERMS = 15  # of it: the rest is below 1e-18
+ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
+NEAR = 2.0  # (c + i y) e up to which the power series loses no digits
 
 
 class TiltedRange:
@@ -36,7 +37,7 @@ class TiltedRange:
         found = np.empty(count, dtype=complex)
         if near.any():
             apart = e * e * y[near] * (2j * self._slope - y[near])  # of the squares
-            found[near] = log1p_complex(apart * _slope_between((z[near] * e) ** 2, a * a) * (a / math.sinh(a)))
+            found[near] = log1p_complex(apart * sinhc_slope(z[near] * e, a) * (a / math.sinh(a)))
         if not near.all():
             z, y = z[~near], y[~near]
             turned = log1p_complex(np.asarray(-np.exp(-2.0 * e * z), dtype=np.complex128)) - math.log(-math.expm1(-2.0 * a))
@@ -52,12 +53,12 @@ class TiltedRange:
         """Taken whole."""
 
 
-def _slope_between(u: ComplexArray, v: float) -> ComplexArray:
-    """(f(u) - f(v)) / (u - v) of f(w^2) = sinhc(w), w up to NEAR: SUM_k (u^k-1 + u^k-2 v + ... + v^k-1) / (2k+1)!, k = 1, 2, ..."""
-    power, sums = 1.0, np.ones_like(u)
-    total: ComplexArray = sums / 6.0
-    for k in range(2, TERMS):
-        power *= v
-        sums = u * sums + power
-        total = total + sums / float(math.factorial(2 * k + 1))
+def sinhc_slope(a: ArrayOrComplex, b: float) -> ArrayOrComplex:
+    """(sinhc(a) - sinhc(b)) / (a^2 - b^2) by its power series, for a and b up to 8; of positive terms where a is real."""
+    between, total, power, factorial = np.ones_like(a), np.zeros_like(a), 1.0, 1.0
+    for n in range(1, 40):
+        factorial *= 2.0 * n * (2.0 * n + 1.0)
+        total = total + between / factorial
+        power *= b * b
+        between = between * a * a + power
     return total
