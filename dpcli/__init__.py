@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from dpcli.exchange.events.objects import from_dp_event, to_dp_event
     from dpcli.pipeline.model import Pipeline
     from dpcli.pipeline.read import load
+    from dpcli.train.loop.private import Private, PrivateBatch, PrivateResult, private
+    from dpcli.train.loop.transformers_trainer import PrivateTrainer
     from dpcli.train.trained.loading import load_model
     from dpcli.train.trained.model import TrainedModel
+    from dpcli.train.watch.watch import Watch, watch
 
 __version__ = "0.1.0"
 __all__ = [
@@ -27,7 +30,12 @@ __all__ = [
     "Calibration",
     "Epsilons",
     "Pipeline",
+    "Private",
+    "PrivateBatch",
+    "PrivateResult",
+    "PrivateTrainer",
     "TrainedModel",
+    "Watch",
     "__version__",
     "account",
     "calibrate",
@@ -35,7 +43,9 @@ __all__ = [
     "from_dp_event",
     "load",
     "load_model",
+    "private",
     "to_dp_event",
+    "watch",
 ]
 
 _HOME = {
@@ -49,6 +59,13 @@ _HOME = {
     "to_dp_event": "dpcli.exchange.events.objects:to_dp_event",
     "Pipeline": "dpcli.pipeline.model:Pipeline",
     "load": "dpcli.pipeline.read:load",
+    "Private": "dpcli.train.loop.private:Private",
+    "PrivateBatch": "dpcli.train.loop.private:PrivateBatch",
+    "PrivateResult": "dpcli.train.loop.private:PrivateResult",
+    "private": "dpcli.train.loop.private:private",
+    "PrivateTrainer": "dpcli.train.loop.transformers_trainer:PrivateTrainer",
+    "Watch": "dpcli.train.watch.watch:Watch",
+    "watch": "dpcli.train.watch.watch:watch",
     "TrainedModel": "dpcli.train.trained.model:TrainedModel",
     "load_model": "dpcli.train.trained.loading:load_model",
 }

@@ -117,6 +117,7 @@ TASKS: dict[str, str] = {
     "causal-lm": "dpcli.train.plan.settings_language:CausalLm",
     "soft-prompt": "dpcli.train.plan.settings_language:SoftPrompt",
     "custom": "dpcli.train.plan.settings_custom:Custom",
+    "loop": "dpcli.train.plan.settings_loop:Loop",
 }
 
 STYLES: dict[str, str] = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import runpy
 import shutil
 from pathlib import Path
 
@@ -30,7 +32,10 @@ EXPECTED = {
     "digits-sweep.toml": (2.99, 3.0),  # one Gaussian, mu = sqrt(100) / 15
     "digits-ftrl.toml": (2.9, 3.0),  # two Gaussians: mu = hypot(sensitivity of 10 participations / 6.7, sqrt(40) / 20)
     "digits.toml": (2.9, 3.0),
+    "mnist-5k.toml": (2.99, 3.0),  # one Gaussian, mu = sqrt(80) / 12.45
+    "breast-cancer.toml": (2.99, 3.0),  # one Gaussian, mu = sqrt(100) / 13.92
     "pate-digits.toml": (15.4561, 15.4562),  # one Gaussian, mu = sqrt(200) / 5
+    "private-loop.toml": (2.956, 2.9562),  # a grid of another library: 2.9573
     "pmixed.toml": (7.9, 8.0),  # by Renyi divergences 8.3728, by another conversion 8.4
     "prompt-pate.toml": (2.9, 3.0),  # one Gaussian, mu = hypot(sqrt(60) / 21, sqrt(2 * 30) / 12.6)
     "soft-prompt.toml": (2.9, 3.0),
@@ -144,6 +149,22 @@ def test_private_texts_are_like_the_notes_and_keep_the_secret(tmp_path: Path) ->
     written = json.loads(found.out)["written"]
     assert sum("coughed" in text for text in written) >= 2
     assert not [text for text in written if "seven five four" in text]
+
+
+@pytest.mark.needs("torch", "sklearn")
+def test_a_loop_of_ones_own_learns_the_digits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Better than four of five digits; one of ten is chance."""
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "examples" / "private_loop.py"), run_name="__main__")
+    *progress, last = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in progress] == ["step 50 of 150", "step 100 of 150", "step 150 of 150"]
+    accuracy, said = re.fullmatch(
+        r"accuracy (0\.\d+); (epsilon <= 2\.9562 at delta = 1e-05 after 150 steps); see .*", last
+    ).groups()
+    assert float(accuracy) > 0.8 and said
+    assert "150 steps" in (tmp_path / "runs" / "private-loop" / "statement.md").read_text()
 
 
 @pytest.mark.needs("duckdb", "opendp", "sqlglot")

@@ -135,6 +135,7 @@ def test_hard_files_end_in_time(name: str) -> None:
         assert outcome.seconds < SECONDS and outcome.megabytes < before + MEGABYTES, (arguments, outcome.fault, outcome.output)
 
 
+@pytest.mark.long
 def test_a_calibration_where_every_attempt_is_dear_ends() -> None:
     flags = ("--target-epsilon", "1", "--delta", "1e-10", "--sampling-rate", "1e-7", "--steps", "100000000", "-f", "total")
     outcome = measured(Case("calibration", {}, ("calibrate-sigma", *flags)))

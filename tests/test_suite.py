@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import signal
 import subprocess
@@ -18,10 +19,15 @@ TESTS = ROOT / "tests"
 PATIENT = 30.0  # seconds: a busy machine may need as many for what takes one alone
 
 
-def functions() -> Iterator[tuple[str, ast.FunctionDef]]:
+@functools.cache
+def functions() -> tuple[tuple[str, ast.FunctionDef], ...]:
     """Every test, with where it stands."""
+    return tuple(_functions())
+
+
+def _functions() -> Iterator[tuple[str, ast.FunctionDef]]:
     for path in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 yield f"{path.relative_to(ROOT)}::{node.name}", node
 

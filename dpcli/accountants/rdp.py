@@ -13,11 +13,13 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.closed.conversion import balle, balle_delta, classic, classic_delta
-from dpcli.numerics.orders import FINE, least_over_orders
+from dpcli.numerics.orders import FEW, FINE, FIRST, SHORT, least_over_orders
 from dpcli.values import dataclass
 
 if TYPE_CHECKING:
     from dpcli.numerics.closed.conversion import Conversion
+
+SEVERAL, MANY = 8, 500  # different steps, up to which a long and a short look along the orders is worth its while
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,10 @@ class RdpProfile(PrivacyProfile):
     def best(self, delta: float) -> tuple[float, float]:
         """(order, epsilon), the smallest found; any order is sound."""
         require_positive(delta, "RDP")
-        curve, log_delta = renyi_curve(merged(self.steps)), math.log(delta)
-        z, value = least_over_orders(lambda z: self.conversion(1.0 + z, curve.at(1.0 + z), log_delta))
+        steps, log_delta = merged(self.steps), math.log(delta)
+        curve, look = renyi_curve(steps), FINE if len(steps) <= SEVERAL else FIRST
+        grain, first = (1, look) if len(steps) <= MANY else (SHORT, FEW)
+        z, value = least_over_orders(lambda z: self.conversion(1.0 + z, curve.at(1.0 + z), log_delta), grain, first)
         if math.isinf(value):
             raise NotRepresentable("the Renyi divergence is infinite at every order")
         return 1.0 + z, value * (1.0 + 1e-15)
@@ -55,6 +59,7 @@ ACCOUNTANT = Accountant(
     title="Renyi DP (balle)",
     source="Mironov 2017, arXiv:1702.07476; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21",
     compose=lambda steps: RdpProfile(steps, balle, balle_delta),
+    fallback=True,
     cells=lambda parts: 3e4 * parts,
 )
 CLASSIC = Accountant(

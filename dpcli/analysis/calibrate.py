@@ -284,10 +284,9 @@ def _stated(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> float | N
         return None
     ((name, key),) = targets
     entry = next((entry for entry in pipeline.mechanisms if entry.name == name), None)
-    value = {
-        "steps": getattr(entry, "steps", None),
-        "batch_size": getattr(getattr(entry, "sampling", None), "batch_size", None),
-    }.get(key)
+    if entry is None:
+        return None
+    value = {"steps": entry.steps, "batch_size": getattr(entry.sampling, "batch_size", None)}.get(key)
     return float(value) if isinstance(value, int | float) else None
 
 

@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("dpcli.cli.doctor:command", "Whether this machine has what dpcli needs."),
     "evaluate": ("dpcli.cli.evaluate:command", "The metric of the model of a training run."),
     "explain": ("dpcli.cli.explain:command", "What a pipeline's guarantee, a rule or a term means."),
-    "export": ("dpcli.cli.exporting.group:command", "Write a pipeline as another library keeps it."),
+    "export": ("dpcli.cli.exporting.group:command", "Write a pipeline, or a trained model, as another library keeps it."),
     "gate": ("dpcli.cli.gate:command", "Stop a change that overspends: verdict by exit code."),
     "generate": ("dpcli.cli.generate:command", "Write private texts, token by token."),
     "import": ("dpcli.cli.importing.group:command", "Make a pipeline file of what another library keeps."),

@@ -31,6 +31,21 @@ def names(given: str, path: str) -> bool:
     return would_match(path, pattern, folder)
 
 
+def left_by_run(folder: str, path: str) -> bool:
+    """Whether the file at `path` is one that a run left in the folder: another model costs epsilon again."""
+    if not os.path.isdir(folder) or not os.path.exists(path):
+        return False
+    from dpcli.sessions.folder import LOCK
+    from dpcli.train.run import outcome as left
+
+    if not os.path.lexists(os.path.join(folder, left.DESCRIPTION)):
+        return False
+    adapter = os.path.join(folder, left.ADAPTER)
+    files = [os.path.join(folder, name) for name in (*left.LEFT_BEHIND, LOCK)]
+    files += [os.path.join(adapter, name) for name in os.listdir(adapter)] if os.path.isdir(adapter) else []
+    return any(os.path.exists(one) and os.path.samefile(path, one) for one in files)
+
+
 def _tables(given: str) -> Mapping[str, Any]:
     """The tables that commands read; of a pipeline file that is no TOML, all that is quoted in it."""
     from dpcli.pipeline.read import toml_document

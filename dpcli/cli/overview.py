@@ -34,7 +34,8 @@ Commands:
   doctor           Whether this machine has what dpcli needs.
   evaluate         The metric of the model of a training run.
   explain          What a pipeline's guarantee, a rule or a term means.
-  export           Write a pipeline as another library keeps it.
+  export           Write a pipeline, or a trained model, as another library
+                   keeps it.
   gate             Stop a change that overspends: verdict by exit code.
   generate         Write private texts, token by token.
   import           Make a pipeline file of what another library keeps.

@@ -1,4 +1,4 @@
-"""A training run on a terminal: a line that says how far it is, and what it has cost so far."""
+"""How far a training run is, and what it has cost so far: a line that moves on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from dpcli.train.run.outcome import Outcome
     from dpcli.train.run.run import Report
 
-EVERY = 0.5  # seconds between two lines
+EVERY = 0.5  # seconds between two lines on a terminal
+SELDOM, SHARE = 10.0, 0.1  # elsewhere: seconds between two lines at least, and of the time that the run has taken
 
 
 def run_with_progress(plan: TrainingPlan, ledger: str | None, dataset: str | None, resume: bool, seed: int | None) -> Outcome:
-    """Train, with progress on standard error where that is a terminal."""
+    """Train, with progress on standard error."""
     from dpcli.train.run.processes import first_process
     from dpcli.train.run.run import train
 
@@ -46,23 +47,29 @@ def _progress(plan: TrainingPlan) -> Report:
     from dpcli.train.run.processes import first_process
 
     begun = last = time.monotonic()
-    first, measured = -1, ""
+    first, measured = -1, ""  # the step after which the clock runs: what comes before it says nothing of the others
 
     def report(step: int, metrics: Mapping[str, float] | None) -> None:
-        nonlocal last, first, measured
-        now, first = time.monotonic(), step - 1 if first < 0 else first
+        nonlocal begun, last, first, measured
+        now = time.monotonic()
+        if first < 0:
+            begun, last, first = now, now, step
         measured = f", {words(metrics)}" if metrics else measured
-        quiet = not sys.stderr.isatty() or not first_process() or click.get_current_context().obj.quiet
-        if quiet or (now - last < EVERY and step < plan.steps):
+        if not first_process() or click.get_current_context().obj.quiet or not _due(now - last, now - begun, step == plan.steps):
             return
         last = now
         spent = up(account(plan.costs([(0, step)]), ["exact", "rdp"]).upper, 3)
         bar = "#" * round(30 * step / plan.steps)
-        left = (plan.steps - step) * (now - begun) / (step - first)
-        click.echo(
-            f"\r[{bar:.<30}] step {step:,} of {plan.steps:,}, epsilon so far {spent}{measured}, {left:,.0f} s left  ",
-            nl=False,
-            err=True,
-        )
+        left = (plan.steps - step) * (now - begun) / max(1, step - first)
+        said = f"step {step:,} of {plan.steps:,}, epsilon so far {spent}{measured}, {left:,.0f} s left"
+        moving = sys.stderr.isatty()
+        click.echo(f"\r[{bar:.<30}] {said}  " if moving else said, nl=not moving, err=True)
 
     return report
+
+
+def _due(since: float, running: float, ended: bool) -> bool:
+    """Whether a line is due after so many seconds without one: in a file, a run of a day leaves fewer than a hundred."""
+    if sys.stderr.isatty():
+        return ended or since >= EVERY
+    return not ended and since >= max(SELDOM, SHARE * running)

@@ -10,7 +10,8 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import spend
 
 OCTAVE = 4**7  # points of the lattice between z and 2 z: at a smooth minimum its best point is 1e-9 above the least value
-FIRST = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))  # z from 1/64 to 1.1e12, where pure mechanisms end
+FEW = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))  # z from 1/64 to 1.1e12, where pure mechanisms end
+FIRST = tuple(sorted({*FEW, *(k * OCTAVE // 3 for k in range(16))}))  # closer from 4 to 128, where bounds of several theorems meet
 FINE = tuple(
     sorted({*FIRST, *(k * OCTAVE // 8 for k in range(-48, 49))})
 )  # for the way back, whose valleys are narrow: z 1/16 to 256

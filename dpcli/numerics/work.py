@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from dpcli.errors import NotRepresentable
 
 QUESTION = 2e7  # cells for one question to one accountant
-COMMAND = 7e7  # cells for all that one command asks
+COMMAND = 7e7  # cells for all that one command asks, but for an accountant that is a fallback (accountants/base.py)
 LEAST = 1.5e6  # cells for a question to an accountant that others fall back on, however much has been spent before
 KEPT = 1.5e7  # of COMMAND: cells that are left to those
 BESIDE = 0.25  # of what is left: cells for one of those where more are asked, so that none leaves the next ones without

@@ -32,10 +32,12 @@ def _done(outcome: Outcome) -> str:
     plan = outcome.plan
     noises = ", then ".join(f"{noise:.7g}" for noise in dict.fromkeys(stage.noise_multiplier for stage in plan.stages))
     lines = [
-        f"This run took {plan.steps:,} steps with noise multiplier {noises} and clipping norm {plan.train.clipping.norm:g} "
+        f"This run took {outcome.taken:,} steps with noise multiplier {noises} and clipping norm {plan.train.clipping.norm:g} "
         f"({plan.train.clipping.style}): epsilon <= {up(outcome.epsilon)} at delta = {plan.account.delta!r}.",
         f"Clipped sums: {outcome.method}. Noise: from {outcome.noise}.",
     ]
+    if outcome.taken < plan.steps:
+        lines.append(f"{plan.steps:,} steps were planned, and this epsilon is for all of them, whatever the reason to stop.")
     if plan.train.records_per_unit is not None:
         lines.append(
             f"At most {plan.train.records_per_unit} records of each {plan.pipeline.privacy.unit} were used; they are drawn together and "
@@ -48,6 +50,7 @@ def _done(outcome: Outcome) -> str:
             "The model and the loss are the user's own code: that they keep records apart was checked on made-up records and on one record "
             "of a step, which does not prove it; what data and metric do was not checked."
         )
+    lines += outcome.unchecked
     if outcome.metrics:
         lines.append(f"On the data that the file declares public (not checked): {words(outcome.metrics)}.")
     return " ".join(lines)

@@ -91,7 +91,7 @@ def outcome(found: Outcome) -> Document:
     name = os.path.basename(plan.path)
     measured = f"; {words(found.metrics)} on data that {name} declares public (not checked)" if found.metrics else ""
     private = "" if found.private else "NOT PRIVATE (seeded noise): "
-    said = f"{private}epsilon <= {up(found.epsilon)} at delta = {plan.account.delta!r} after {plan.steps:,} steps{measured}"
+    said = f"{private}epsilon <= {up(found.epsilon)} at delta = {plan.account.delta!r} after {found.taken:,} steps{measured}"
     data = {
         "schema": "dpcli/train/v1",
         "private": found.private,

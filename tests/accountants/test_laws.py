@@ -112,18 +112,21 @@ def test_another_mechanism_never_costs_less(subject: Pipeline, extra: Entry) -> 
     grows(account(subject), account(pipeline(*subject.mechanisms, extra, delta=subject.privacy.delta)))
 
 
+@pytest.mark.long
 @given(pipelines())
 def test_the_order_of_mechanisms_is_irrelevant(subject: Pipeline) -> None:
     for shuffled in itertools.islice(itertools.permutations(subject.mechanisms), 1, 3):
         same(account(subject), account(pipeline(*shuffled, delta=subject.privacy.delta)))
 
 
+@pytest.mark.long
 @given(entries, st.integers(2, 4), deltas)
 def test_copies_equal_a_count(single: Entry, copies: int, delta: float) -> None:
     one = replace(single, steps=1)
     same(account(pipeline(replace(one, steps=copies), delta=delta)), account(pipeline(*[one] * copies, delta=delta)))
 
 
+@pytest.mark.long
 @given(pipelines(most=2), st.integers(1, 9))
 def test_splitting_a_count_changes_nothing(subject: Pipeline, part: int) -> None:
     first = subject.mechanisms[0]
@@ -135,6 +138,7 @@ def test_splitting_a_count_changes_nothing(subject: Pipeline, part: int) -> None
 FREE = [entry("post-processing"), entry("pure-dp", epsilon=0.0, steps=7), entry("gaussian", rate=0.0, noise_multiplier=1.0)]
 
 
+@pytest.mark.long
 @given(pipelines(most=2), st.sampled_from(FREE))
 def test_a_step_without_cost_changes_nothing(subject: Pipeline, free: Entry) -> None:
     same(account(subject), account(pipeline(*subject.mechanisms, free, delta=subject.privacy.delta)), 1e-9)
@@ -157,6 +161,7 @@ def test_gaussians_are_one_gaussian(noise: float, steps: int, delta: float) -> N
     same(many, one, 1e-9)
 
 
+@pytest.mark.long
 @given(log_uniform(-1.0, 1.0), log_uniform(-3.0, 3.0), counts, rates, deltas)
 def test_only_noise_over_sensitivity_matters(noise: float, scale: float, steps: int, rate: float | None, delta: float) -> None:
     relative = pipeline(entry("gaussian", steps=steps, rate=rate, noise_multiplier=noise), delta=delta)
@@ -279,6 +284,7 @@ def test_a_composed_entry_charges_its_members_once() -> None:
     same(account(composed, names), account(plain, names), 1e-9)
 
 
+@pytest.mark.long
 @given(log_uniform(-0.3, 1.5), log_uniform(-4.0, -0.05), counts, deltas)
 def test_fixed_size_lies_between_poisson_and_none(noise: float, rate: float, steps: int, delta: float) -> None:
     """Under replace-one: its ternary bound covers the Poisson pair as well, and joint convexity keeps it below the unsampled mechanism."""

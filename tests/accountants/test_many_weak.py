@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from contextlib import suppress
 from unittest import mock
 
 import numpy as np
@@ -71,6 +72,24 @@ def test_a_hundred_weak_steps_are_answered(delta: float) -> None:
         assert fewer <= low <= high, SEED
 
 
+@pytest.mark.parametrize("steps", [40, 600])
+def test_a_dozen_at_a_delta_far_down_is_answered(steps: int) -> None:
+    """Wider than elsewhere, as what fails first must leave enough work to what serves."""
+    parts = tuple((SampledGaussian(1.0 / (2.0 + 0.03 * i), 1.2e-4 + 1e-5 * i), 1 + (steps * i) // 12) for i in range(12))
+    found = asked(parts, 7.6e-26)
+    assert found.lower is not None
+    assert 0.0 < found.lower <= found.upper <= found.lower * (1.0 + 1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 12])
+@pytest.mark.parametrize("epsilon", [1.6e5, 4e6])
+def test_delta_where_it_is_below_all_numbers_is_a_bound_or_refused(count: int, epsilon: float) -> None:
+    parts = tuple((SampledGaussian(1.0 + 0.01 * i, 0.1), 10**7 // count) for i in range(count))
+    with suppress(NotRepresentable):
+        found = limited(lambda: ExactProfile(parts).delta(epsilon))()
+        assert 0.0 <= (found.lower or 0.0) <= found.upper <= 1e-8
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("delta", [1e-5, 1e-7, 1e-10])
 def test_a_thousand_weak_steps_are_answered(delta: float) -> None:
@@ -113,6 +132,7 @@ def drawn(source: random.Random) -> tuple[Steps, float]:
     return steps, source.uniform(-30.0, -8.0)
 
 
+@pytest.mark.long
 @given(st.integers(0, 10**9))
 def test_rows_agree_with_parts_cut_one_by_one(seed: int) -> None:
     """Two divisions, two lines of integration: both intervals hold the truth."""

@@ -38,7 +38,7 @@ def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
 def example_losses(logits: Tensor, targets: Tensor) -> Tensor:
     """The same for each example: the mean over its positions."""
     losses = functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="none")
-    return losses.view(len(targets), -1).mean(1)
+    return losses.view(targets.shape[0], -1).mean(1)
 
 
 def mlp() -> nn.Module:
@@ -87,6 +87,55 @@ def lora() -> nn.Module:
         return get_peft_model(gpt2(True, 12, 768, 50257), config)  # type: ignore[no-any-return]
 
 
+class Reader(nn.Module):
+    """A recurrent layer over a sequence, of torch's class or a peer's."""
+
+    def __init__(self, kind: Callable[..., nn.Module] = nn.LSTM) -> None:
+        super().__init__()
+        self.body, self.head = kind(64, 128, batch_first=True), nn.Linear(128, 10)
+
+    def forward(self, input: Tensor) -> Tensor:
+        found: Tensor = self.head(self.body(input)[0][:, -1])
+        return found
+
+
+class Encoder(nn.Module):
+    """torch's transformer layers as they come: steps first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.ModuleList(nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0) for _ in range(2))
+        self.head = nn.Linear(128, 10)
+
+    def forward(self, input: Tensor) -> Tensor:
+        values = input.transpose(0, 1)
+        for layer in self.body:
+            values = layer(values)
+        found: Tensor = self.head(values.mean(0))
+        return found
+
+
+def waves() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv1d(16, 64, 5, padding=2),
+        nn.GroupNorm(8, 64),
+        nn.ReLU(),
+        nn.Conv1d(64, 64, 5, stride=2, padding=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64 * 64, 10),
+    )
+
+
+def llama() -> nn.Module:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        num_hidden_layers=4, hidden_size=256, intermediate_size=688, num_attention_heads=4, vocab_size=5000, use_cache=False
+    )
+    return LlamaForCausalLM(config)  # type: ignore[no-any-return]
+
+
 def pictures(shape: tuple[int, ...]) -> Callable[[int], Batch]:
     return lambda size: {"input": torch.randn(size, *shape), "targets": torch.randint(0, 10, (size,))}
 
@@ -102,6 +151,15 @@ def texts(positions: int, words: int) -> Callable[[int], Batch]:
     return draw
 
 
+def masked(positions: int, words: int) -> Callable[[int], Batch]:
+    """Texts with a mask, all of whose places count."""
+
+    def draw(size: int) -> Batch:
+        return {**texts(positions, words)(size), "attention_mask": torch.ones(size, positions, dtype=torch.long)}
+
+    return draw
+
+
 CASES = {
     case.name: case
     for case in (
@@ -110,6 +168,10 @@ CASES = {
         Case("cnn", 256, cnn, pictures((1, 28, 28))),
         Case("gpt2 tied", 16, lambda: gpt2(True), texts(64, 5000)),
         Case("gpt2 untied", 16, lambda: gpt2(False), texts(64, 5000)),
+        Case("lstm", 64, Reader, pictures((32, 64))),
+        Case("encoder", 32, Encoder, pictures((32, 128))),
+        Case("conv1d", 64, waves, pictures((16, 128))),
+        Case("llama, mask", 16, llama, masked(64, 5000)),
         Case("gpt2-small lora", 4, lora, texts(32, 50257)),
     )
 }

@@ -86,6 +86,7 @@ def test_machine_form_and_sheet() -> None:
     assert float(dpcli("explain", "--demo", "-f", "total").out) == demo().guessed.exact
 
 
+@pytest.mark.long
 def test_pictures_and_documents_are_written_side_by_side(tmp_path: Path) -> None:
     outputs = ("svg=a", "b.vl.json", "c.html", "json=d")
     flags = [part for name in outputs for part in ("-o", name)]

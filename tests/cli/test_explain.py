@@ -55,6 +55,7 @@ def test_a_file_is_explained_in_the_terms_of_an_attack() -> None:
 PLACES = [place for place in tables() if place.path]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("path", dict.fromkeys(place.path for place in PLACES))
 def test_every_table_of_a_file_is_explained_by_its_dotted_key(path: str) -> None:
     """With all of its keys, and each of these by its own dotted key too."""
@@ -70,6 +71,7 @@ def test_every_table_of_a_file_is_explained_by_its_dotted_key(path: str) -> None
         explain(f"{path}x.")
 
 
+@pytest.mark.long
 def test_a_key_is_looked_for_in_the_table_that_is_named() -> None:
     for place in PLACES:
         for key in place.members:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
+from dpcli.cli.kept import require_no_input
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.main import cli
+from dpcli.cli.named import left_by_run
+from dpcli.errors import InputError
+from dpcli.train.run.outcome import LEFT_BEHIND
 from tests.command import ROOT, dpcli
 
 SHOP = """format = 1
@@ -96,3 +102,20 @@ def test_what_a_pattern_would_take_is_not_written(folder: Path) -> None:
 def test_it_is_refused_before_anything_is_computed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpcli.analysis.account.account", None)
     assert "found a file that shop.toml names" in dpcli("account", "shop.toml", "-o", "shop.csv", folder=folder).err
+
+
+@pytest.mark.parametrize("name", LEFT_BEHIND)
+def test_no_file_of_a_run_is_written_over(tmp_path: Path, name: str) -> None:
+    """However it is spelled, by what is asked of the run; a report beside them may be written again."""
+    run = tmp_path / "run"
+    run.mkdir()
+    for file in LEFT_BEHIND:
+        (run / file).write_text("as it was left")
+    (tmp_path / "link").symlink_to(run)
+    os.link(run / name, tmp_path / "hard")
+    (run / "report.md").write_text("of yesterday")
+    for path in (f"run/{name}", f"link/../run/./{name}", f"link/{name}", str(run / name), "hard"):
+        assert left_by_run(str(run), str(tmp_path / path))
+        with contextlib.chdir(tmp_path), pytest.raises(InputError, match="found a file of the run in run"):
+            require_no_input(path, ["run"])
+    require_no_input(str(run / "report.md"), [str(run)])

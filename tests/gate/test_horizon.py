@@ -40,6 +40,7 @@ def test_a_rhythm_in_runs_rounded_up(every: str, years: float, runs: int) -> Non
     assert Horizon(1.0, every=every, years=years).count == runs  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pipelines(most=2), st.integers(2, 5))
 def test_runs_cost_what_so_many_copies_cost(found: Pipeline, runs: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import mpmath as mp
@@ -17,6 +18,7 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceLoss
 from dpcli.mechanisms.stated.two_point import Pure
 from dpcli.numerics.closed.normal import gaussian_epsilon
+from dpcli.numerics.quadrature import SLACK
 
 Cgf = Callable[[Any, Any], Any]  # of z and epsilon, in high precision
 
@@ -33,13 +35,31 @@ def two_points(z: Any, e0: Any) -> Any:
     return mp.log((mp.exp((z + 1) * e0) + mp.exp(-z * e0)) / (1 + mp.exp(e0)))
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 1e-6, 1e-3, 0.1, 1.0])
-@pytest.mark.parametrize("t", [1e-3, 0.4, 3.0, 40.0])
-@pytest.mark.parametrize(
+LOSSES = pytest.mark.parametrize(
     ("make", "exact"),
     [(LaplaceLoss, two_exponentials), (RangeLoss, an_interval), (lambda e: Pure(e).losses()[0], two_points)],
     ids=["laplace", "range", "two points"],
 )
+
+
+@LOSSES
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 2e-4, 0.02, 0.4, 1.3, 2.1, 6.4, 15.0, 40.0, 700.0])
+def test_sharp_cgfs_are_above_by_no_more_than_lower_bounds_allow_for(
+    make: Callable[[float], Any], exact: Cgf, epsilon: float
+) -> None:
+    """SLACK relative, however small: n steps have n times as much, and a lower bound takes off only its share of n K."""
+    loss, at = make(epsilon), np.geomspace(1e-8, 1e8, 33)
+    assert loss.tilted(0.25).sharp
+    with mp.workdps(60):
+        for t, found in zip(at.tolist(), loss.cgf(at).tolist(), strict=True):
+            true = exact(mp.mpf(t), mp.mpf(epsilon))
+            assert true <= mp.mpf(found) <= true * (1 + mp.mpf(SLACK)), t
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "t"), [*product((1e-9, 1e-6, 1e-3, 0.1, 1.0), (1e-3, 0.4, 3.0, 40.0)), *product((6.4, 14.0), (1e-6, 1e-3, 0.4))]
+)
+@LOSSES
 def test_cgfs_beside_high_precision(make: Callable[[float], Any], exact: Cgf, t: float, epsilon: float) -> None:
     """K(t + iy) - K(t) - iy mean, times as many steps as can be asked about: until n K(t) or n K'' y^2 is some hundreds."""
     found = make(epsilon).tilted(t)

@@ -323,6 +323,7 @@ def test_one_bin_of_a_group_is_the_whole_group() -> None:
     assert charge(GaussianSpec(noise_multiplier=2.0), 1.0, adjacency="replace-one", max_contributions=3)[0] == Gaussian(3.0)
 
 
+@pytest.mark.long
 def test_a_pass_of_mnist() -> None:
     """n = 60,000, batches of 256: 234 whole batches, 60 passes. Poisson sampling at that rate: 2.3817."""
     single = replace(entry("gaussian", noise_multiplier=1.1), epochs=60.0, sampling=BallsInBins("balls-in-bins", None, 256))

@@ -71,6 +71,7 @@ def neighbouring(
     return with_it, released((*others, *changed[adjacency]), rate, most, sigma, x, below)
 
 
+@pytest.mark.long
 @given(
     st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=4),
     st.integers(0, 2),

@@ -43,7 +43,7 @@ from dpcli.toml.render import InvalidFile
 from dpcli.toml.shown import key_text
 from tests.command import dpcli
 
-TEXTS = ("a", "a:b", "cpu", "{text}", "logistic", "a.csv")  # of which every rule takes one, and refuses one
+TEXTS = ("a", "a:b", "cpu", "{text}", "logistic", "a.csv", "the caller's")  # of which every rule takes one, and refuses one
 NUMBERS = (0.5, 1, 2, 0.75, 0.6, 3)  # of which every rule takes one
 OUTSIDE = (-1.0, -7, 0, 1.5, 10**19, 1e9)  # of which every rule refuses one
 

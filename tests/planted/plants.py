@@ -434,7 +434,7 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return max(stated, Fraction(self.rate))",
         "return min(stated, Fraction(self.rate))",
     ),
-    ("Laplace: sign in K", M + "noise/laplace.py", "large = z * e0 + np.log1p(z", "large = z * e0 - np.log1p(z"),
+    ("Laplace: sign in K", M + "noise/laplace.py", "large = high + np.log1p(z", "large = high - np.log1p(z"),
     (
         "chords beyond the last knot",
         M + "sampling/poisson.py",

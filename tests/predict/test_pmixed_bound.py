@@ -128,6 +128,7 @@ def test_a_shard_that_leaves_a_model_in_its_place_is_no_removal() -> None:
             assert found.rdp(ORDERS) == pytest.approx(EnsembleMixture(3, 0.5, 0.5, not removes).rdp(ORDERS), rel=1e-12)
 
 
+@pytest.mark.long
 def test_small_radii_and_rates_are_not_lost_in_rounding() -> None:
     """Removal, against the pair in many digits."""
     source = random.Random(11)

@@ -15,6 +15,7 @@ from tests.predict import test_generate, test_prompt
 BARE = f"import sys; sys.modules.update(dict.fromkeys({list(EXTRAS)})); from dpcli.cli.main import run; run()"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("command", "file", "module", "code"),
     [("prompt", test_prompt.FILE, "stub", test_prompt.STUB), ("generate", test_generate.FILE, "notes", test_generate.NOTES)],

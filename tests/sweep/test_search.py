@@ -163,6 +163,7 @@ def test_the_best_alone_is_left(tmp_path: Path, pool: type[InOneProcess]) -> Non
 LOWER = PRIVATE.replace(TRAIN, CUSTOM).replace("[sweep]", '[sweep]\nbetter = "lower"')
 
 
+@pytest.mark.long
 def test_the_lowest_is_the_best_where_the_file_says_so(tmp_path: Path, pool: type[InOneProcess]) -> None:
     """A name that nobody has a list with: the file decides, and its decision is a part of the search that was begun."""
     values = {"1": 0.3, "2": 0.8, "3": 0.6}
@@ -174,6 +175,7 @@ def test_the_lowest_is_the_best_where_the_file_says_so(tmp_path: Path, pool: typ
         search(planned(tmp_path, LOWER.replace('"lower"', '"higher"')), 1, None)
 
 
+@pytest.mark.long
 def test_trials_with_different_metrics_are_not_compared(tmp_path: Path, pool: type[InOneProcess]) -> None:
     names = {"1": "nll", "2": "nll", "3": "accuracy"}
     pool.work = staticmethod(pretended(lambda job: 0.5, lambda job: names[Path(job.folder).name]))  # type: ignore[assignment]

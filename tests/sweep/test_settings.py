@@ -188,6 +188,7 @@ def test_what_runs_are_compared_by_and_whose_data_are_protected_is_the_same_for_
     assert {key for key, member in keys.items() if not member.varies} == {
         *("task", "data", "label", "labels", "classes", "text", "record", "context", "tokenizer"),
         *("units", "records_per_unit", "public", "held_out", "metric", "mechanism", "output", "covers", "device"),
+        *("columns", "missing_words"),
     }
 
 

@@ -264,8 +264,15 @@ def nan_passed(patch: pytest.MonkeyPatch) -> None:
 
 
 def empty_skipped(patch: pytest.MonkeyPatch) -> None:
-    real = loop.Trainer.take
-    patch.setattr(loop.Trainer, "take", lambda self, batch, *rest: real(self, batch, *rest) if len(batch) else None)
+    backward, apply, empty = loop.Trainer.backward, loop.Trainer.apply, [False]
+
+    def skipping(self: loop.Trainer, batch: torch.Tensor, *rest: object) -> None:
+        empty[0] = not len(batch)
+        if len(batch):
+            backward(self, batch, *rest)  # type: ignore[arg-type]
+
+    patch.setattr(loop.Trainer, "backward", skipping)
+    patch.setattr(loop.Trainer, "apply", lambda self: None if empty[0] else apply(self))
 
 
 def shuffled(patch: pytest.MonkeyPatch) -> None:

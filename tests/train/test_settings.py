@@ -228,11 +228,11 @@ def test_one_adapter_at_most() -> None:
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    said = refused(table("classification", {"lora": {"rank": 4}, "template": "x", "labels": ["a"], "device": "gpu"}))
+    said = refused(table("classification", {"lora": {"rank": 4}, "template": "x", "verbalizers": ["a"], "device": "gpu"}))
     assert [line.split(": ")[2] for line in said.splitlines() if " error " in line] == [
         "train.lora",
         "train.template",
-        "train.labels",
+        "train.verbalizers",
         "train.device",
     ]
 
@@ -279,7 +279,7 @@ def test_every_key_of_one_task_is_read_by_the_source_of_the_task(task: str) -> N
     assert own <= keys_read(module, set()) | AS_PROPERTIES.get(task, set())
 
 
-AS_PROPERTIES = {"soft-prompt": {"label"}}  # keys that are read through a property of the table
+AS_PROPERTIES = {"soft-prompt": {"label"}, "classification": {"classes"}}  # keys that are read through a property of the table
 
 # What a run was known by when its keys were in one flat table: a run that was begun then can be resumed.
 KNOWN_BY = {

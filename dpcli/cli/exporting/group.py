@@ -9,13 +9,14 @@ from dpcli.cli.lazy import LazyGroup
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "opacus": ("dpcli.cli.exporting.opacus:command", "The state of an Opacus accountant."),
     "dp-accounting": ("dpcli.cli.exporting.dp_accounting:command", "A DpEvent of dp-accounting, as JSON."),
+    "hugging-face": ("dpcli.cli.exporting.hugging_face:command", "A trained model with its model card."),
 }
 
 
-@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Write a pipeline as another library keeps it.")
+@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Write a pipeline, or a trained model, as another library keeps it.")
 def command() -> None:
-    """Write a pipeline as another library keeps it, for its accountants to check the number.
+    """Write a pipeline as another library keeps it, for its accountants to check the number, or a trained model with its model card.
 
-    What that library cannot say is refused by its name. The file holds [privacy] and the mechanisms as well, so that dpcli import
+    What that library cannot say is refused by its name. A pipeline's file holds [privacy] and the mechanisms as well, so that dpcli import
     gives back a pipeline of the same cost. Its name, its budget, comments and the tables of other commands are not kept.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from dpcli.fields import POSITIVE, Key
 from dpcli.mechanisms.mechanism import Mechanism
@@ -17,6 +17,7 @@ from dpcli.numerics.contour.tilted_closed import TiltedCgf
 from dpcli.numerics.tails import Tails
 from dpcli.values import dataclass
 
+ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
 NEAR = 1.5  # losses at an order up to which a power series serves
 TERMS = 24  # of it: the rest is below 1e-18
 
@@ -31,15 +32,14 @@ class LaplaceLoss:
     epsilon: float
 
     def cgf(self, z: Array) -> Array:
-        """K = log((z+1)/(2z+1) e^{z e0} + z/(2z+1) e^{-(z+1) e0}), with the leading z e0 taken out so that nothing overflows."""
+        """K = log((z+1)/(2z+1) e^{z e0} + z/(2z+1) e^{-(z+1) e0}), exact up to rounding, which is added; nothing overflows or cancels."""
         e0 = self.epsilon
-        # As z e0 + log1p(z/(2z+1) expm1(-(2z+1) e0)) the value cancels for small e0; there the Bernoulli form below does not.
-        large = z * e0 + np.log1p(z / (2.0 * z + 1.0) * np.expm1(-(2.0 * z + 1.0) * e0))
-        y = (z + 0.5) * e0
+        high, low = z * e0, -(z + 1.0) * e0
+        near = -low <= NEAR
         with np.errstate(over="ignore", invalid="ignore"):
-            half = 2.0 * np.sinh(0.5 * y) ** 2 + (np.sinh(y) / (2.0 * z + 1.0))  # cosh y + sinh y/(2z+1) - 1
-            small = np.log1p(half) - 0.5 * e0
-        return np.where(y > 1.0, large, np.maximum(small, 0.0)) * (1.0 + 1e-14) + np.where(y > 1.0, 0.0, 4e-16 * e0)
+            small = np.log1p(z * (z + 1.0) * e0 * e0 * _slope_between(np.where(near, high, 0.0), np.where(near, low, 0.0)))
+            large = high + np.log1p(z / (2.0 * z + 1.0) * np.expm1(low - high))
+        return np.asarray(np.where(near, small, large) * (1.0 + 1e-14))
 
     def tilted(self, t: float) -> TiltedCgf:
         """From K at complex z; n steps have n times the error of one, so that none may be lost to cancellation."""
@@ -65,13 +65,13 @@ class LaplaceLoss:
         return Tails(*(np.where(low, end[0], np.where(high, end[1], tail)) for tail, end in zip(tails, ends, strict=True)))
 
 
-def _slope_between(a: ComplexArray, b: ComplexArray) -> ComplexArray:
+def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
     """(f(a) - f(b)) / (a - b) of f(x) = (e^x - 1) / x, up to NEAR: SUM_k (a^k-1 + a^k-2 b + ... + b^k-1) / (k+1)!, k = 1, 2, ...
 
     E_Q[r^{z+1}] - 1 is z (z+1) e0^2 times this at z e0 and -(z+1) e0.
     """
     power, sums = np.ones_like(b), np.ones_like(a)
-    total: ComplexArray = 0.5 * sums
+    total = 0.5 * sums
     for k in range(2, TERMS):
         power = power * b
         sums = a * sums + power

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.roots import minimise_scalar
 from dpcli.numerics.work import spend
 
 if TYPE_CHECKING:
     Conversion = Callable[[Array, Array, float], Array]
 
 SEARCH = 1000.0  # cells that a search over the orders costs
+ROUNDS = 100
 
 
 def balle(orders: Array, rdp: Array, log_delta: float) -> Array:
@@ -54,6 +54,23 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return math.inf
     spend(SEARCH)
     rho, log_delta = max(rho, 1e-320), math.log(delta)  # a square that underflowed is still not nothing
-    start = math.sqrt(max(-log_delta, 1e-3) / rho)  # minimises rho a + log(1/delta)/(a - 1)
-    start = min(max(start, 1e-11), 1e11)
-    return minimise_scalar(lambda z: renyi_epsilon(z, rho * (1.0 + z), log_delta), start)
+    z = _best_above_one(rho, -log_delta)
+    return renyi_epsilon(z, rho * (1.0 + z), log_delta)
+
+
+def _best_above_one(rho: float, depth: float) -> float:
+    """z > 0 with rho z^2 + log(1 + z) = depth, where `balle` of the line rho (1 + z) has slope 0: Newton's method within a bracket.
+
+    Any z is sound; near the best the value is flat, so that half of the digits of z are enough.
+    """
+    low, high = 1e-12, min(max(math.sqrt(depth / rho), 1e-12), 1e12)
+    z = high
+    for _ in range(ROUNDS):
+        value = rho * z * z + math.log1p(z) - depth
+        low, high = (low, z) if value > 0.0 else (z, high)
+        step = z - value / (2.0 * rho * z + 1.0 / (1.0 + z))
+        new = step if low < step < high else math.sqrt(low * high)
+        if abs(new - z) <= 1e-10 * z:
+            break
+        z = new
+    return z

@@ -52,7 +52,7 @@ class CappedLoss:
 
     def _cgf(self, z: float) -> float:
         (low, high), step = self._placed(z)
-        if (high - low) / step > MAX_NODES:
+        if not high - low <= MAX_NODES * step:
             return math.inf
         base, ratio = self._weighted(nodes_of(low, high, step))  # type: ignore[arg-type]
         return float(moment_on(np.array([z]), base.real, ratio.real, step)[0])

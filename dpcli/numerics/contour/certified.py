@@ -18,6 +18,7 @@ from dpcli.numerics.work import allowance
 
 NARROW = 2e-9  # relative width at which no other contour is tried
 ENOUGH = 2e-7  # the same, where the others would take much longer for less
+VAGUE = 1.0  # width of bounds on log delta that say next to nothing
 MAX_PARTS = 8  # that are looked at for one big jump one by one
 QUICK, JUMP = 1e5, 1.4e7  # cells for the integrand as it is, where one big jump may serve better, and for that
 BESIDE = 4e6  # the former, where some losses have no far tail
@@ -86,7 +87,8 @@ def epsilon_between(losses: Losses, log_delta: float) -> tuple[float, float, flo
                 return ends
         try:
             for attempt in attempts(losses, log_delta):
-                ends = _epsilon_near(attempt, log_delta, ends)
+                with allowance(math.inf, share=0.5 if math.isfinite(ends[1]) else 1.0):  # the other direction comes after this one
+                    ends = _epsilon_near(attempt, log_delta, ends)
                 if _settled(ends, NARROW):
                     break
         except NotRepresentable:  # what has been shown by then holds
@@ -142,7 +144,12 @@ def _epsilon_near(attempt: Attempt, log_delta: float, ends: Ends) -> Ends:
     for again in (False, True):
         if again and not ends[0] < ends[1] < math.inf:
             continue
-        contour = attempt.contour(log_delta, ends[1] if again else None)
+        try:
+            contour = attempt.contour(log_delta, ends[1] if again else None)
+        except NotRepresentable:  # what the first time has shown holds
+            if not again:
+                raise
+            break
         if contour is None:
             break
         ends = _within(ends, (*solve(contour, log_delta), contour.t))
@@ -194,14 +201,14 @@ def cuttable(losses: Losses) -> bool:
 
 
 def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:
-    """Bounds on log delta(epsilon), by contours that suit log delta near `near`, or, where those show no lower bound, near what one big
+    """Bounds on log delta(epsilon), by contours that suit log delta near `near`, or, where those say next to nothing, near what one big
     loss alone makes of it; (-inf, inf) where none serves."""
     low, high = _log_delta_near(losses, epsilon, near)
-    if low == -math.inf and cuttable(losses):
-        from dpcli.numerics.contour.jumped import by_one
+    if not high - low <= VAGUE and cuttable(losses):
+        from dpcli.numerics.contour.jumped import LEAST, by_one
 
         with np.errstate(all="ignore"):
-            again = _log_delta_near(losses, epsilon, min(by_one(losses, epsilon), near))
+            again = _log_delta_near(losses, epsilon, max(min(by_one(losses, epsilon), near), LEAST))
         low, high = max(low, again[0]), min(high, again[1])
     return low, high
 

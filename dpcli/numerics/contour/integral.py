@@ -224,6 +224,7 @@ def build(
     factor: Method | None = None,
     log_lost: float = -math.inf,
     epsilon: float | None = None,
+    negligible: float = NEGLIGIBLE,
 ) -> Contour | None:
     """The contour on Re z = t, for log delta(eps) near `log_delta` < 0; None where it does not decay soon enough.
 
@@ -231,6 +232,7 @@ def build(
         epsilon: where delta is wanted, if that is known; else the one whose saddle point is taken to be t.
         factor: `whole` or `beyond`; the former where None.
         log_lost: of the probability, at most, that the losses lack: it is added to every upper bound.
+        negligible: logarithm of what may be cut off or aliased, relative to e^log_delta: the bounds allow for it.
     """
     if len(losses) > FEW and not any(getattr(loss, "decays", True) for loss, _ in losses):
         return None  # before anything is tilted
@@ -247,11 +249,11 @@ def build(
     if epsilon is None:
         epsilon = float(saddle(np.array([cumulant]), log_delta, np.array([t]))[0])
     log_wanted, log_far = log_delta - cumulant + t * epsilon, rise + log_hockey(far)
-    gaps = (log_far - (far - t) * epsilon - log_wanted - NEGLIGIBLE) / (far - t)
-    step = min(2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300))
+    gaps = (log_far - (far - t) * epsilon - log_wanted - negligible) / (far - t)
+    step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300))
     variance = math.fsum(n * part.variance for part, n in tilted)
     width = 1.0 / math.sqrt(variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
-    found = (factor or whole)(tilted, counts, Wanted(width, step, NEGLIGIBLE + log_wanted, t, epsilon, log_wanted))
+    found = (factor or whole)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
     if found is None or not found.log_tail < 700.0:
         return None
     y: Array = step * np.arange(len(found.log_factor), dtype=float)

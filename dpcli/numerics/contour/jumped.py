@@ -20,6 +20,7 @@ from dpcli.numerics.contour.uncut import UncutLoss
 NARROW = 1e-7  # relative width at which no other cut is tried
 NEAR = 0.1  # relative distance from the cut at which another would not help
 ROUNDS = 8  # cuts
+VAIN, GAINED = 1, 0.9  # of them that show nothing new: an interval of more than that of the width before
 FARTHER = 2.5  # the next place to look at, over one from where no epsilon can be shown
 RISES = (1.0, 1.2, 1.5, 2.0)  # of a level
 SHORT = -21.0  # logarithm of what big losses that fall short of epsilon may make of delta
@@ -102,21 +103,28 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
     near, higher = about(losses, log_delta), 1.0
     low, high, tilt = 0.0, math.inf, math.nan
     tried = 0.0  # where a cut served last
+    in_vain = 0  # cuts in a row that have shown nothing new
     for _ in range(ROUNDS):
         level = higher * max(near, SPREAD * core[1])
-        parts = _fitting(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
-        found = None if parts is None else jump(parts, log_delta, near, level)
+        try:
+            parts = _fitting(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
+            found = None if parts is None else jump(parts, log_delta, near, level)
+        except NotRepresentable:  # what has been shown by then holds
+            if not math.isfinite(high):
+                raise
+            break
         if found is None and not tried:
             break
         if found is None:
             near = math.sqrt(near * tried)  # back towards there
             continue
         tried = near
-        ends = found.epsilon(log_delta, near)
+        ends, width = found.epsilon(log_delta, near), high - low
         low = max(low, ends[0])
         if ends[1] < high:
             high, tilt = ends[1], found.small.t
-        if high - low <= NARROW * high < math.inf:
+        in_vain = 0 if high - low < GAINED * width or not math.isfinite(high) else in_vain + 1
+        if high - low <= NARROW * high < math.inf or in_vain == VAIN:
             break
         if found.log_delta(0.0)[1] <= log_delta:
             return 0.0, 0.0, found.small.t

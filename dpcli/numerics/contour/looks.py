@@ -17,6 +17,7 @@ from dpcli.numerics.shifted import Shifted, ShiftedRemove, row_of, table_of
 NODES = 160  # over the outcomes of a step
 LEAST, MOST = -36.0, 6.0  # logarithms of the epsilons that are looked at
 ROUGH = 1e-4  # relative
+FARTHEST = 700.0  # epsilon, beyond which e^epsilon is no number: this only says where to look
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +31,7 @@ class LoneRows:
     def log_delta(self, epsilon: float) -> float:
         """log SUM n_i delta_i(epsilon): in closed form, as r_i passes e^epsilon at x_i."""
         mu, q = self.table.shifts, self.table.weights
-        level = math.expm1(epsilon) + q
+        level = math.expm1(min(epsilon, FARTHEST)) + q
         x = np.log(level / q) / mu + 0.5 * mu
         here, there = log_ndtr_array(np.stack((mu - x, -x)))
         found = float(self.counts @ (np.exp(here) * q * -np.expm1(np.minimum(there - here + np.log(level / q), 0.0))))

@@ -9,7 +9,7 @@ import math
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.products import product
-from dpcli.numerics.work import hold, spend
+from dpcli.numerics.work import TABLE, hold, spend
 
 BLOCK = 1 << 20  # entries of a table held at a time
 
@@ -19,9 +19,7 @@ def turned_less_one(weights: Array, loss: Array, step: float, count: int) -> Com
 
     With a = e^{i A} - 1 and b = e^{i B} - 1, e^{i(A+B)} - 1 = a b + a + b: nothing cancels near 0.
     """
-    fine = math.isqrt(max(count - 1, 0)) + 1
-    rows = -(-count // fine)
-    _plan(fine, rows, len(loss))
+    fine, rows = _plan(count, len(loss))
     small = _less_one(np.outer(step * np.arange(fine), loss))
     total = np.empty((rows, fine), dtype=complex)
     block = max(1, BLOCK // max(len(loss), 1))
@@ -54,9 +52,7 @@ def _multiples(angle: Array, count: int) -> ComplexArray:
 
 def faded_less_one(weights: ComplexArray, loss: ComplexArray, step: float, count: int) -> ComplexArray:
     """As `turned_less_one`, for losses with Im >= 0, whose turns fade, and several rows of weights at once: a row for each."""
-    fine = math.isqrt(max(count - 1, 0)) + 1
-    rows = -(-count // fine)
-    _plan(fine, rows, len(loss))
+    fine, rows = _plan(count, len(loss))
     small = _faded_less_one(np.outer(step * np.arange(fine), loss))
     total = np.empty((len(weights), rows, fine), dtype=complex)
     block = max(1, BLOCK // max(len(loss), 1))
@@ -78,11 +74,15 @@ def _faded_less_one(angle: ComplexArray) -> ComplexArray:
     return found
 
 
-def _plan(fine: int, rows: int, terms: int) -> None:
-    """Refuse tables that are too large: both of rotations, and the product, whose entries are the cheapest."""
+def _plan(count: int, terms: int) -> tuple[int, int]:
+    """How many fine rotations for each coarse one, and how many of those: about as many, or as many as a table holds. Refuses tables that
+    are too large: of fine rotations, and the product, whose entries are the cheapest."""
+    fine = max(min(math.isqrt(max(count - 1, 0)) + 1, TABLE // (2 * max(terms, 1))), 1)
+    rows = -(-count // fine)
     hold(2.0 * fine * terms)
     hold(float(rows) * fine)
     spend(float(rows) * terms + 0.03 * rows * fine * terms)
+    return fine, rows
 
 
 def _less_one(angle: Array) -> ComplexArray:
@@ -96,9 +96,7 @@ def _less_one(angle: Array) -> ComplexArray:
 
 def turned(log_weights: ComplexArray, loss: ComplexArray, step: float, first: int, count: int) -> ComplexArray:
     """SUM_j e^{log_weights_j + i y loss_j} at y = first step, ..., (first+count-1) step, for losses with Im >= 0 (which fade)."""
-    fine = math.isqrt(max(count - 1, 0)) + 1
-    rows = -(-count // fine)
-    _plan(fine, rows, len(loss))
+    fine, rows = _plan(count, len(loss))
     small = np.exp(np.outer(step * np.arange(fine), 1j * loss))
     total = np.empty((rows, fine), dtype=complex)
     block = max(1, BLOCK // max(len(loss), 1))

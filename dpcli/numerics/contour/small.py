@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import product
 
 from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
@@ -28,6 +29,10 @@ SACRIFICED = 6.0  # the same, by a tilt that is less than the best
 ROOM = 20.0  # by how much the logarithm of delta may be below Chernoff's bound of it
 QUICK, QUITE_QUICK = 4e5, 5e6  # cells for each part of the integrand as it is, and for all, where it may do without the bulk
 ROW = 2e5  # of the latter, for each part
+FINE = -21.0  # logarithm of what may be cut off or aliased, relative to delta
+COARSE = -17.0  # the same, where that takes too long
+FEW = 8  # parts for which the former is tried
+MANY = 64  # parts up to which, from there on, an attempt leaves as much to the next one as it takes; more need all that there is
 
 Divided = CutLoss | CutRows | UncutLoss
 Cut = Sequence[tuple[Divided, int]]  # the parts of a composition
@@ -49,9 +54,12 @@ def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: f
             ways.reverse()
     several = max(math.fsum(loss.several for loss, _ in losses), 1.0)
     quick = min(QUICK * several, max(QUITE_QUICK, ROW * several))
-    for t, log_least, factor in ways:
-        with suppress(NotRepresentable), allowance(quick if factor is whole and len(ways) > 1 else math.inf):
-            found = build(losses, log_least if log_delta is None else log_delta, t, factor, epsilon=epsilon)
+    tries = tuple(product((FINE, COARSE) if several <= FEW else (COARSE,), ways))
+    for after, (negligible, (t, log_least, factor)) in zip(reversed(range(len(tries))), tries, strict=True):
+        cells = quick if factor is whole and len(ways) > 1 else math.inf
+        with suppress(NotRepresentable), allowance(cells, share=0.5 if after and FEW < several <= MANY else 1.0):
+            at = log_least if log_delta is None else log_delta
+            found = build(losses, at, t, factor, epsilon=epsilon, negligible=negligible)
             if found is not None:
                 return found
     return None

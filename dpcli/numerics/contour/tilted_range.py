@@ -40,7 +40,9 @@ class TiltedRange:
             found[near] = log1p_complex(apart * sinhc_slope(z[near] * e, a) * (a / math.sinh(a)))
         if not near.all():
             z, y = z[~near], y[~near]
-            turned = log1p_complex(np.asarray(-np.exp(-2.0 * e * z), dtype=np.complex128)) - math.log(-math.expm1(-2.0 * a))
+            # 1 - e^{-2 i y e}: no constant, which n steps would multiply
+            turn = 2.0 * np.sin(e * y) ** 2 + 1j * np.sin(2.0 * e * y)
+            turned = log1p_complex(np.asarray(turn * math.exp(-2.0 * a) / -math.expm1(-2.0 * a), dtype=np.complex128))
             found[~near] = turned + 1j * y * e - log1p_complex(np.asarray(1j * y / self._slope, dtype=np.complex128))
         return np.asarray(found - 1j * step * np.arange(count) * self.mean)
 

@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpcli.errors import InputError, Unavailable
+from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.settings import BUILT_IN, ending
 from dpcli.predict.places import beside, on_private, own_function
+from dpcli.train.tasks.digits import images_and_labels
 
 Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
 INPUTS, LABELS = "inputs", "labels"
@@ -92,12 +93,8 @@ FILES: dict[str, Callable[[str, tuple[str, ...], str | None], Columns]] = {".npz
 
 
 def _digits(path: str) -> Columns:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise Unavailable(f"{path}: pate: expected scikit-learn for its digits, found none: pip install 'dpcli[train]'") from None
-    found = load_digits()
-    return {INPUTS: found.images.reshape(len(found.target), -1) / 16.0, LABELS: found.target}
+    images, labels = images_and_labels(f"{path}: pate")
+    return {INPUTS: images.reshape(len(labels), -1), LABELS: labels}
 
 
 def inputs_of(found: Columns, shift: float, place: str) -> Array:

@@ -5,34 +5,39 @@ Source: Bu et al. 2023, arXiv:2210.00038, Algorithm 1; Li et al. 2021, arXiv:211
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.broadcast import repeats
-from dpcli.train.engine.capture import Call, Recorder, Use, recording
-from dpcli.train.engine.layers import Layer, Unsuitable, layers
+from dpcli.train.engine.capture import Call, Recorder, Role, Use, hooks_refused, recording
+from dpcli.train.engine.compound import written
+from dpcli.train.engine.division import Division, divided
 from dpcli.train.engine.method import Loss, Part, per_example_losses
-from dpcli.train.engine.pieces import Piece, merged
+from dpcli.train.engine.operands import Leaves, Meeting
+from dpcli.train.engine.pieces import Piece, PlainRows, merged
 from dpcli.train.engine.precision import full_precision
+from dpcli.train.engine.rule import Unsuitable
 
 
 @dataclass(slots=True)
 class BookKeeping:
     """Sound only where each layer's row i belongs to example i, which the probe establishes before this is used.
 
-    `shared` says of every known call whether its input is one for all examples (position ids); a call that was not seen when
-    this was learnt is refused, for a dimension that happens to equal the batch size proves nothing.
+    `roles` says of every known call which dimension of its input counts the examples, or that it is one for all of them (position ids); a
+    call that was not seen when this was learnt is refused, for a dimension that happens to equal the batch size proves nothing.
     """
 
     model: nn.Module
     loss: Loss
-    layers: list[Layer]
-    shared: dict[Call, bool] = field(default_factory=dict)
+    division: Division
+    leaves: Leaves
+    roles: dict[Call, Role] = field(default_factory=dict)
     spread: bool = False
     name: str = "book-keeping"
     isolates: ClassVar[bool] = False
@@ -42,76 +47,114 @@ class BookKeeping:
         """The method, with the role of every call read from how shapes follow the batch size (one, then all of the batch).
 
         Raises:
-            Unsuitable: a layer has no rule, or runs on something that does not have the examples first.
+            Unsuitable: a parameter has no rule, or a layer runs on something in which examples have no dimension of their own.
         """
-        method = cls(model, loss, layers(model))
+        division = divided(model)
+        method = cls(model, loss, division, Leaves(division.operands))
         try:
             return method.learn(batch)
         except (RuntimeError, Unsuitable):
-            if not any(method.shared.values()):
+            if None not in method.roles.values():
                 raise
         method.spread = True  # the model repeats a shared output itself, and cannot take one that is repeated already
         return method.learn(batch)
 
     def on(self, model: nn.Module) -> BookKeeping:
-        return replace(self, model=model, layers=layers(model))
+        division = divided(model)
+        return replace(self, model=model, division=division, leaves=Leaves(division.operands, self.leaves.learnt))
 
     def learn(self, batch: Batch) -> BookKeeping:
         """Reads the roles off one forward of the first example and one of all."""
         alone: dict[Call, torch.Size] = {}
 
-        def note(call: Call, inputs: Tensor) -> bool:
+        def note(call: Call, inputs: Tensor) -> Role:
             alone[call] = inputs.shape
-            return inputs.shape[:1] != (1,)
+            return next((dim for dim, length in enumerate(inputs.shape) if length == 1), None)
 
-        def compare(call: Call, inputs: Tensor) -> bool:
-            self.shared[call] = inputs.shape == alone.get(call)
-            return self.shared[call]
+        def compare(call: Call, inputs: Tensor) -> Role:
+            self.roles[call] = role(call, alone.get(call), inputs.shape, size(batch))
+            return self.roles[call]
 
-        self.forward(take(batch, [0]), Recorder(note, 1))
-        self.forward(batch, Recorder(compare, size(batch), spread=self.spread))
+        one = self.forward(take(batch, [0]), Recorder(note, 1))
+        recorder = Recorder(compare, size(batch), spread=self.spread, insides=[])
+        with hooks_refused():
+            several = self.forward(batch, recorder)
+        recorder.require_inside(several[0])
+        self.leaves.learn(one, several, recorder.size)
         return self
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         recorder = Recorder(self.role, size(batch), spread=self.spread)
-        losses = self.forward(batch, recorder)
+        losses, leaves = self.forward(batch, recorder)
         uses = [*recorder.uses, *(repeats(losses, recorder.once) if recorder.once else ())]
-        gradients = self.gradients(losses, uses)
+        meetings = self.leaves.meetings(losses, leaves, recorder.size) if leaves else []
+        gradients = self.gradients(losses, [*(use.edge for use in uses), *(meeting.edge for meeting in meetings)])
         with full_precision(losses.device):
-            pieces = self.pieces(uses, gradients)
-        yield pieces, recorder.size
+            found = pieces(uses, gradients[: len(uses)])
+            for name, piece in alone(meetings, gradients[len(uses) :]):
+                found.setdefault(name, []).append(piece)
+            every = {name: merged(several) for name, several in found.items()}
+        yield every, recorder.size
 
-    def role(self, call: Call, inputs: Tensor) -> bool:
+    def role(self, call: Call, inputs: Tensor) -> Role:
         """What was learnt of this call."""
-        if call not in self.shared:
+        if call not in self.roles:
             raise Unsuitable(f"{call[0]} runs more often than when the model was probed")
-        return self.shared[call]
+        return self.roles[call]
 
-    def forward(self, batch: Batch, recorder: Recorder) -> Tensor:
-        """The losses, while the recorder listens."""
-        with recording(self.layers, recorder):
-            return per_example_losses(self.model, self.loss, batch, recorder.size)
+    def forward(self, batch: Batch, recorder: Recorder) -> tuple[Tensor, dict[str, Tensor]]:
+        """The losses, while the recorder listens, and the leaves that stood for parameters."""
+        with (
+            recording(self.division.layers, recorder),
+            written(self.division.compounds, recorder),
+            self.leaves.standing() as leaves,
+        ):
+            return per_example_losses(self.model, self.loss, batch, recorder.size), leaves
 
-    def gradients(self, losses: Tensor, uses: list[Use]) -> list[Tensor | None]:
-        """At every use's output; the true parameters are asked for too, and must be out of reach."""
+    def gradients(self, losses: Tensor, edges: Sequence[GradientEdge]) -> list[Tensor | None]:
+        """At every edge; the true parameters are asked for too, and must be out of reach."""
         if not losses.requires_grad:
-            return [None] * len(uses)
+            return [None] * len(edges)
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-        wanted: list[Any] = [*(use.edge for use in uses), *parameters.values()]
+        wanted: list[Any] = [*edges, *parameters.values()]
         found = torch.autograd.grad(losses, wanted, torch.ones_like(losses), allow_unused=True)
-        for name, gradient in zip(parameters, found[len(uses) :], strict=True):
+        for name, gradient in zip(parameters, found[len(edges) :], strict=True):
             if gradient is not None:
                 raise Unsuitable(f"{name} is used outside the forward of its own module")
-        return list(found[: len(uses)])
+        return list(found[: len(edges)])
 
-    def pieces(self, uses: list[Use], gradients: list[Tensor | None]) -> dict[str, Piece]:
-        """Per parameter one piece; a use that the losses do not depend on has none."""
-        found: dict[str, list[Piece]] = {}
-        for use, gradient in zip(uses, gradients, strict=True):
-            if gradient is not None:
-                if gradient.numel() != use.output_shape.numel():
-                    raise Unsuitable(f"{use.layer.name} has a gradient of shape {tuple(gradient.shape)}, not one row per example")
-                ways = use.layer.rule(use.layer.module, use.inputs, gradient.reshape(use.output_shape))
-                for local, name in use.layer.parameters.items():
-                    found.setdefault(name, []).append(ways[local]())
-        return {name: merged(several) for name, several in found.items()}
+
+def role(call: Call, one: torch.Size | None, several: torch.Size, count: int) -> Role:
+    """The dimension of an input that follows the number of examples, None where none does.
+
+    Raises:
+        Unsuitable: examples have no dimension of their own.
+    """
+    if one == several:
+        return None
+    differing = [dim for dim, lengths in enumerate(zip(one or (), several, strict=False)) if lengths[0] != lengths[1]]
+    if one is None or len(one) != len(several) or len(differing) != 1 or (one[differing[0]], several[differing[0]]) != (1, count):
+        raise Unsuitable(f"{call[0]}: expected a dimension that counts {count} examples, found {tuple(several)}")
+    return differing[0]
+
+
+def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str, list[Piece]]:
+    """Per parameter a piece for each use; one that the losses do not depend on has none."""
+    found: dict[str, list[Piece]] = {}
+    for use, gradient in zip(uses, gradients, strict=True):
+        if gradient is not None:
+            if gradient.numel() != use.output_shape.numel():
+                raise Unsuitable(f"{use.layer.name} has a gradient of shape {tuple(gradient.shape)}, not one row per example")
+            use.require_unchanged()
+            rows = gradient.reshape(use.output_shape).movedim(use.dim, 0)
+            ways = use.layer.rule(use.layer.module, use.inputs.movedim(use.dim, 0), rows)
+            for local, name in use.layer.parameters.items():
+                found.setdefault(name, []).append(ways[local]())
+    return found
+
+
+def alone(meetings: Sequence[Meeting], gradients: Sequence[Tensor | None]) -> Iterator[tuple[str, Piece]]:
+    """The same for parameters that stand alone."""
+    for meeting, gradient in zip(meetings, gradients, strict=True):
+        if gradient is not None:
+            yield meeting.name, PlainRows(meeting.rows(gradient))

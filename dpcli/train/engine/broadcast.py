@@ -5,14 +5,15 @@ Soft prompts run like that: one lookup at batch 1, then a repeat. Behind the rep
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, Node
+from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.capture import Use
-from dpcli.train.engine.layers import Unsuitable
+from dpcli.train.engine.graph import edges
+from dpcli.train.engine.rule import Unsuitable
 
 REPEATING = ("RepeatBackward0", "ExpandBackward0")
 
@@ -25,23 +26,12 @@ def repeats(losses: Tensor, once: Sequence[Use]) -> list[Use]:
     """
     found = []
     sources = {use.edge.node: use for use in once}
-    for node, source in consumers(losses, set(sources)):
+    for node, _, source in edges(losses):
+        if source not in sources:
+            continue
         if node.name() not in REPEATING:
             raise Unsuitable(
                 f"{sources[source].layer.name} runs once for all examples, and {node.name()} is no repetition of its output"
             )
         found.append(replace(sources[source], edge=GradientEdge(node, 0)))
     return found
-
-
-def consumers(losses: Tensor, sources: set[Node]) -> Iterator[tuple[Node, Node]]:
-    """Every (node, source) where the node of the losses' graph takes the source's output."""
-    stack, seen = [losses.grad_fn], {losses.grad_fn}
-    while stack:
-        node = stack.pop()
-        for following, _ in node.next_functions if node is not None else ():
-            if node is not None and following in sources:
-                yield node, following
-            if following is not None and following not in seen:
-                seen.add(following)
-                stack.append(following)

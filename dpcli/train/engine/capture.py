@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from dpcli.train.engine.layers import Layer, Unsuitable
+from dpcli.train.engine.graph import below, edges
+from dpcli.train.engine.layers import Layer
+from dpcli.train.engine.rule import Unsuitable
 
 Call = tuple[str, int]
+Role = int | None  # of a call's input: the dimension that counts the examples, None where it is one for all of them
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One call of a layer: what went in, (B, ...), and where the gradient of what came out can be had."""
+    """One call of a layer: what went in, where the gradient of what came out can be had, and along which dimension examples are."""
 
     layer: Layer
     inputs: Tensor
     edge: GradientEdge
     output_shape: torch.Size
+    dim: int
+    version: int
+
+    def require_unchanged(self) -> None:
+        """Raises Unsuitable where the input was written to since."""
+        if self.inputs._version != self.version:
+            raise Unsuitable(f"{self.layer.name}: its input is written to after it went in")
 
 
 @dataclass(slots=True)
@@ -31,47 +41,93 @@ class Recorder:
     """What the hooks write to: every layer's calls in their order.
 
     With `spread`, a layer that runs once for all examples does so, and its call is in `once`: where its output is then repeated
-    for each example there is a gradient per example. Without, its ids are repeated before it runs.
+    for each example there is a gradient per example. Without, its ids are repeated before it runs. `insides`: of each call, the nodes
+    that its parameters are used in, where they are asked for.
     """
 
-    roles: Callable[[Call, Tensor], bool]
+    roles: Callable[[Call, Tensor], Role]
     size: int
     uses: list[Use] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    pending: dict[str, tuple[Tensor, int]] = field(default_factory=dict)
+    pending: dict[str, tuple[Tensor, int, int, Node | None] | None] = field(default_factory=dict)
     spread: bool = False
     once: list[Use] = field(default_factory=list)
+    insides: list[tuple[str, set[Node], set[Node]]] | None = None
 
-    def enter(self, layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Before a layer runs: fresh leaves for its parameters, and one row per example in its input."""
-        (inputs,) = (*args, *kwargs.values())
+    def role(self, layer: Layer, inputs: Tensor) -> Role:
+        """Of the next call of a layer.
+
+        Raises:
+            Unsuitable: its examples are elsewhere than when the model was probed, or where its rule does not take them.
+        """
         call = (layer.name, self.counts.get(layer.name, 0))
         self.counts[layer.name] = call[1] + 1
-        if self.roles(call, inputs):
+        dim = self.roles(call, inputs)
+        if dim is not None and (inputs.dim() <= dim or inputs.shape[dim] != self.size):
+            raise Unsuitable(f"{layer.name}: expected {self.size} examples along dimension {dim}, found {tuple(inputs.shape)}")
+        if dim and not layer.rule.anywhere:
+            raise Unsuitable(f"{layer.name}: expected examples along the first dimension, found {tuple(inputs.shape)}")
+        return dim
+
+    def enter(self, layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Before a layer runs: fresh leaves for its parameters, and a place for each example in its input.
+
+        Edge cases: numbers that are the same for all examples leave the parameters as they are; if the losses depend on what comes out,
+        a gradient reaches them, which is refused.
+        """
+        (inputs,) = (*args, *kwargs.values())
+        dim = self.role(layer, inputs)
+        if dim is None and inputs.is_floating_point():
+            self.pending[layer.name] = None
+            return (inputs,), {}
+        below_it = get_gradient_edge(inputs).node if inputs.requires_grad else None
+        if dim is None:
             repeated = per_example(layer.name, inputs, self.size)
             inputs = inputs if self.spread and inputs.dim() > 1 else repeated
-            self.pending[layer.name] = repeated, inputs.shape[0]
-        elif inputs.dim() == 0 or inputs.shape[0] != self.size:
-            raise Unsuitable(f"{layer.name}: expected a first dimension of {self.size} examples, found {tuple(inputs.shape)}")
+            self.pending[layer.name] = repeated, inputs.shape[0], 0, below_it
         else:
-            self.pending[layer.name] = inputs.detach(), self.size
+            self.pending[layer.name] = inputs.detach(), self.size, dim, below_it
         detach_parameters(layer)
         return (inputs,), {}
 
     def leave(self, layer: Layer, output: Tensor) -> None:
         """After it ran: the gradient is taken before any later operation in place on the output."""
-        inputs, rows = self.pending.pop(layer.name)
-        if not torch.is_tensor(output) or not output.requires_grad or output.shape[:1] != (rows,):
+        entered = self.pending.pop(layer.name)
+        if entered is None:
+            return
+        inputs, rows, dim, below_it = entered
+        if not torch.is_tensor(output) or not output.requires_grad or output.shape[dim : dim + 1] != (rows,):
             raise Unsuitable(f"{layer.name}: expected an output with one row per example that gradients reach")
-        shape = torch.Size((self.size, *output.shape[1:]))
+        shape = torch.Size((*output.shape[:dim], self.size, *output.shape[dim + 1 :]))
         uses = self.uses if rows == self.size else self.once
-        uses.append(Use(layer, inputs, get_gradient_edge(whole(output)), shape))
+        uses.append(Use(layer, inputs, edge := get_gradient_edge(whole(output)), shape, dim, inputs._version))
+        if self.insides is not None and output.grad_fn is not None:
+            self.insides.append((layer.name, below(output.grad_fn, below_it), {output.grad_fn, edge.node}))
+
+    def note(self, layer: Layer, inputs: Tensor, output: Tensor) -> None:
+        """A part of a module that runs as a layer does, without hooks.
+
+        Raises:
+            Unsuitable: there is nothing in its input of one example alone.
+        """
+        dim = self.role(layer, inputs)
+        if dim is None or not output.requires_grad or output.shape[: inputs.dim() - 1] != inputs.shape[:-1]:
+            raise Unsuitable(f"{layer.name}: an input of shape {tuple(inputs.shape)} is shared by all examples")
+        self.uses.append(Use(layer, inputs.detach(), get_gradient_edge(output), output.shape, dim, inputs._version))
+
+    def require_inside(self, losses: Tensor) -> None:
+        """Raises Unsuitable where a parameter of a call is used elsewhere than on the way to what came out: by a gradient in the loss."""
+        within = {node: (name, inside) for name, inside, tops in self.insides or () for node in inside - tops}
+        for node, _, following in edges(losses):
+            name, inside = within.get(following, ("", {node}))
+            if node not in inside:
+                raise Unsuitable(f"{name} has parameters that a gradient in the loss depends on")
 
 
 def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
     """Position ids that all examples share, (T,) or (1, T), repeated for each: else their gradient would be a sum over examples."""
     rows = inputs if inputs.dim() > 1 else inputs[None]
-    if inputs.is_floating_point() or rows.shape[0] != 1:
+    if rows.shape[0] != 1:
         raise Unsuitable(f"{name}: an input of shape {tuple(inputs.shape)} is shared by all examples")
     return rows.expand(size, *rows.shape[1:])
 
@@ -85,9 +141,15 @@ def whole(output: Tensor) -> Tensor:
 
 
 def detach_parameters(layer: Layer) -> None:
-    """Leaves of their own, so that a gradient at the true parameter can only come from a use outside the layer."""
+    """Leaves of their own, so that a gradient at the true parameter can only come from a use outside the layer.
+
+    Raises:
+        Unsuitable: something else stands in the place of a parameter, made of others perhaps.
+    """
     own = cast("dict[str, Tensor]", layer.module._parameters)
     for local in layer.parameters:
+        if not own[local].is_leaf:
+            raise Unsuitable(f"{layer.name}: something else stands in the place of its {local}")
         own[local] = own[local].detach().requires_grad_()
 
 
@@ -96,7 +158,7 @@ def restore_parameters(layer: Layer, originals: Mapping[str, Tensor]) -> None:
 
 
 @contextmanager
-def recording(layers: list[Layer], recorder: Recorder) -> Iterator[None]:
+def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
     """Hooks on the layers for the length of one forward; the parameters are as before afterwards, whatever happened."""
     originals = [{local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters} for layer in layers]
     handles = [handle for layer, own in zip(layers, originals, strict=True) for handle in hook(layer, recorder, own)]
@@ -107,6 +169,25 @@ def recording(layers: list[Layer], recorder: Recorder) -> Iterator[None]:
             handle.remove()
         for layer, own in zip(layers, originals, strict=True):
             restore_parameters(layer, own)
+
+
+@contextmanager
+def hooks_refused() -> Iterator[None]:
+    """Where a hook changes a tensor's gradient, it is not said whether it did so before or after the gradient was taken.
+
+    Raises:
+        Unsuitable: one is registered meanwhile.
+    """
+
+    def refused(tensor: Tensor, called: Any) -> Any:
+        raise Unsuitable("a hook on a tensor changes its gradient")
+
+    register = torch.Tensor.register_hook
+    torch.Tensor.register_hook = refused  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.Tensor.register_hook = register  # type: ignore[method-assign]
 
 
 def hook(layer: Layer, recorder: Recorder, own: Mapping[str, Tensor]) -> Iterator[torch.utils.hooks.RemovableHandle]:

@@ -14,9 +14,9 @@ from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.book_keeping import BookKeeping
 from dpcli.train.engine.clip import Automatic
 from dpcli.train.engine.draws import keyed
-from dpcli.train.engine.layers import Unsuitable
 from dpcli.train.engine.method import Loss, Method
 from dpcli.train.engine.probe import SEED, replaced, seeded, shifted, tolerance_of
+from dpcli.train.engine.rule import Unsuitable
 from dpcli.train.engine.sums import Sums, clipped
 from dpcli.train.engine.vectorised import Looped, Vectorised
 

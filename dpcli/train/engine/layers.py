@@ -7,25 +7,27 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from dpcli.train.engine.convolution import convolution
+from dpcli.train.engine.convolution import convolution, transposed_convolution
 from dpcli.train.engine.embedding import embedding
 from dpcli.train.engine.linear import linear, transposed_linear
-from dpcli.train.engine.normalisation import group_norm, layer_norm, rms_norm
+from dpcli.train.engine.normalisation import batch_norm, group_norm, layer_norm, rms_norm
 from dpcli.train.engine.rule import LayerRule
 
 RULES: dict[str, LayerRule] = {
-    "torch.nn.modules.linear.Linear.forward": linear,
-    "transformers.pytorch_utils.Conv1D.forward": transposed_linear,
-    "torch.nn.modules.conv.Conv2d.forward": convolution,
-    "torch.nn.modules.sparse.Embedding.forward": embedding,
-    "torch.nn.modules.normalization.LayerNorm.forward": layer_norm,
-    "torch.nn.modules.normalization.GroupNorm.forward": group_norm,
-    "torch.nn.modules.normalization.RMSNorm.forward": rms_norm,
+    "torch.nn.modules.linear.Linear.forward": LayerRule(linear, anywhere=True),
+    "transformers.pytorch_utils.Conv1D.forward": LayerRule(transposed_linear, anywhere=True),
+    "torch.nn.modules.conv.Conv1d.forward": LayerRule(convolution),
+    "torch.nn.modules.conv.Conv2d.forward": LayerRule(convolution),
+    "torch.nn.modules.conv.Conv3d.forward": LayerRule(convolution),
+    "torch.nn.modules.conv.ConvTranspose1d.forward": LayerRule(transposed_convolution),
+    "torch.nn.modules.conv.ConvTranspose2d.forward": LayerRule(transposed_convolution),
+    "torch.nn.modules.conv.ConvTranspose3d.forward": LayerRule(transposed_convolution),
+    "torch.nn.modules.sparse.Embedding.forward": LayerRule(embedding, anywhere=True),
+    "torch.nn.modules.normalization.LayerNorm.forward": LayerRule(layer_norm, anywhere=True),
+    "torch.nn.modules.normalization.GroupNorm.forward": LayerRule(group_norm),
+    "torch.nn.modules.normalization.RMSNorm.forward": LayerRule(rms_norm, anywhere=True),
+    "torch.nn.modules.batchnorm._BatchNorm.forward": LayerRule(batch_norm),
 }
-
-
-class Unsuitable(Exception):
-    """A method of computing clipped sums does not apply to this model; the message says why, and another method is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +40,12 @@ class Layer:
     parameters: dict[str, str]
 
 
-def layers(model: nn.Module) -> list[Layer]:
-    """Every module that owns trainable parameters, each with its rule.
-
-    Raises:
-        Unsuitable: one of them has none.
-    """
-    canonical = {id(parameter): name for name, parameter in model.named_parameters()}
-    return [
-        Layer(name, module, rule_of(name, module), {local: canonical[id(p)] for local, p in owned})
-        for name, module in model.named_modules()
-        if (owned := list(trainable(module)))
-    ]
-
-
 def trainable(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     """A module's own parameters that are learnt."""
     return ((local, p) for local, p in module.named_parameters(recurse=False, remove_duplicate=False) if p.requires_grad)
 
 
-def rule_of(name: str, module: nn.Module) -> LayerRule:
+def rule_of(module: nn.Module) -> LayerRule | None:
     """The rule of a module's forward function."""
     forward = type(module).forward
-    rule = RULES.get(f"{forward.__module__}.{forward.__qualname__}")
-    if rule is None or "forward" in vars(module):
-        raise Unsuitable(f"{name or 'the model'} ({type(module).__name__}) has no rule")
-    return rule
+    return None if "forward" in vars(module) else RULES.get(f"{forward.__module__}.{forward.__qualname__}")

@@ -1,4 +1,4 @@
-"""Layer, group and root-mean-square normalisation: they normalise within one example."""
+"""Layer, group and root-mean-square normalisation, which normalise within one example, and by statistics that are kept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcli.train.engine.pieces import PlainRows
-from dpcli.train.engine.rule import Pieces, wide
+from dpcli.train.engine.rule import Pieces, Unsuitable, wide
 
 
 def layer_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
@@ -41,6 +41,24 @@ def group_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
         return PlainRows(per_channel(upper * functional.group_norm(wide(inputs), layer.num_groups, eps=layer.eps)))
 
     return {"weight": weight, "bias": lambda: PlainRows(per_channel(upper))}
+
+
+def batch_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
+    """With statistics that are kept and no longer change, it is a scale and a shift of each channel.
+
+    Raises:
+        Unsuitable: it takes statistics of the batch.
+    """
+    layer, upper = cast("nn.BatchNorm2d", module), wide(gradient)
+    mean, variance = layer.running_mean, layer.running_var
+    if layer.training or mean is None or variance is None:
+        raise Unsuitable("a BatchNorm takes its statistics of the batch")
+    shape = (1, -1, *[1] * (inputs.dim() - 2))
+    centre, scale = wide(mean).view(shape), (wide(variance) + layer.eps).rsqrt().view(shape)
+    return {
+        "weight": lambda: PlainRows(per_channel(upper * ((wide(inputs) - centre) * scale))),
+        "bias": lambda: PlainRows(per_channel(upper)),
+    }
 
 
 def within(values: Tensor, features: int) -> Tensor:

@@ -23,12 +23,12 @@ from dpcli.errors import InputError, Unavailable
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.choice import EXAMPLES, one_by_one, verify
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.layers import Unsuitable, trainable
+from dpcli.train.engine.layers import trainable
 from dpcli.train.engine.method import Loss, Method, Part, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.probe import shifted
 from dpcli.train.engine.refusals import refuse
-from dpcli.train.engine.rule import wide
+from dpcli.train.engine.rule import Unsuitable, wide
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
 from dpcli.train.isolation.gate import isolated

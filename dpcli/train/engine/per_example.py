@@ -10,10 +10,10 @@ from torch import nn
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.layers import Unsuitable
 from dpcli.train.engine.method import Loss, Method
 from dpcli.train.engine.precision import full_precision
 from dpcli.train.engine.refusals import refuse
+from dpcli.train.engine.rule import Unsuitable
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
 from dpcli.train.isolation.gate import isolated

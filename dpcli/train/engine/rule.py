@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -10,14 +11,33 @@ from torch import Tensor, nn
 
 from dpcli.train.engine.pieces import Piece
 
+
+class Unsuitable(Exception):
+    """A method of computing clipped sums does not apply to this model; the message says why, and another method is taken."""
+
+
 Pieces = Mapping[str, Callable[[], Piece]]
 
 
-class LayerRule(Protocol):
+class Formula(Protocol):
     """One family of layers: per parameter a way to its piece, computed only where the parameter is trainable."""
 
     def __call__(self, module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
         """Inputs (B, ...) and the gradient of the summed losses at the output (B, ...), whose rows are the examples."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRule:
+    """A formula, and what is true of its layers.
+
+    anywhere: they do the same at every place of all dimensions but the last ones, so that examples may be along any of these.
+    """
+
+    formula: Formula
+    anywhere: bool = False
+
+    def __call__(self, module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
+        return self.formula(module, inputs, gradient)
 
 
 def wide(values: Tensor) -> Tensor:

@@ -134,3 +134,5 @@ DRAWN = frozenset(
         "empty_like",
     ]
 )
+
+OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}  # what an operator takes over from its own forward, and nobody else can read

@@ -21,7 +21,7 @@ from dpcli.train.engine.draws import draws
 from dpcli.train.isolation.call import Call, leaves
 from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Kinds, Merged, Mixed, Numbers, Shared, Unknown
 from dpcli.train.isolation.lengths import STAND_IN, coefficient, records
-from dpcli.train.isolation.operators import DRAWN, MADE, RULES, SIZED
+from dpcli.train.isolation.operators import DRAWN, MADE, OPAQUE, RULES, SIZED
 from dpcli.train.isolation.sums import pointwise
 
 UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__")  # read numbers, and call no operator
@@ -114,7 +114,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise self.refuse("a branch or a shape that depends on values", branch=True) from problem
         outputs = list(leaves(out if isinstance(out, list | tuple) else [out]))
         base = name.rstrip("_") if not name.startswith("__") else name
-        call = Call(base, values, outputs, self.kind)
+        call = Call(base, {key: value for key, value in values.items() if key != OPAQUE.get(base)}, outputs, self.kind)
         self.note(func, call)
         targets = [(tensor, self.kind(tensor)) for tensor in written(func, values)]
         try:

@@ -20,7 +20,9 @@ MOMENTUM = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0
 DEVICES = r"cpu|cuda(:(0|[1-9][0-9]?))?"
 DEVICE = Constraint("cpu, cuda, or cuda:N", lambda x: re.fullmatch(DEVICES, x) is not None, (("pattern", f"^({DEVICES})$"),))
 
-TASK = Key("what is learnt; custom: model, data, loss and metric are all functions of your own")
+TASK = Key(
+    "what is learnt; custom: model, data, loss and metric are all functions of your own; loop: Python code that calls dpcli.private"
+)
 BUILT_IN = ("logistic", "mlp", "cnn")  # models for arrays
 SGD = Reader('optimizer = "sgd"', lambda train: train.optimizer == "sgd")
 HELD_OUT = Reader('public = "held-out"', lambda train: train.public == "held-out")
@@ -50,6 +52,8 @@ class Train(ABC):
     own_code: ClassVar[bool] = True
     # Whether a part of a language model may be trained, which is then left as an adapter too.
     adapts: ClassVar[bool] = False
+    # Keys that came after the first runs: one that does not state them is known as it was before.
+    later: ClassVar[frozenset[str]] = frozenset()
     # Tables that between them state every key: here those that all tasks read alike, in each task its own.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
@@ -126,7 +130,9 @@ class Train(ABC):
 
 def in_full(train: Train) -> dict[str, Any]:
     """Every key of every task and style, those of others at their defaults (None where they have none): what a run is known by."""
-    return {**_absent(TASKS), **asdict(train), "clipping": {**_absent(STYLES), **asdict(train.clipping)}}
+    found = {**_absent(TASKS), **asdict(train), "clipping": {**_absent(STYLES), **asdict(train.clipping)}}
+    later = frozenset().union(*(load(target).later for target in TASKS.values()))
+    return {name: value for name, value in found.items() if value is not None or name not in later}
 
 
 def _absent(registry: Mapping[str, str]) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.fields import COUNT, RATE, Constraint, Key, Reader
+from dpcli.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
+from dpcli.keys.idle import idle
+from dpcli.toml.findings import Problem
+from dpcli.train.plan.features import Feature
 from dpcli.train.plan.settings import HELD_OUT, TASK, Train
 from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
 
@@ -30,6 +33,7 @@ MODEL = Constraint(
     (("pattern", f"^({'|'.join(MODELS)})$|^{CALLED}$"),),
 )
 COLUMNS = Reader("data in a file with columns", columns)
+FEATURES = Reader("columns", lambda train: train.columns is not None)
 MLP = Reader('model = "mlp"', lambda train: train.model == "mlp")
 
 
@@ -44,7 +48,20 @@ class Classification(Train):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"data": "people.csv", "label": "income", "classes": 2, "model": "mlp", "hidden": 32, "shift": 0.5},
         {"data": "digits", "public": "held-out", "held_out": 0.1},
+        {
+            "data": "people.csv",
+            "label": "income",
+            "labels": ["low", "high"],
+            "class_weights": [1.0, 3.0],
+            "missing_words": ["?", "NA"],
+            "columns": {
+                "age": {"min": 17.0, "max": 90.0, "missing": 40.0},
+                "hours": {"min": 0.0, "max": 100.0, "indicator": True},
+                "state": {"domain": ["CA", "NY"], "other": "refuse"},
+            },
+        },
     )
+    later: ClassVar[frozenset[str]] = frozenset({"columns", "missing_words", "class_weights"})
 
     task: Annotated[str, TASK] = "classification"
     data: Annotated[str, Key("private data: digits, a .npz, .csv or .parquet file, or module:function", SOURCE)]
@@ -64,3 +81,62 @@ class Classification(Train):
     ] = None
     hidden: Annotated[int, Key("width of the hidden layer of mlp", COUNT, reader=MLP, varies=True)] = 64
     held_out: Annotated[float, Key("share of the data that held-out sets aside", RATE, reader=HELD_OUT)] = 0.2
+    labels: Annotated[
+        tuple[str, ...] | None,
+        Key(
+            "every label of a .csv or .parquet file, declared, as it stands there; whole numbers from 0 where absent",
+            reader=COLUMNS,
+        ),
+    ] = None
+    class_weights: Annotated[
+        tuple[float, ...] | None,
+        Key("a factor of the loss for each label, declared and not counted in private data", POSITIVE, varies=True),
+    ] = None
+    columns: Annotated[
+        Mapping[str, Feature] | None,
+        Key(
+            "the columns that the model reads, by name, each with what it may hold; all but label and units where absent",
+            reader=COLUMNS,
+        ),
+    ] = None
+    missing_words: Annotated[
+        tuple[str, ...] | None, Key('what a missing value is written as, beside an empty one and "nan"', reader=FEATURES)
+    ] = None
+
+    @property
+    def label_count(self) -> int | None:
+        """How many labels there are, as declared; None where nothing says so."""
+        return self.classes if self.labels is None else len(self.labels)
+
+    @property
+    def features(self) -> tuple[tuple[str, Feature], ...]:
+        """The columns by name, in the order of their names: the order of keys in a file means nothing."""
+        return tuple(sorted((self.columns or {}).items()))
+
+    def own_problems(self) -> Iterator[Problem]:
+        if self.labels is not None and len({label.strip() for label in self.labels}) < max(2, len(self.labels)):
+            yield (
+                ("labels",),
+                "at least two labels, all different",
+                "the same twice" if len(self.labels) > 1 else f"{len(self.labels)}",
+            )
+        elif self.labels is not None and self.classes not in (None, len(self.labels)):
+            yield ("classes",), f"{len(self.labels)}, as many as labels, or no such key", f"{self.classes}"
+        count = 10 if self.data == BUILT_IN and self.classes is None else self.label_count
+        if self.class_weights is not None and count is not None and len(self.class_weights) != count:
+            yield ("class_weights",), f"one for each of {count} labels", f"{len(self.class_weights)}"
+        if self.columns is not None:
+            yield from self._column_problems(self.columns)
+
+    def _column_problems(self, stated: Mapping[str, Feature]) -> Iterator[Problem]:
+        if not stated:
+            yield ("columns",), "at least one column", "none"
+        if self.label is None:
+            yield ("label",), "the column of the label, as columns choose among them", "nothing"
+        if self.shift:
+            yield ("shift",), "no such key with columns, which are scaled by what they declare", f"{self.shift:g}"
+        for name, feature in stated.items():
+            if name in (self.label, self.units):
+                yield ("columns", name), "a column that is neither the label nor whose a record is", "one of the two"
+            for key, expected, found in (*idle(feature), *feature.problems()):
+                yield ("columns", name, *key), expected, found

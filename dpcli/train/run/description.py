@@ -26,6 +26,7 @@ TYPES = {
     "metrics": dict,
 }
 LEFT = (MODEL, STATEMENT, PIPELINE)
+MOST = 2**31  # of anything that is counted in a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,27 @@ class Description:
             if not (os.path.isfile(self.path(name)) and digest_of(self.path(name)) == digest)
         ]
 
+    def number(self, name: str) -> int:
+        """A count of the model's. Raises InputError where it is none."""
+        return self._counted(name, self.model.get(name))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of the model's arrays. Raises InputError where it is none."""
+        found = self.model.get(name)
+        if type(found) is not list:
+            raise self._unlike(name)
+        return tuple(self._counted(name, one) for one in found)
+
+    def _counted(self, name: str, found: object) -> int:
+        if type(found) is not int or not 0 < found < MOST:
+            raise self._unlike(name)
+        return found
+
+    def _unlike(self, name: str) -> InputError:
+        return InputError(
+            f"{self.path(DESCRIPTION)}: model.{name}: expected what dpcli train writes of a run, found something else"
+        )
+
     def require_unchanged(self, *names: str) -> None:
         """Raises InputError where one of these files is no longer as the run left it."""
         found = [name for name in self.changed() if name in names]
@@ -67,8 +89,12 @@ class Description:
             raise InputError(f"{self.path(found[0])}: expected the file that the run left, found another, or none")
 
 
-def _is(path: str, digest: str) -> bool:
-    return os.path.isfile(path) and digest_of(path) == digest
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON in which no name comes twice: readers differ in which of the two they take. Raises ValueError."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found
 
 
 def digest_of(path: str) -> str:
@@ -89,13 +115,13 @@ def description_in(folder: str) -> Description:
     if not os.path.lexists(path):
         raise _undescribed(folder)
     try:
-        found = json.loads(_text(path))
+        found = json.loads(_text(path), object_pairs_hook=distinct)
         sound = found["schema"] == SCHEMA and all(type(found[name]) is kind for name, kind in TYPES.items())
         sound = sound and type(found["ledger"]) in (dict, type(None)) and found["files"].keys() >= set(LEFT)
         sound = sound and all(type(one) is str for one in found["files"].values()) and not any(map(_outside, found["files"]))
         sound = sound and _guarantees(found["guarantee"])
         repeated = tuple((int(start), int(stop)) for start, stop in found["repeated"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         sound, repeated = False, ()
     if not sound:
         raise InputError(f"{path}: expected what dpcli train writes of a run, found something else, or a later dpcli's")

@@ -15,6 +15,7 @@ DESCRIPTION, PIPELINE = (
 ATTESTATION = "attestation.json"  # dpcli attest writes it
 KEPT = "canaries.pt"  # while the run lasts: a resumed run must hold the same ones
 ADAPTER = "adapter"  # folder that PEFT reads, of a language model that was not trained as a whole
+LEFT_BEHIND = (DESCRIPTION, MODEL, STATEMENT, PIPELINE, METRICS, STATE, ATTESTATION)  # files of a folder that describes itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Outcome:
 
     repeated: portions that may have been done twice, and are charged twice. metrics: on data declared public; empty where
     there are none. method: how the clipped sums were computed. noise: where the noise came from. earlier: whether the folder held the model
-    of an earlier run, which this one's takes the place of.
+    of an earlier run, which this one's takes the place of. taken: steps; fewer than planned where a caller's own loop ended sooner.
+    unchecked: sentences of the statement about what the guarantee rests on besides, and nobody looked at.
     """
 
     plan: TrainingPlan
@@ -35,6 +37,8 @@ class Outcome:
     method: str
     noise: str
     earlier: bool
+    taken: int
+    unchecked: tuple[str, ...] = ()
     charged: str = ""  # to the ledger, in words, with what a resumed run repeats; "" where there was none
 
     @property

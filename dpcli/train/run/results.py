@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from dpcli.train.step.prepare import Prepared
 
 
-def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None) -> Outcome:
-    """What the first process leaves."""
-    outcome = _outcome(prepared, folder, before)
+def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None, unchecked: tuple[str, ...] = ()) -> Outcome:
+    """What the first process leaves. unchecked: as in `Outcome`."""
+    outcome = _outcome(prepared, folder, before, unchecked)
     if not prepared.trainer.ranks.first:
         return outcome
     if prepared.canaries is not None:
@@ -54,7 +54,7 @@ def _charged(state: LedgerState, key: str) -> str:
     return costs(total)
 
 
-def _outcome(prepared: Prepared, folder: str, before: Checkpoint) -> Outcome:
+def _outcome(prepared: Prepared, folder: str, before: Checkpoint, unchecked: tuple[str, ...]) -> Outcome:
     plan, streams = prepared.plan, prepared.streams
     return Outcome(
         plan,
@@ -66,6 +66,8 @@ def _outcome(prepared: Prepared, folder: str, before: Checkpoint) -> Outcome:
         prepared.trainer.gradients.describe(),
         prepared.noise_source(),
         os.path.exists(os.path.join(folder, MODEL)),
+        prepared.trainer.step,
+        unchecked,
     )
 
 

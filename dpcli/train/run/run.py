@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
 from dpcli.extras import require
 from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan
-from dpcli.train.run.outcome import STATE, Outcome
-from dpcli.train.run.results import ended, log
-from dpcli.train.run.start import begun, charge
+from dpcli.train.run.outcome import Outcome
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
-    from dpcli.train.run.checkpoint import Checkpoint
     from dpcli.train.run.ranks import Ranks
-    from dpcli.train.step.prepare import Prepared
 
 Report = Callable[[int, Mapping[str, float] | None], None]  # steps done, and metrics where they were just measured
 
@@ -56,65 +50,17 @@ def train(
 def _run(
     plan: TrainingPlan, ledger: Ledger | None, resume: bool, insecure_seed: int | None, report: Report, ranks: Ranks, folder: str
 ) -> Outcome:
-    from dpcli.train.noise.randomness import insecure_seed as seeded
-    from dpcli.train.noise.randomness import system_entropy
+    from dpcli.train.run.charged_run import charged_run
     from dpcli.train.run.stopping import Stopped, stoppable
     from dpcli.train.step.prepare import prepare
 
-    before = ranks.same(begun(plan, ledger, resume, insecure_seed is None, folder) if ranks.first else None)
-    streams = system_entropy() if insecure_seed is None else seeded(insecure_seed, before.step)
-    prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
-    prepared.rehearse()
-    if ranks.first:
-        charge(plan, ledger, before, folder)
-    state = _State(prepared, before, os.path.join(folder, STATE), ranks)
-    state.save()  # before the first noise: what is resumed after a crash is known to have begun
-    ranks.same(True)  # nobody draws before the first has charged
-
-    def after(step: int) -> None:
-        metrics = None
-        if step == plan.milestone(step - 1) and step < plan.steps:
-            state.save()
-            metrics = prepared.measure()
-            log(folder, {"step": step, **metrics}, ranks)
-        report(step, metrics)
-
+    run = charged_run(plan, ledger, resume, insecure_seed, ranks, folder, prepare)
     with stoppable() as asked:
         try:
             for stage in plan.stages:
-                prepared.stage(stage, after, asked)
+                run.prepared.stage(stage, lambda step: report(step, run.after(step)), asked)
         except Stopped:
-            state.save(clean=True)
+            run.save(clean=True)
             ranks.part_ways()
             raise KeyboardInterrupt from None
-    with prepared.final():
-        return ended(prepared, folder, before, ledger)
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """What a run can be resumed from."""
-
-    prepared: Prepared
-    before: Checkpoint
-    path: str
-    ranks: Ranks
-
-    def save(self, clean: bool = False) -> None:
-        """The first process writes it."""
-        from dpcli.train.run.checkpoint import save
-
-        if not self.ranks.first:
-            return
-        trainer = self.prepared.trainer
-        now = replace(
-            self.before,
-            step=trainer.step,
-            bound=trainer.gradients.clip.bound,
-            clean=clean,
-            average={} if trainer.average is None else trainer.average.values,
-            model=trainer.model.state_dict(),
-            optimizer=trainer.optimizer.state_dict(),
-        )
-        self.prepared.require_buffers()
-        save(self.path, now)
+    return run.end()

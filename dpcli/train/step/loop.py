@@ -50,7 +50,8 @@ class Gradients(Protocol):
 class Trainer:
     """One run over records.
 
-    records: tensors whose first dimension counts records (units, where those are sampled). rate: the learning rate of a step, relative.
+    records: tensors whose first dimension counts records (units, where those are sampled). rate: the learning rate of a step, relative;
+    None where somebody else sets it.
     physical: records in memory at once; the sum does not depend on it. quantile: of adaptive clipping, whose C moves after each step;
     the noise is then over C = 1.
     """
@@ -59,7 +60,7 @@ class Trainer:
     gradients: Gradients
     optimizer: torch.optim.Optimizer
     records: Batch
-    rate: Callable[[int], float] = lambda step: 1.0
+    rate: Callable[[int], float] | None = lambda step: 1.0
     physical: int = 256
     step: int = 0
     quantile: Quantile | None = None
@@ -70,7 +71,8 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self.shapes = {name: p.shape for name, p in self.model.named_parameters() if p.requires_grad}
-        self.base = [float(group.setdefault("declared_lr", group["lr"])) for group in self.optimizer.param_groups]
+        groups = self.optimizer.param_groups if self.rate is not None else []
+        self.base = [float(group.setdefault("declared_lr", group["lr"])) for group in groups]
 
     def advance(
         self,
@@ -93,17 +95,20 @@ class Trainer:
             Stopped: it was asked to.
         """
         while self.step < until:
-            batch, stop = self.ranks.same((next(batches), asked()) if self.ranks.first else None)
-            if stop:
-                raise Stopped
-            self.take(torch.from_numpy(np.ascontiguousarray(batch)), noise, expected_batch)
-            self.step += 1
-            if self.average is not None:
-                self.average.follow(self.step)
+            self.backward(self.draw(batches, asked), noise, expected_batch)
+            self.apply()
+            self.count()
             after(self.step)
 
-    def take(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:
-        """One step on the records in `batch`, which may be empty."""
+    def draw(self, batches: Indices, asked: Callable[[], bool] = lambda: False) -> Tensor:
+        """The next sample, which may be empty. Raises Stopped where that is asked for."""
+        batch, stop = self.ranks.same((next(batches), asked()) if self.ranks.first else None)
+        if stop:
+            raise Stopped
+        return torch.from_numpy(np.ascontiguousarray(batch))
+
+    def backward(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:
+        """The noisy gradient of a sample, in place of what each parameter has as its gradient."""
         bound = 1.0 if self.quantile is None else self.quantile.clip.bound  # of this step's sum: it moves below
         sums = self._sums(self.ranks.part(batch))
         total = self.ranks.summed(sums.gradients)
@@ -115,11 +120,21 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad:
                 parameter.grad = noisy[name].div_(expected_batch).to(parameter)
-        for group, base in zip(self.optimizer.param_groups, self.base, strict=True):
-            group["lr"] = base * self.rate(self.step)
-        self.optimizer.step()
         if self.quantile is not None:
             self.quantile.follow(sums.norms, self.ranks)
+
+    def apply(self) -> None:
+        """One step of the optimizer: post-processing."""
+        if self.rate is not None:
+            for group, base in zip(self.optimizer.param_groups, self.base, strict=True):
+                group["lr"] = base * self.rate(self.step)
+        self.optimizer.step()
+
+    def count(self) -> None:
+        """One more step is done."""
+        self.step += 1
+        if self.average is not None:
+            self.average.follow(self.step)
 
     def _sums(self, batch: Tensor) -> Sums:
         """Over micro-batches, which are added in double precision: the sum of many would round a record's share away, or up."""

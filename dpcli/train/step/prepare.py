@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -139,13 +139,54 @@ class Prepared:
 
 def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
     """Read the data, build the model, and go on from the state of `before`, if any. Raises InputError where something does not fit."""
-    chosen, problem = plan.train, _problem(plan, streams, ranks)
+    problem = learning(plan.train, plan.path, streams.initialisation)
+    chosen = FromFile(plan.train, plan.steps)
+    return assembled(plan, problem, chosen, streams, ranks, before, folder)
+
+
+class Optimization(Protocol):
+    """How the noisy gradient is used."""
+
+    @property
+    def rate(self) -> Callable[[int], float] | None:
+        """The learning rate of step 0, 1, ... over the first one; None where somebody else sets it."""
+
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Of the parameters that are trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromFile:
+    """As [train] says, over so many steps."""
+
+    train: Train
+    steps: int
+
+    @property
+    def rate(self) -> Callable[[int], float]:
+        return _rate(self.train, self.steps)
+
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        return _optimizer(self.train, model)
+
+
+def assembled(
+    plan: TrainingPlan,
+    problem: Learning,
+    optimization: Optimization,
+    streams: Streams,
+    ranks: Ranks,
+    before: Checkpoint | None,
+    folder: str,
+) -> Prepared:
+    """The trainer of a problem, from the state of `before`, if any. Raises InputError where something does not fit."""
+    chosen, problem = plan.train, _bounded_and_few(plan, problem, streams, ranks)
     inserted = _inserted(plan, problem, streams, ranks, folder, before is not None)
     problem = (problem if inserted is None else problem.extended(inserted.inserted)).on(_device(chosen.device))
     model = problem.model
     clip = chosen.clipping.clip()
     gradients = load(ENGINES[chosen.engine])(model, problem.loss, clip)
-    optimizer = _optimizer(chosen, model)
+    optimizer = optimization.optimizer(model)
     _same_start(model, ranks)
     if before is not None:
         _restore(before, model, optimizer)
@@ -154,7 +195,7 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoi
         gradients,
         optimizer,
         problem.records,
-        _rate(chosen, plan.steps),
+        optimization.rate,
         chosen.physical_batch_size,
         before.step if before else 0,
         _quantile(plan, clip, streams, before),
@@ -165,8 +206,8 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoi
     return Prepared(plan, problem, trainer, streams, inserted, buffers)
 
 
-def _problem(plan: TrainingPlan, streams: Streams, ranks: Ranks) -> Learning:
-    problem = learning(plan.train, plan.path, streams.initialisation)
+def _bounded_and_few(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:
+    """With at most as many records of each unit, and in all, as the file declares."""
     if plan.train.units is not None:
         problem = _bounded(plan, problem, streams, ranks)
     if problem.count + plan.canaries > plan.size:

@@ -9,7 +9,9 @@ import numpy as np
 
 from dpcli.errors import InputError
 from dpcli.train.plan.settings_classification import Classification
+from dpcli.train.tasks.encoding import encoded, label_codes
 from dpcli.train.tasks.files import csv_table, parquet_table
+from dpcli.train.tasks.mapped import arrays_in
 
 
 class Parts(NamedTuple):
@@ -23,14 +25,12 @@ class Parts(NamedTuple):
 def _npz(place: str, train: Classification) -> Parts:
     names = ("inputs", "labels", *([train.units] if train.units else []))
     try:
-        with open(place, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            absent = not set(names) <= set(archive.files)
-            found = [] if absent else [archive[name] for name in names]
+        found = arrays_in(place, names)
     except Exception:  # whatever numpy, zipfile and zlib raise for a file that is none
         raise InputError(
             f"{place}: expected a .npz file of plain arrays, without objects, found one that cannot be read so"
         ) from None
-    if absent:
+    if found is None:
         raise InputError(f"{place}: expected arrays named {' and '.join(names)}, found none of some name")
     return Parts(*found)
 
@@ -44,14 +44,17 @@ def _parquet(place: str, train: Classification) -> Parts:
 
 
 def _columns(place: str, train: Classification, names: list[str], rows: list[list[Any]]) -> Parts:
-    """The label in a named column or the last, whose each record is in another, numbers in all others."""
+    """The label in a named column or the last, whose each record is in another; the declared columns, or numbers in all others."""
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     label = train.label or next((name for name in reversed(names) if name != train.units), "label")
     for name in (label, *([train.units] if train.units else [])):
         if name not in columns:
             raise InputError(f"{place}: expected a column {name!r}, found {len(names)} of other names")
     units = columns.pop(train.units) if train.units else None
-    labels = _numbers(place, label, columns.pop(label, []))
+    stated = columns.pop(label, [])
+    labels = _numbers(place, label, stated) if train.labels is None else label_codes(stated, train.labels, label, place)
+    if train.columns is not None:
+        return Parts(encoded(columns, train, place), labels, units)
     if not columns:
         raise InputError(f"{place}: expected a column of numbers and the label, found only the label")
     return Parts(np.stack([_numbers(place, name, values) for name, values in columns.items()], axis=1), labels, units)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcli.errors import InputError, Unavailable
+from dpcli.errors import InputError
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.array_files import READERS, Parts
+from dpcli.train.tasks.digits import images_and_labels
 from dpcli.train.tasks.owners import whose
 from dpcli.train.tasks.user_code import beside, private_result
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
+
+PART = 1024  # records that are looked at together: what says of each number whether it is finite takes memory too
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,9 @@ def arrays(train: Classification, path: str) -> Arrays:
 
 def _classes(train: Classification, path: str) -> int:
     """A public number: the model's shape must not depend on which labels the private records have."""
-    if train.classes is None and train.data != "digits":
-        raise InputError(f"{path}: train.classes: expected the number of labels, declared, found none")
-    return train.classes or 10
+    if train.label_count is None and train.data != "digits":
+        raise InputError(f"{path}: train.classes: expected the number of labels, or train.labels, declared, found neither")
+    return train.label_count or 10
 
 
 def table_in(source: str, train: Classification, classes: int) -> ArrayTable:
@@ -105,8 +108,9 @@ def inputs_of(values: Any, shift: float, place: str) -> Array:
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
         raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record, found shape {_shape(numbers)}")
     with np.errstate(over="ignore", invalid="ignore"):
-        found: Array = numbers.astype(np.float32) - np.float32(shift)
-    if not np.isfinite(found).all():
+        found: Array = numbers.astype(np.float32, copy=False)
+        found = np.subtract(found, np.float32(shift)) if shift else found
+    if not all(np.isfinite(found[start : start + PART]).all() for start in range(0, len(found), PART)):
         raise InputError(f"{place}: expected finite inputs, found some that are not: replace them by a declared constant first")
     return found
 
@@ -131,7 +135,7 @@ def _numbers(values: Any, what: str, place: str) -> Array:
         raise InputError(f"{place}: expected {what} as an array of numbers, found something else") from None
     if found.dtype.kind not in "biuf":
         raise InputError(f"{place}: expected {what} as an array of numbers, found one of {found.dtype.type.__name__}")
-    return found.astype(np.int64) if found.dtype.kind == "b" else found
+    return found.astype(np.uint8) if found.dtype.kind == "b" else found
 
 
 def _shape(array: Array) -> str:
@@ -164,11 +168,5 @@ def _returned(found: Any, key: str, train: Classification, place: str) -> Parts:
 
 
 def digits(path: str) -> Parts:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise Unavailable(
-            f"{path}: train.data: expected scikit-learn for its digits, found none: pip install 'dpcli[train]'"
-        ) from None
-    found = load_digits()
-    return Parts(found.images[:, None] / 16.0, found.target)
+    images, labels = images_and_labels(f"{path}: train.data")
+    return Parts(images[:, None], labels)

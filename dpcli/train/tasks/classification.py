@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from dpcli.audit.user_code import FAILURES, error_text
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.method import Loss
 from dpcli.train.noise.randomness import Stream
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.arrays import Arrays, arrays
+from dpcli.train.tasks.encoding import input_names
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.models import model_of
 from dpcli.train.tasks.user_code import code_of
@@ -30,13 +32,15 @@ def build(train: Classification, path: str) -> Learning:
     records = pair(data.inputs, data.labels)
     draw = partial(drawn, shape, data.classes)
     return Learning(
-        model, cross_entropy, records, measure_of(model, data), data.units, draw, facts(train, shape, data.classes, path)
+        model, loss_of(train), records, measure_of(model, data), data.units, draw, facts(train, shape, data.classes, path)
     )
 
 
 def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> dict[str, Any]:
     """What the model's inputs and outputs are."""
-    return {"inputs": list(shape), "classes": classes, "shift": train.shift, **code_of(train.model, path)}
+    named = {} if train.columns is None else {"input_names": input_names(train)}
+    labels = {} if train.labels is None else {"labels": list(train.labels)}
+    return {"inputs": list(shape), "classes": classes, "shift": train.shift, **named, **labels, **code_of(train.model, path)}
 
 
 def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path: str) -> None:
@@ -62,6 +66,18 @@ def drawn(shape: tuple[int, ...], classes: int, count: int, stream: Stream) -> B
     inputs = stream.words(count * int(np.prod(shape))).astype(np.float64) / 2.0**64
     labels = stream.words(count) % np.uint64(classes)
     return pair(inputs.astype(np.float32).reshape(count, *shape), labels.astype(np.int64))
+
+
+def loss_of(train: Classification) -> Loss:
+    """Cross-entropy, times the declared weight of a record's label."""
+    return cross_entropy if train.class_weights is None else partial(weighted, torch.tensor(train.class_weights))
+
+
+def weighted(weights: Tensor, model: nn.Module, batch: Batch) -> Tensor:
+    """Each record's loss times the weight of its label, shape (B,). weights: (classes,)."""
+    inputs, labels = batch
+    assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
+    return nn.functional.cross_entropy(model(inputs), labels, weight=weights.to(inputs.device), reduction="none")
 
 
 def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:

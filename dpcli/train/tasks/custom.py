@@ -33,7 +33,7 @@ def build(train: Custom, path: str) -> Learning:
     if not isinstance(model, nn.Module):
         raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(model).__name__}")
     records, units = _data(train, path)
-    loss, draw = _loss(train.loss, path), _draw(train, records, path)
+    loss, draw = own_loss(train.loss, user(train.loss, path)), _draw(train, records, path)
     return Learning(model, loss, records, measure_of(train, path, model), units, draw, code_of(train.model, path))
 
 
@@ -46,8 +46,8 @@ def _data(train: Custom, path: str) -> tuple[Batch, NDArray[np.generic] | None]:
     return checked(found[0], train.data, path), whose(found[1], path)
 
 
-def _loss(source: str, path: str) -> Loss:
-    function = user(source, path)
+def own_loss(source: str, function: Callable[..., Any]) -> Loss:
+    """A loss that a user wrote. source: its name, for messages, which do not quote what it raises."""
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         losses = called_on_records(source, function, model, batch)

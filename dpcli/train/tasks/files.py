@@ -81,6 +81,19 @@ def parquet_table(place: str) -> tuple[list[str], Rows]:
     return names, [list(row) for row in zip(*columns, strict=True)]
 
 
+def row_place(place: str, row: int) -> str:
+    """Where a row of a table is, counted from 0: the line of a .csv file that it begins on, else its number from 1."""
+    if not place.endswith(".csv"):
+        return f"{place}: row {row + 1:,}"
+    with open(place, newline="", encoding="utf-8-sig") as file:
+        reader, before, found = csv.reader(file, strict=True), 0, -1  # row -1 is the line of names
+        for line in reader:
+            if line and found == row:
+                break
+            found, before = found + bool(line), reader.line_num
+    return f"{place}:{before + 1}"
+
+
 def json_lines(place: str) -> list[Any]:
     """What stands on each line that is not empty."""
     found = []

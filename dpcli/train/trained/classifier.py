@@ -12,6 +12,7 @@ from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.arrays import Arrays, arrays, inputs_of, table_in
 from dpcli.train.tasks.classification import measure_of, require_scores, scores_of
+from dpcli.train.tasks.encoding import encoded
 from dpcli.train.tasks.learning import Metrics
 from dpcli.train.tasks.models import model_of
 from dpcli.train.trained.answers import ModelInput, Predictions, classified
@@ -33,10 +34,17 @@ class Classifier(TrainedModel):
     classes: int
 
     def probabilities(self, inputs: Any, place: str = "inputs") -> NDArray[np.float64]:
-        """Of each label, (n, classes), from raw inputs (n, ...), of which the run's shift is taken off here.
+        """Of each label, (n, classes), in the declared order, from raw inputs.
 
-        Raises InputError for inputs of another shape, or with a number that is not finite.
+        Args:
+            inputs: (n, ...), of which the run's shift is taken off here; or, where the run declares columns, a table of raw values by
+                column, such as {"age": [39, 50], "state": ["CA", "NY"]} or a data frame, which is encoded here as in training.
+
+        Raises:
+            InputError: inputs of another shape, with a number that is not finite, or with a value that has no declared meaning.
         """
+        if hasattr(inputs, "keys"):
+            inputs = self._encoded(inputs, place)
         found = inputs_of(inputs, self.train.shift, place)
         if found.shape[1:] != self.shape:
             raise InputError(f"{place}: expected records of shape {self.shape}, as in training, found {found.shape[1:]}")
@@ -44,9 +52,15 @@ class Classifier(TrainedModel):
         probabilities: NDArray[np.float64] = torch.softmax(scores.double(), 1).numpy()
         return probabilities
 
+    def _encoded(self, table: Any, place: str) -> NDArray[np.float32]:
+        if self.train.columns is None:
+            raise InputError(f"{place}: expected an array, as the run declares no columns, found a table")
+        return encoded({name: list(table[name]) for name in self.train.columns if name in table}, self.train, place)
+
     def answers(self, asked: ModelInput) -> Predictions:
         source = asked.one_source()
-        return classified(self.probabilities(inputs_in(source, self.train, self.shape), source).tolist(), None)
+        labels = None if self.train.labels is None else list(self.train.labels)
+        return classified(self.probabilities(inputs_in(source, self.train, self.shape), source).tolist(), labels)
 
     def measured(self, source: str, path: str) -> Metrics:
         if path:
@@ -59,7 +73,7 @@ class Classifier(TrainedModel):
 
 def classifier(train: Classification, description: Description) -> Classifier:
     """The model that [train] names, for the inputs that the run describes. Raises InputError where it cannot be had."""
-    shape, classes = tuple(map(int, description.model["inputs"])), int(description.model["classes"])
+    shape, classes = description.shape("inputs"), description.number("classes")
     place = place_of(description, train.model)
     module = model_of(train, shape, classes, place)
     require_scores(module, shape, classes, place)

@@ -11,14 +11,17 @@ import numpy as np
 from dpcli.errors import InputError
 from dpcli.train.plan.settings_classification import BUILT_IN, Classification
 from dpcli.train.tasks import arrays
+from dpcli.train.tasks.encoding import encoded
 from dpcli.train.tasks.files import csv_table, parquet_table
+from dpcli.train.tasks.mapped import arrays_in
 from dpcli.train.tasks.user_code import private_result
 
 
 def inputs_in(source: str, train: Classification, shape: tuple[int, ...]) -> Any:
     """(n, ...) as they are found: the array `inputs` of a .npz file, all columns but the label's and the owner's of .csv and .parquet.
 
-    Columns are taken in their order, which must be that of the training data. Raises InputError where they cannot be read.
+    Columns are taken by the names that [train.columns] declares, and where it declares none in their order, which must be that of the
+    training data. Raises InputError where they cannot be read.
     """
     ending = os.path.splitext(source)[1]
     if source == BUILT_IN:
@@ -35,13 +38,12 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...]) -> Any
 
 def _npz(place: str, train: Classification, shape: tuple[int, ...]) -> Any:
     try:
-        with open(place, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            found = archive["inputs"] if "inputs" in archive.files else None
+        found = arrays_in(place, ["inputs"])
     except Exception:  # whatever numpy, zipfile and zlib raise for a file that is none
         raise InputError(f"{place}: expected a .npz file of plain arrays, found one that cannot be read so") from None
     if found is None:
         raise InputError(f"{place}: expected an array named inputs, found none")
-    return found
+    return found[0]
 
 
 def _csv(place: str, train: Classification, shape: tuple[int, ...]) -> Any:
@@ -54,12 +56,15 @@ def _parquet(place: str, train: Classification, shape: tuple[int, ...]) -> Any:
 
 def _columns(place: str, train: Classification, shape: tuple[int, ...], names: list[str], rows: list[list[Any]]) -> Any:
     """Without the label, which is the last column where the training file names none and there is one more than the model reads."""
+    if train.columns is not None:
+        wanted = {name: at for at, name in enumerate(names) if name in train.columns}
+        return encoded({name: [row[at] for row in rows] for name, at in wanted.items()}, train, place)
     kept = [at for at, name in enumerate(names) if name not in (train.label, train.units)]
     if train.label is None and (len(kept),) == (shape[0] + 1,):
         kept = kept[:-1]
     if (len(kept),) != shape:
-        wanted = f"{shape[0]} columns of numbers" if len(shape) == 1 else f"an .npz file, as the records have shape {shape}"
-        raise InputError(f"{place}: expected {wanted}, as in training, found {len(kept)} columns")
+        expected = f"{shape[0]} columns of numbers" if len(shape) == 1 else f"an .npz file, as the records have shape {shape}"
+        raise InputError(f"{place}: expected {expected}, as in training, found {len(kept)} columns")
     try:
         return np.asarray([[row[at] for at in kept] for row in rows], dtype=np.float64).reshape(-1, shape[0])
     except (ValueError, TypeError, OverflowError):

@@ -77,4 +77,4 @@ def language(train: CausalLm, description: Description) -> TrainedLanguageModel:
     """The language model that [train] names, with its adapter. Raises InputError where it cannot be had."""
     model = language_model(train, place_of(description, train.model), train.lora)
     tokens = tokens_of(train, place_of(description, train.tokenizer or train.model))
-    return TrainedLanguageModel(model, train, description, tokens, int(description.model["vocabulary"]))
+    return TrainedLanguageModel(model, train, description, tokens, description.number("vocabulary"))

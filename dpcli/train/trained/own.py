@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from torch import nn
 
 from dpcli.errors import InputError
 from dpcli.train.plan.settings_custom import Custom
+from dpcli.train.plan.settings_loop import Loop
 from dpcli.train.run.description import Description
+from dpcli.train.run.outcome import MODEL
 from dpcli.train.tasks.custom import measure_of
 from dpcli.train.tasks.learning import Metrics
 from dpcli.train.tasks.user_code import result
@@ -44,3 +47,11 @@ def own_model(train: Custom, description: Description) -> OwnModel:
     if not isinstance(found, nn.Module):
         raise InputError(f"{description.folder}: {train.model}: expected a torch module, found {type(found).__name__}")
     return OwnModel(found, train, description)
+
+
+def of_a_loop(train: Loop, description: Description) -> NoReturn:
+    """Raises InputError: the file does not say how the module was built."""
+    raise InputError(
+        f"{description.folder}: expected a run whose file names its model, found one of dpcli.private: build the module as you did then, "
+        f"and put safetensors.torch.load_file({description.path(MODEL)!r}) into it"
+    )

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 
 from dpcli.errors import InputError
-from dpcli.train.run.description import Description
+from dpcli.train.run.description import Description, distinct
 from dpcli.train.run.outcome import MODEL
 
 LARGEST = 100_000_000  # bytes of a header, as safetensors itself reads
@@ -18,7 +18,7 @@ def stamp(path: str) -> Mapping[str, str]:
     try:
         with open(path, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            found = json.loads(file.read(min(length, LARGEST)))["__metadata__"]
+            found = json.loads(file.read(min(length, LARGEST)), object_pairs_hook=distinct)["__metadata__"]
         sound = isinstance(found, dict) and all(isinstance(value, str) for value in found.values())
     except (OSError, ValueError, KeyError, TypeError, struct.error, RecursionError):
         sound = False

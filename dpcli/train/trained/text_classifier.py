@@ -56,6 +56,6 @@ class TextClassifier(TrainedModel):
 def text_classifier(train: SoftPrompt, description: Description) -> TextClassifier:
     """The prompted model that [train] names. Raises InputError where it cannot be had."""
     place = place_of(description, train.model)
-    model, words = language_model(train, place), int(description.model["vocabulary"])
+    model, words = language_model(train, place), description.number("vocabulary")
     tokens = needed(tokens_of(train, place_of(description, train.tokenizer or train.model)), place)
     return TextClassifier(model, train, description, tokens, words, verbalizers(train, tokens, words, place))

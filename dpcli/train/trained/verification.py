@@ -11,10 +11,11 @@ from typing import Any
 
 from dpcli.errors import CannotCertify, InputError
 from dpcli.toml.limits import MAX_BYTES, read_bytes
-from dpcli.train.run.description import description_in
+from dpcli.train.run.description import description_in, distinct
 from dpcli.train.trained.attestation import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, attestation
 
 KIND = "what dpcli attest writes"
+STATED = ("_type", "subject", "predicateType", "predicate")  # names of a statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,12 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
     try:
         if len(data) > MAX_BYTES:
             raise ValueError
-        found = json.loads(data)
+        found = json.loads(data, object_pairs_hook=distinct)
         envelope = found.get("dsseEnvelope", found)
         if enveloped := "payload" in envelope:
-            if envelope["payloadType"] != PAYLOAD_TYPE:
+            if envelope["payloadType"] != PAYLOAD_TYPE or _says_more(found, envelope):
                 raise ValueError
-            found = json.loads(base64.b64decode(envelope["payload"], validate=True))
+            found = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=distinct)
         types = (found["_type"], found["predicateType"])
         sound = types == (STATEMENT_TYPE, PREDICATE_TYPE) and type(found["predicate"]["guarantee"]) is dict
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
@@ -62,6 +63,12 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
     if not sound:
         raise InputError(f"{file}: expected {KIND}, a statement or a signed envelope of one, found something else")
     return found, enveloped
+
+
+def _says_more(found: dict[str, Any], envelope: dict[str, Any]) -> bool:
+    """Whether there is a statement, or another payload, beside the payload that is read: other readers may take that one."""
+    beside = found.keys() | envelope.keys() if envelope is found else found.keys() | (envelope.keys() - {"payload", "payloadType"})
+    return bool(beside & ({*STATED} if envelope is found else {*STATED, "payload", "payloadType"}))
 
 
 def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:

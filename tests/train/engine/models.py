@@ -159,7 +159,7 @@ class Idle(nn.Module):
 
 
 class Scaled(nn.Module):
-    """A parameter of the model itself, for which there is no rule."""
+    """A parameter of the model itself, in no layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,11 +170,11 @@ class Scaled(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """An LSTM from torch: fused, so that neither hooks nor vmap reach into it."""
+    """A recurrent layer from torch: fused, so that neither hooks nor vmap reach into it."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Callable[..., nn.Module] = nn.LSTM) -> None:
         super().__init__()
-        self.body, self.head = nn.LSTM(11, 4, batch_first=True), nn.Linear(4, LABELS)
+        self.body, self.head = kind(11, 4, batch_first=True), nn.Linear(4, LABELS)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.body(x)[0][:, -1])
@@ -242,9 +242,10 @@ SMALL = [
     Configuration("positions", Positions, words),
     Configuration("tied", Tied, texts, loss=language),
     Configuration("functional", Functional, vectors, "vmap"),
-    Configuration("scaled", Scaled, vectors, "vmap"),
-    Configuration("attention", Attention, sequences, "vmap"),
-    Configuration("recurrent", Recurrent, sequences, "loop"),
+    Configuration("scaled", Scaled, vectors),
+    Configuration("attention", Attention, sequences),
+    Configuration("recurrent", Recurrent, sequences),
+    Configuration("looped", lambda: Recurrent(nn.RNN), sequences, "loop"),
     Configuration("prompted", Prompted, words),
 ]
 LARGE = [

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import Tensor, nn  # noqa: E402
 
-from dpcli.train.engine.layers import Layer, layers  # noqa: E402
+from dpcli.train.engine.division import divided  # noqa: E402
 from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, merged  # noqa: E402
+from dpcli.train.engine.rule import Unsuitable  # noqa: E402
 
 few = st.integers(1, 4)
 seeds = st.integers(0, 2**32)
 
 
 def pieces_of(module: nn.Module, inputs: Tensor, weights: Tensor) -> dict[str, Piece]:
-    (layer,) = layers(module)
+    (layer,) = divided(module).layers
     ways = layer.rule(module, inputs, weights)
     return {local: merged([ways[local]()]) for local in layer.parameters}
 
@@ -55,17 +56,54 @@ def test_transposed_linear(size: int, positions: int, d: int, p: int, seed: int)
     agrees(utilities.Conv1D(p, d).double(), torch.randn(size, positions, d, dtype=torch.float64))
 
 
-@given(few, few, st.tuples(few, few), st.tuples(few, few), few, st.sampled_from(["zeros", "reflect", "circular"]), st.data())
-def test_convolution(size: int, groups: int, kernel: Any, stride: Any, channels: int, mode: str, data: Any) -> None:
+@given(
+    st.sampled_from([nn.Conv1d, nn.Conv2d, nn.Conv3d]), few, few, few, st.sampled_from(["zeros", "reflect", "circular"]), st.data()
+)
+def test_convolution(kind: Any, size: int, groups: int, channels: int, mode: str, data: Any) -> None:
     torch.manual_seed(data.draw(seeds))
-    padding = data.draw(st.tuples(st.integers(0, 2), st.integers(0, 2)))
-    dilation = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
-    module = nn.Conv2d(
+    kernel, stride, padding, dilation = geometry(kind, data)
+    module = kind(
         2 * groups, channels * groups, kernel, stride, padding, dilation, groups, bias=data.draw(st.booleans()), padding_mode=mode
     )
-    height, width = (data.draw(st.integers(dilation[i] * (kernel[i] - 1) + 1, 10)) for i in (0, 1))
-    if mode == "zeros" or min(height, width) > 2:
-        agrees(module.double(), torch.randn(size, 2 * groups, height, width, dtype=torch.float64))
+    most = 10 if len(kernel) < 3 else 7
+    sides = [data.draw(st.integers(apart * (taps - 1) + 1, most)) for apart, taps in zip(dilation, kernel, strict=True)]
+    if mode == "zeros" or min(sides) > 2:
+        agrees(module.double(), torch.randn(size, 2 * groups, *sides, dtype=torch.float64))
+
+
+@given(st.sampled_from([nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d]), few, few, few, st.data())
+def test_transposed_convolution(kind: Any, size: int, groups: int, channels: int, data: Any) -> None:
+    torch.manual_seed(data.draw(seeds))
+    kernel, stride, padding, dilation = geometry(kind, data)
+    more = [data.draw(st.integers(0, max(step, apart) - 1)) for step, apart in zip(stride, dilation, strict=True)]
+    sides = [data.draw(st.integers(1, 4)) for _ in kernel]
+    lengths = zip(sides, stride, padding, dilation, kernel, more, strict=True)
+    if all((side - 1) * step - 2 * around + apart * (taps - 1) + extra >= 0 for side, step, around, apart, taps, extra in lengths):
+        module = kind(
+            2 * groups, channels * groups, kernel, stride, padding, more, groups, data.draw(st.booleans()), dilation=dilation
+        )
+        agrees(module.double(), torch.randn(size, 2 * groups, *sides, dtype=torch.float64))
+
+
+def geometry(kind: Any, data: Any) -> list[Any]:
+    """Kernel, stride, padding and dilation, for each dimension."""
+    depth = int(kind.__name__[-2])
+    return [data.draw(st.tuples(*[numbers] * depth)) for numbers in (few, few, st.integers(0, 2), st.integers(1, 2))]
+
+
+@given(few, few, few, seeds)
+def test_statistics_that_are_kept(size: int, channels: int, side: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    for kind, shape in ((nn.BatchNorm1d, ()), (nn.BatchNorm1d, (side,)), (nn.BatchNorm2d, (side, 2))):
+        module = kind(channels).double()
+        module(torch.randn(9, channels, *shape, dtype=torch.float64))
+        agrees(module.eval(), torch.randn(size, channels, *shape, dtype=torch.float64))
+
+
+def test_statistics_of_the_batch_have_no_rule() -> None:
+    for module in (nn.BatchNorm1d(3), nn.BatchNorm1d(3, track_running_stats=False).eval()):
+        with pytest.raises(Unsuitable, match="takes its statistics of the batch"):
+            pieces_of(module, torch.randn(4, 3), torch.randn(4, 3))
 
 
 @given(few, st.lists(few, max_size=2), st.integers(1, 6), few, st.booleans(), seeds)
@@ -123,12 +161,9 @@ def test_a_subclass_that_computes_something_else_has_no_rule() -> None:
     class Named(nn.Linear):
         pass
 
-    from dpcli.train.engine.layers import Unsuitable
-
-    assert isinstance(layers(Named(2, 3))[0], Layer)
-    with pytest.raises(Unsuitable, match=r"^0 \(Doubled\) has no rule"):
-        layers(nn.Sequential(Doubled(2, 3)))
+    assert divided(Named(2, 3)).layers
     patched = nn.Linear(2, 3)
     patched.forward = lambda x: x  # type: ignore[method-assign]
-    with pytest.raises(Unsuitable, match="has no rule"):
-        layers(patched)
+    for module in (nn.Sequential(Doubled(2, 3)), patched):
+        found = divided(module)
+        assert not found.layers and len(found.operands) == 2

@@ -163,7 +163,7 @@ def test_as_many_examples_as_positions(positions: int, first: int) -> None:
 
 
 def test_positions_before_examples() -> None:
-    """A layer on (T, B, d) has its examples in the wrong place."""
+    """A layer on (T, B, d) has its examples along the second dimension, where they must stay."""
 
     class Turned(nn.Module):
         def __init__(self) -> None:
@@ -177,14 +177,15 @@ def test_positions_before_examples() -> None:
     model, batch = Turned().double(), sequences(4)
     engine = ClippedGradients(model, classification, Flat(0.05))
     engine(batch)
-    assert engine.describe() == "vmap; not book-keeping: body: an input of shape (6, 1, 11) is shared by all examples"
+    assert engine.describe() == "book-keeping"
+    assert distance(engine(batch).gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.05))) <= 1e-9
     model.turned = False
     engine = ClippedGradients(model, classification, Flat(0.05))
     engine(batch)
     assert engine.describe() == "book-keeping"
     model.turned = True
     sums = engine(batch)
-    assert engine.describe() == "vmap; not book-keeping: body: expected a first dimension of 4 examples, found (6, 4, 11)"
+    assert engine.describe() == "vmap; not book-keeping: body: expected 4 examples along dimension 0, found (6, 4, 11)"
     assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.05))) <= 1e-9
 
 

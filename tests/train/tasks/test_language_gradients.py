@@ -26,7 +26,6 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "own module": {"model": "own_language:bag"},
     "classifier": CLASSIFIER,
 }
-METHODS = {"llama": "vmap"}  # its normalisation has no rule, but for LoRA, which does not train it
 
 
 def problem(name: str, path: str) -> Learning:
@@ -54,7 +53,7 @@ def test_influence_is_at_most_c(name: str, place: str) -> None:
     found = problem(name, place)
     engine = ClippedGradients(found.model, found.loss, Flat(1e-3))
     assert 0.5 < influence(engine, some(found, 4), 4) <= SLACK
-    assert engine.method.name == METHODS.get(name, "book-keeping")
+    assert engine.method.name == "book-keeping"
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ import base64
 import copy
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,50 @@ def test_no_value_of_an_attestation_can_be_changed_or_left_out(run: Path, tmp_pa
             file.write_text(json.dumps(changed))
             found = verified(run, file)
             assert found.code == (2 if place[-1] in ("_type", "predicateType") else 1), (place, other, found)
+
+
+def test_what_two_readers_may_read_differently_is_not_verified(run: Path, tmp_path: Path) -> None:
+    """A name that comes twice: here the last one counts, elsewhere the first."""
+    statement, file = (run / "attestation.json").read_text(), tmp_path / "twice.json"
+    for name in re.findall(r'"(\w+)":', statement):
+        twice = statement.replace(f'"{name}":', f'"{name}": 0, "{name}":', 1)
+        sealed_twice = json.dumps(
+            {"payloadType": "application/vnd.in-toto+json", "payload": base64.b64encode(twice.encode()).decode()}
+        )
+        for content in (twice, sealed_twice):
+            assert json.loads(content)
+            file.write_text(content)
+            assert verified(run, file).code == 2, name
+    description = (run / "model.json").read_text()
+    (run / "model.json").write_text(description.replace('"epsilon":', '"epsilon": 0.0, "epsilon":', 1))
+    assert dpcli("attest", str(run)).code == 2
+
+
+def test_what_stands_beside_a_payload_is_not_verified(run: Path, tmp_path: Path) -> None:
+    """Another reader may take the statement outside, or the other payload."""
+    real, file = (run / "attestation.json").read_text(), tmp_path / "beside.json"
+    false = json.loads(real)
+    false["predicate"]["guarantee"]["epsilon"] = 1e-9
+
+    def sealed(text: str) -> dict[str, object]:
+        return {
+            "payloadType": "application/vnd.in-toto+json",
+            "payload": base64.b64encode(text.encode()).decode(),
+            "signatures": [],
+        }
+
+    right, wrong = sealed(real), sealed(json.dumps(false))
+    for good in (right, {"mediaType": "bundle", "dsseEnvelope": right}):
+        file.write_text(json.dumps(good))
+        assert verified(run, file).code == 0
+    for bad in (
+        {**false, **right},
+        {**wrong, "dsseEnvelope": right},
+        {**false, "dsseEnvelope": right},
+        {"dsseEnvelope": {**false, **right}},
+    ):
+        file.write_text(json.dumps(bad))
+        assert verified(run, file).code == 2, bad.keys()
 
 
 def test_an_envelope_is_read_and_its_signatures_are_said_to_be_unchecked(run: Path, tmp_path: Path) -> None:

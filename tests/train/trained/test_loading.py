@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +98,38 @@ def test_what_is_no_description_is_refused(run: Path, key: str, value: object) -
         package.load_model(run)
 
 
+@pytest.mark.parametrize("key", ["inputs", "classes"])
+def test_no_value_of_a_model_is_an_internal_error(run: Path, key: str) -> None:
+    path = run / "model.json"
+    content = json.loads(path.read_text())
+    for value in (
+        None,
+        True,
+        -1,
+        0,
+        1e308,
+        math.nan,
+        10**400,
+        "",
+        "8",
+        [],
+        {},
+        [[1]],
+        [None],
+        ["8"],
+        [1.5],
+        [-1, 8, 8],
+        [8, 8, 1e9],
+    ):
+        path.write_text(json.dumps(content | {"model": content["model"] | {key: value}}))
+        with pytest.raises(InputError, match=r"expected|takes"):
+            package.load_model(run)
+    del content["model"][key]
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=f"model.{key}: expected what dpcli train writes"):
+        package.load_model(run)
+
+
 @pytest.mark.parametrize("file", ["../../etc/passwd", "/etc/passwd"])
 def test_a_description_leads_nowhere_else(run: Path, file: str) -> None:
     path = run / "model.json"
@@ -148,3 +182,24 @@ def test_torch_is_not_imported_before_a_model_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("words", [("predict", "digits"), ("evaluate",), ("attest",)])
+def test_an_answer_is_never_written_over_the_run(run: Path, words: tuple[str, ...]) -> None:
+    before = {path: path.read_bytes() for path in run.iterdir() if path.name != "attestation.json"}
+    for path in before:
+        found = dpcli(words[0], str(run), *words[1:], "-o", f"json={path}")
+        assert found.code == 2 and "found a file of the run" in found.err
+        if words[0] == "predict":
+            assert dpcli("predict", str(run), "digits", "--parquet", str(path)).code == 2
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("portions", ["[[1e999, 2]]", "[[0, 1e999]]", "[[NaN, 1]]"])
+def test_a_portion_without_end_is_no_internal_error(run: Path, portions: str) -> None:
+    described = (run / "model.json").read_text()
+    changed = re.sub(r'"repeated": ?\[\]', f'"repeated": {portions}', described)
+    assert changed != described
+    (run / "model.json").write_text(changed)
+    for words in (("attest", str(run)), ("predict", str(run), "digits")):
+        assert dpcli(*words).code == 2

@@ -1,0 +1,217 @@
+"""Parameters that stand in a forward by themselves: each example's gradient, from the operators that take them.
+
+A parameter meets examples in few ways: it is added to what has examples, multiplies it, or is repeated for each. The graph names every
+such operator, so that none can be missed, and keeps what a product was taken with. What is made of parameters alone, before that, is
+gone back through by autograd, with every example's gradient at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+
+from dpcli.train.engine.factors import FACTORS, Factor
+from dpcli.train.engine.graph import edges
+from dpcli.train.engine.rule import Unsuitable, wide
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A parameter of a module without a rule: its name there, and in the model."""
+
+    module: nn.Module
+    local: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An operator above a parameter: its name, and which of its operands that is, or is made of it."""
+
+    operator: str
+    operand: int
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where a parameter, or what is made of it alone, meets the examples.
+
+    edge: of the gradient of what comes out, which has examples along `dim`. source: what goes in, of this shape and type.
+    """
+
+    name: str
+    leaf: Tensor
+    edge: GradientEdge
+    dim: int
+    source: GradientEdge
+    shape: torch.Size
+    kind: torch.dtype
+    factor: Factor
+
+    def rows(self, gradient: Tensor) -> Tensor:
+        """Each example's gradient of the parameter, (B, *shape), in at least single precision."""
+        own = summed(self.factor(wide(gradient)), self.dim, self.shape)
+        if self.source.node is get_gradient_edge(self.leaf).node:
+            return own
+        (found,) = torch.autograd.grad([self.source], [self.leaf], [own.to(self.kind)], retain_graph=True, is_grads_batched=True)
+        return wide(found)
+
+
+def summed(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
+    """Of what was repeated to this shape from another: (B, *shape), summed over the places that it was repeated to."""
+    rows = values.movedim(dim, 0).unsqueeze(dim + 1)  # a place of length one is left where the examples were
+    before = rows.dim() - 1 - len(shape)
+    repeated = [place + 1 for place in range(before)]
+    repeated += [before + 1 + place for place, length in enumerate(shape) if length == 1]
+    return (rows.sum(repeated) if repeated else rows).reshape(len(rows), *shape)
+
+
+@dataclass(slots=True)
+class Leaves:
+    """Fresh leaves in the places of such parameters, and what was learnt of the operators above each of them.
+
+    learnt: by name, each operator with the dimension of the examples in what it makes, None where there are none yet.
+    """
+
+    operands: Sequence[Operand]
+    learnt: dict[str, list[tuple[Taken, int | None]]] = field(default_factory=dict)
+
+    @contextmanager
+    def standing(self) -> Iterator[dict[str, Tensor]]:
+        """For the length of one forward; a parameter that several modules have is one leaf."""
+        own = [cast("dict[str, Tensor]", operand.module._parameters) for operand in self.operands]
+        originals = [held[operand.local] for operand, held in zip(self.operands, own, strict=True)]
+        leaves = {
+            operand.name: original.detach().requires_grad_() for operand, original in zip(self.operands, originals, strict=True)
+        }
+        try:
+            for operand, held in zip(self.operands, own, strict=True):
+                held[operand.local] = leaves[operand.name]
+            yield leaves
+        finally:
+            for operand, held, original in zip(self.operands, own, originals, strict=True):
+                held[operand.local] = original
+
+    def learn(self, one: tuple[Tensor, dict[str, Tensor]], several: tuple[Tensor, dict[str, Tensor]], size: int) -> None:
+        """From the losses of one example and of several, each with its leaves: what follows the number of examples has them.
+
+        Raises:
+            Unsuitable: the two graphs differ in more than lengths.
+        """
+        graphs = [Graph(losses) for losses, _ in (one, several)]
+        for name in several[1]:
+            found: list[tuple[Taken, int | None]] = []
+            ways = [graph.upwards(leaves[name]) for graph, (_, leaves) in zip(graphs, (one, several), strict=True)]
+            for a, b in zip_longest(*ways):
+                if a is None or b is None or a.step != b.step:
+                    raise Unsuitable(f"{name}: one example alone takes another way than several")
+                dim = dimension(name, a, b, size)
+                found.append((b.step, dim))
+                a.alone = b.alone = dim is None
+            self.learnt[name] = found
+
+    def meetings(self, losses: Tensor, leaves: dict[str, Tensor], size: int) -> list[Meeting]:
+        """Every place where one of them meets the examples.
+
+        Raises:
+            Unsuitable: the graph is another one than was learnt, or an operator has no rule.
+        """
+        graph, found = Graph(losses), []
+        for name, leaf in leaves.items():
+            for above, known in zip_longest(graph.upwards(leaf), self.learnt[name]):
+                if above is None or known is None or above.step != known[0]:
+                    raise Unsuitable(f"{name} is used in another way than when the model was probed")
+                dim = known[1]
+                above.alone = dim is None
+                if dim is not None:
+                    found.append(above.meeting(name, leaf, dim, size))
+        return found
+
+
+@dataclass(slots=True)
+class Above:
+    """An operator above a parameter, and by which of its edges.
+
+    alone: whether what it makes has no examples in it yet, once that is known.
+    """
+
+    node: Node
+    operand: int
+    source: GradientEdge
+    alone: bool = False
+
+    @property
+    def step(self) -> Taken:
+        return Taken(self.node.name(), self.operand)
+
+    @property
+    def shapes(self) -> list[torch.Size]:
+        """Of what comes out."""
+        return [torch.Size(one.shape) for one in metadata(self.node)]
+
+    def meeting(self, name: str, leaf: Tensor, dim: int, size: int) -> Meeting:
+        """Raises Unsuitable where the operator has no rule, or its examples are elsewhere."""
+        factor, (shape, *others) = FACTORS.get(self.node.name()), self.shapes
+        if factor is None or others or shape[dim] != size:
+            raise Unsuitable(f"{name}: {self.node.name()} has no rule")
+        into = metadata(self.source.node)[self.source.output_nr]
+        return Meeting(
+            name,
+            leaf,
+            GradientEdge(self.node, 0),
+            dim,
+            self.source,
+            torch.Size(into.shape),
+            into.dtype,
+            factor(self.node, self.operand),
+        )
+
+
+def metadata(node: Any) -> Sequence[Any]:
+    """Shapes and types of what a node made."""
+    return cast("Sequence[Any]", node._input_metadata)
+
+
+class Graph:
+    """What takes each node's output, from the losses downwards."""
+
+    def __init__(self, losses: Tensor) -> None:
+        self.takers: dict[Node, list[tuple[Node, int]]] = {}
+        for node, place, following in edges(losses):
+            self.takers.setdefault(following, []).append((node, place))
+
+    def upwards(self, leaf: Tensor) -> Iterator[Above]:
+        """Every operator above a leaf, in an order that depends on the graph's form alone, and above those that are said to be `alone`."""
+        start = get_gradient_edge(leaf).node
+        stack, seen = [start], {start}
+        while stack:
+            node = stack.pop()
+            for taker, operand in self.takers.get(node, []):
+                above = Above(taker, operand, GradientEdge(node, taker.next_functions[operand][1]))
+                yield above
+                if above.alone and taker not in seen:
+                    seen.add(taker)
+                    stack.append(taker)
+
+
+def dimension(name: str, one: Above, several: Above, size: int) -> int | None:
+    """Where what comes out for one example and for several differ; None where it does not.
+
+    Raises:
+        Unsuitable: in more than one dimension, or examples share one with something else.
+    """
+    if one.shapes == several.shapes:
+        return None
+    pairs = list(zip(one.shapes, several.shapes, strict=True))
+    if len(pairs) == 1 and len(pairs[0][0]) == len(pairs[0][1]):
+        differing = [dim for dim, lengths in enumerate(zip(*pairs[0], strict=True)) if lengths[0] != lengths[1]]
+        if len(differing) == 1 and (pairs[0][0][differing[0]], pairs[0][1][differing[0]]) == (1, size):
+            return differing[0]
+    raise Unsuitable(f"{name}: {several.step.operator} takes it, where examples have no dimension of their own")

@@ -1,0 +1,287 @@
+"""Private steps for a loop of the caller's own."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from dpcli.errors import InputError
+from dpcli.extras import require
+from dpcli.rounding import up
+from dpcli.sessions.folder import exclusive
+from dpcli.train.plan.plan import TrainingPlan, plan_of
+from dpcli.train.plan.settings_loop import Loop
+from dpcli.train.run.outcome import STATEMENT
+from dpcli.train.run.processes import several_processes
+
+if TYPE_CHECKING:
+    import torch
+
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.train.loop.steps import LoopSteps
+
+# What the statement says of a loop of the caller's own.
+UNCHECKED = (
+    "The loop around the steps is the user's own code. Before each step the trained weights were compared by value, and modules, hooks "
+    "and the optimizer's tensors by identity and version, with what the step before had left; a change that was seen would have stopped "
+    "the run.",
+    "Not checked: that the weights at the start, and whatever else the model, the loss and the optimizer read besides a record (class "
+    "weights, means that records are scaled by, attributes), come from public data alone; that each record was prepared by itself; that "
+    "the records stayed as they were; that nothing was written past torch's count of versions (.data, numpy); that learning rates and "
+    "the optimizer's own code and hooks use nothing but the noisy gradients and public data; that the program shows nothing else of the "
+    "records, such as a training loss.",
+)
+
+
+class PrivateBatch:
+    """One sample, drawn as the file declares. number: of its step, from 1. Its records are not shown, nor how many they are."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number  # no dataclass: frameworks rebuild these on their way to a device
+
+    def __repr__(self) -> str:
+        return f"PrivateBatch({self.number})"
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateResult:
+    """What a finished run guarantees, and where it is.
+
+    folder: of the model, its description and its statement, as `dpcli train` leaves it. steps: how many were taken. epsilon: an upper
+    bound for all planned steps, at `delta`. private: False where the noise came from a seed. statement: Markdown, the file's content.
+    """
+
+    folder: str
+    steps: int
+    epsilon: float
+    delta: float
+    private: bool
+    statement: str
+
+    def __str__(self) -> str:
+        """The guarantee in a line, rounded up."""
+        private = "" if self.private else "NOT PRIVATE (seeded noise): "
+        return f"{private}epsilon <= {up(self.epsilon)} at delta = {self.delta!r} after {self.steps:,} steps; see {self.folder}"
+
+
+class Private:
+    """A training run whose steps the caller takes; `dpcli.private` makes it.
+
+    Iterate over it for batches, and hand each to `step`, once, before the next is drawn. Each step clips every record's gradient, adds the
+    noise, and calls the optimizer once. After the planned steps the iteration ends. `finish` leaves the model and the statement.
+
+    What would make the guarantee false is refused with an InputError: a batch that was not drawn last, or a second time; a step of the
+    optimizer by anybody else; weights, modules, records or the optimizer's state that are not as the last step left them. Learning rates
+    may change. A run in which that happened, or whose step raised, takes no more steps.
+
+    As a context manager it saves, where the block is left early, a state that `resume=True` goes on from without repeating a step.
+    """
+
+    def __init__(self, steps: LoopSteps, held: ExitStack) -> None:
+        self._steps = steps
+        self._release = weakref.finalize(self, held.close)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> PrivateBatch:
+        return PrivateBatch(self._steps.draw())
+
+    def __str__(self) -> str:
+        """How far it is, and what it has cost so far, rounded up."""
+        return f"step {self.taken:,} of {self.planned:,}, epsilon so far {up(self.epsilon, 3)}"
+
+    def __len__(self) -> int:
+        return self.planned
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """What is trained."""
+        return self._steps.guard.model
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """What is stepped, by `step` alone or once after each `backward`."""
+        return self._steps.guard.optimizer
+
+    @property
+    def planned(self) -> int:
+        """Steps of the whole run, as the file declares."""
+        return self._steps.run.plan.steps
+
+    @property
+    def taken(self) -> int:
+        """Steps that drew noise so far, those before a resumption included."""
+        return self._steps.noised
+
+    @property
+    def epsilon(self) -> float:
+        """Upper bound, unrounded, on the epsilon of a run that had been planned to end here; 0.0 before the first noise.
+
+        It is for progress. A run that stops because of what its caller saw is charged for all planned steps: `planned_epsilon`.
+        """
+        return self._steps.epsilon()
+
+    @property
+    def planned_epsilon(self) -> float:
+        """Upper bound, unrounded, for all planned steps: what the statement and the ledger say, wherever the loop stops."""
+        return self._steps.planned_epsilon
+
+    @property
+    def delta(self) -> float:
+        """At which both are stated."""
+        return float(self._steps.run.plan.account.delta or 0.0)
+
+    def step(self, batch: PrivateBatch) -> None:
+        """Take the step of the batch that was drawn last: clip, add noise, call the optimizer.
+
+        Raises:
+            InputError: it is another batch, or was stepped before; something changed since the last step; the model or the loss does not
+                keep records apart, and then no noise was added.
+        """
+        self.backward(batch)
+        self._steps.apply()
+
+    def backward(self, batch: PrivateBatch) -> None:
+        """The first half of `step`, where somebody else, such as a framework's loop, calls the optimizer: exactly once, and next.
+
+        Leaves the noisy mean gradient as `.grad` of each trained parameter. The optimizer refuses to step where these were changed since.
+
+        Raises as `step` does.
+        """
+        self._steps.backward(batch.number if isinstance(batch, PrivateBatch) else None)
+
+    def finish(self) -> PrivateResult:
+        """Leave the model, its description and the statement in the run's folder, and commit the run in the ledger.
+
+        A run that is finished before its planned steps is stated, and stays charged, for all of them.
+
+        Raises:
+            InputError: a gradient with noise was not used, something changed since the last step, or the run broke off.
+        """
+        found = self._steps.end(UNCHECKED)
+        self._release()
+        with open(os.path.join(found.folder, STATEMENT), encoding="utf-8") as file:
+            said = file.read()
+        return PrivateResult(found.folder, found.taken, found.epsilon, self.delta, found.private, said)
+
+    def close(self) -> None:
+        """Leave the run for later: `resume=True` goes on from here. Nothing is repeated unless a step was broken off."""
+        if self._release.alive:
+            self._steps.pause()
+            self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def private(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss: Callable[[Any, Any], torch.Tensor],
+    data: Any,
+    *,
+    pipeline: str | os.PathLike[str],
+    units: Any = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    insecure_seed: int | None = None,
+) -> Private:
+    """Make the steps of your own training loop private, as a pipeline file declares them.
+
+    The sampler, the clipping, the noise, the charge to the ledger and the statement are those of `dpcli train`. The file has a [train]
+    table with `task = "loop"` and a clipping norm; sampling, noise and number of steps are in its mechanism.
+
+    Args:
+        model: trained in place. It must keep records apart: BatchNorm in training mode is refused, GroupNorm is not.
+        optimizer: over exactly the parameters that require a gradient; any that steps without a closure. Its learning rate is yours.
+        loss: (model, batch) -> shape (B,), one loss per record, each of which depends on its own record alone. A batch is `data` for some
+            rows. Means over the batch are refused: reduction="none".
+        data: the private records: tensors or arrays whose first dimension counts them, alone or in a tuple, list or dict, or a torch
+            Dataset, which is read once into memory. No DataLoader: batches are drawn here.
+        pipeline: the path of the file.
+        units: (n,) whose each record is; needed where the file says `units` in [train].
+        ledger: a ledger's file or URL, charged in full before the first noise. dataset: its name there, where the ledger holds several.
+        out: folder of the model and the statement; by default as the file says, or runs/NAME.
+        resume: go on with the run in that folder which did not end. The optimizer's state is restored, and what may have been done twice
+            is charged twice.
+        insecure_seed: at least 0, for debugging: noise that can be repeated, so that the statement says NOT PRIVATE. A ledger refuses it.
+
+    Returns:
+        `Private`, which is iterated over.
+
+    Raises:
+        InputError: the file cannot be read or honoured, or something given is not as described. Denied: the file's own budget or the
+            ledger says no. LedgerError: the ledger cannot be read. CannotCertify: nobody can say what the file costs. Unavailable: torch
+            is not installed. In each case nothing was drawn; where the ledger was charged just before, the run stays charged.
+
+    Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1.
+
+    >>> import dpcli
+    >>> private = dpcli.private(model, optimizer, loss, (inputs, labels), pipeline="run.toml")      # doctest: +SKIP
+    >>> for batch in private:                                                                       # doctest: +SKIP
+    ...     private.step(batch)
+    >>> private.finish().epsilon                                                                    # doctest: +SKIP
+    """
+    require("torch", "safetensors")
+    if ledger is not None and insecure_seed is not None:
+        raise InputError("insecure_seed: expected no ledger with it, found one: noise that can be repeated protects nobody")
+    if several_processes():
+        raise InputError("dpcli.private: expected one process, found several, as torchrun starts them: dpcli train can use them")
+    plan = _plan(os.fspath(pipeline), None if out is None else os.fspath(out))
+    _require_optimizer(optimizer)
+    from dpcli.train.loop.steps import begin
+    from dpcli.train.tasks.loop import given
+
+    problem = given(model, loss, data, units, plan.path)
+    with ExitStack() as held:
+        held.enter_context(exclusive(plan.folder))
+        found = held.enter_context(_opened(ledger, dataset)) if ledger is not None else None
+        steps = begin(plan, problem, optimizer, found, resume, insecure_seed)
+        for handle in steps.watch():
+            held.callback(handle)
+        return Private(steps, held.pop_all())
+    raise AssertionError  # the block returns
+
+
+def _opened(ledger: str, dataset: str | None) -> Ledger:
+    from dpcli.ledger.stores.places import open_ledger
+
+    return open_ledger(ledger, dataset)
+
+
+def _plan(path: str, out: str | None) -> TrainingPlan:
+    """Raises InputError where the file is of another task, or says what the caller's optimizer says."""
+    plan = plan_of(path)
+    if not isinstance(plan.train, Loop):
+        raise InputError(
+            f'{path}: train.task: expected "loop" with dpcli.private, found "{plan.train.task}", which dpcli train runs'
+        )
+    for name in plan.train.of_the_optimizer():
+        raise InputError(f"{path}: train.{name}: expected no such key with dpcli.private, found one: the optimizer is yours")
+    return plan if out is None else replace(plan, train=replace(plan.train, output=out))
+
+
+def _require_optimizer(optimizer: Any) -> None:
+    import torch
+
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InputError(f"optimizer: expected a torch optimizer, found {type(optimizer).__name__}")
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise InputError(
+            f"optimizer: expected one that steps without a closure, found {type(optimizer).__name__}, which computes gradients again"
+        )

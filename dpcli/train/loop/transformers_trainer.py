@@ -1,0 +1,69 @@
+"""The Trainer of transformers around private steps. This module alone needs transformers; nothing imports it before it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from transformers import Trainer
+
+from dpcli.errors import InputError
+from dpcli.rounding import up
+from dpcli.train.loop.private import Private, PrivateBatch
+
+
+class PrivateTrainer(Trainer):
+    """A Trainer whose steps are those of `dpcli.private`: its callbacks, schedules, logs and checkpoints stay.
+
+    Args:
+        private: of the same model. It has the optimizer and the data.
+        model, args and what else a Trainer takes, by name, but `train_dataset`, `optimizers`, and what computes a loss: all of these are
+            in `private`. Of `args`, `max_steps` becomes the steps that are left, and `max_grad_norm` zero, since records were clipped
+            one by one.
+
+    In place of a training loss, which would show private records, the logs have `epsilon_so_far`: `private.epsilon`, rounded up.
+    `private.finish()` after `train()` leaves the statement. Dropout is as in `model.training` when `private` was made.
+
+    Raises:
+        InputError: gradients are accumulated or scaled, or something is given that `private` has.
+    """
+
+    def __init__(self, private: Private, **named: Any) -> None:
+        given = [
+            name for name in ("train_dataset", "optimizers", "compute_loss_func", "optimizer_cls_and_kwargs") if named.get(name)
+        ]
+        if given:
+            raise InputError(f"PrivateTrainer: {given[0]}: expected none, as dpcli.private has it, found one")
+        super().__init__(optimizers=(private.optimizer, None), **named)
+        if self.model is not private.model:
+            raise InputError("PrivateTrainer: model: expected the one that dpcli.private was given, found another")
+        if self.args.gradient_accumulation_steps != 1 or self.args.fp16:
+            raise InputError(
+                "PrivateTrainer: args: expected gradient_accumulation_steps = 1 and no fp16, found others: memory is saved by "
+                "physical_batch_size in the file, and a scaled gradient is another one"
+            )
+        self.private = private
+        self.args.max_steps, self.args.max_grad_norm = private.planned - private.taken, 0.0
+
+    def get_train_dataloader(self) -> Any:
+        """Batches as the file declares them."""
+        return self.private
+
+    def get_batch_samples(self, epoch_iterator: Iterator[PrivateBatch], num_batches: int, device: Any) -> tuple[list[Any], None]:
+        """One sample, which is a step."""
+        return [batch for batch in (next(epoch_iterator, None),) if batch is not None], None
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        """The noisy gradient, which the Trainer's optimizer then uses; no loss is shown."""
+        self.private.backward(inputs)
+        return torch.zeros((), device=self.args.device)
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        """Not counted: it would say how many records a sample has."""
+        return 0
+
+    def log(self, logs: dict[str, float], *given: Any, **named: Any) -> None:
+        """Without the loss, which was not computed."""
+        shown = {name: value for name, value in logs.items() if name not in ("loss", "train_loss")}
+        super().log({**shown, "epsilon_so_far": float(up(self.private.epsilon, 3))}, *given, **named)

@@ -1,0 +1,85 @@
+"""A run that is charged and may draw noise: what `dpcli train` and a loop of the caller's own have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpcli.train.noise.randomness import Streams, insecure_seed, system_entropy
+from dpcli.train.plan.plan import TrainingPlan
+from dpcli.train.run.checkpoint import save
+from dpcli.train.run.outcome import STATE, Outcome
+from dpcli.train.run.results import ended, log
+from dpcli.train.run.start import begun, charge
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.train.run.checkpoint import Checkpoint
+    from dpcli.train.run.ranks import Ranks
+    from dpcli.train.step.prepare import Prepared
+
+    Prepare = Callable[[TrainingPlan, Streams, Ranks, Checkpoint | None, str], Prepared]
+
+
+def charged_run(
+    plan: TrainingPlan, ledger: Ledger | None, resume: bool, seed: int | None, ranks: Ranks, folder: str, prepare: Prepare
+) -> ChargedRun:
+    """Everything up to the first noise: what is not honoured is refused, then the ledger is charged, then a state is saved.
+
+    Raises as `dpcli.train.run.run.train` does.
+    """
+    before = ranks.same(begun(plan, ledger, resume, seed is None, folder) if ranks.first else None)
+    streams = system_entropy() if seed is None else insecure_seed(seed, before.step)
+    prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
+    prepared.rehearse()
+    if ranks.first:
+        charge(plan, ledger, before, folder)
+    run = ChargedRun(plan, prepared, before, ledger, folder, ranks)
+    run.save()  # before the first noise: what is resumed after a crash is known to have begun
+    ranks.same(True)  # nobody draws before the first has charged
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class ChargedRun:
+    """before: the state that it began with."""
+
+    plan: TrainingPlan
+    prepared: Prepared
+    before: Checkpoint
+    ledger: Ledger | None
+    folder: str
+    ranks: Ranks
+
+    def after(self, step: int) -> Mapping[str, float] | None:
+        """Called with the number of each step done: a state now and then, and the metrics that were measured with it."""
+        if step != self.plan.milestone(step - 1) or step >= self.plan.steps:
+            return None
+        self.save()
+        metrics = self.prepared.measure()
+        log(self.folder, {"step": step, **metrics}, self.ranks)
+        return metrics
+
+    def save(self, clean: bool = False) -> None:
+        """What the run can be resumed from; the first process writes it."""
+        if not self.ranks.first:
+            return
+        trainer = self.prepared.trainer
+        now = replace(
+            self.before,
+            step=trainer.step,
+            bound=trainer.gradients.clip.bound,
+            clean=clean,
+            average={} if trainer.average is None else trainer.average.values,
+            model=trainer.model.state_dict(),
+            optimizer=trainer.optimizer.state_dict(),
+        )
+        self.prepared.require_buffers()
+        save(os.path.join(self.folder, STATE), now)
+
+    def end(self, unchecked: tuple[str, ...] = ()) -> Outcome:
+        """Leave the model and the statement, and commit. unchecked: what the statement says that nobody looked at."""
+        with self.prepared.final():
+            return ended(self.prepared, self.folder, self.before, self.ledger, unchecked)

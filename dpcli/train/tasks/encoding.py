@@ -1,0 +1,148 @@
+"""Columns as numbers, each record by itself and by what the file declares. No message shows a value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpcli.errors import InputError
+from dpcli.train.plan.features import Feature
+from dpcli.train.plan.settings_classification import Classification
+from dpcli.train.tasks.files import row_place
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Encoded = NDArray[np.float32]
+
+Values = Sequence[Any]
+MISSING = frozenset({"", "nan", "NaN", "NAN"})
+
+
+def input_names(train: Classification) -> list[str]:
+    """Of the model's inputs, in their order, where [train.columns] declares the columns."""
+    return [name for column, feature in train.features for name in feature.inputs(column)]
+
+
+def encoded(table: Mapping[str, Values], train: Classification, place: str) -> Encoded:
+    """The inputs of every row, (n, inputs), in [-1, 1].
+
+    Raises:
+        InputError: a declared column is absent, or a value has no meaning that was declared; with its line, and without the value.
+    """
+    absent = [name for name, _ in train.features if name not in table]
+    if absent:
+        raise InputError(f"{place}: expected a column {absent[0]!r}, as train.columns declares, found none of that name")
+    counts = {len(table[name]) for name, _ in train.features}
+    if len(counts) > 1:
+        raise InputError(f"{place}: expected columns of one length, found several lengths")
+    missing = MISSING | {word.strip() for word in train.missing_words or ()}
+    inputs = np.zeros((counts.pop(), len(input_names(train))), dtype=np.float32)
+    start = 0
+    for name, feature in train.features:
+        width = len(list(feature.inputs(name)))
+        encode = _number if feature.domain is None else _category
+        encode(_Cells(table[name], name, place, missing), feature, inputs[:, start : start + width])
+        start += width
+    return inputs
+
+
+def label_codes(values: Values, labels: Sequence[str], name: str, place: str) -> NDArray[np.int64]:
+    """The place of each label among those declared, (n,). Raises InputError for another label, or a missing one."""
+    codes = {label.strip(): code for code, label in enumerate(labels)}
+    cells = _Cells(values, name, place, MISSING)
+    found = [codes.get(text, -1) for text in cells.texts()]
+    if -1 in found:
+        raise cells.refusal(found.index(-1), "one of the declared labels", "another, or none: declare it in train.labels")
+    return np.asarray(found, dtype=np.int64)
+
+
+class _Cells:
+    """The values of one column, and where they are."""
+
+    def __init__(self, values: Values, name: str, place: str, missing: Collection[str]) -> None:
+        self.values, self.name, self.place, self.missing = values, name, place, missing
+
+    def texts(self) -> list[str]:
+        return [text_of(value) for value in self.values]
+
+    def refusal(self, row: int, expected: str, found: str) -> InputError:
+        return InputError(f"{row_place(self.place, row)}: column {self.name!r}: expected {expected}, found {found}")
+
+
+def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
+    """Missing values are filled before any is clamped, as NaN passes a clamp."""
+    assert feature.min is not None and feature.max is not None
+    numbers = _numbers(cells)
+    absent = np.isnan(numbers)
+    if absent.any():
+        if feature.fill is None:
+            row = int(absent.argmax())
+            raise cells.refusal(row, "a number", "a missing value: declare missing or indicator in train.columns")
+        numbers[absent] = feature.fill
+    scaled = (np.clip(numbers, feature.min, feature.max) - feature.middle) / feature.half
+    inputs[:, 0] = np.clip(scaled, -1.0, 1.0)
+    if feature.indicator:
+        inputs[:, 1] = absent
+
+
+def _numbers(cells: _Cells) -> NDArray[np.float64]:
+    """NaN where a value is missing."""
+    if cells.missing == MISSING and (quick := _plain_numbers(cells.values)) is not None:
+        return quick
+    found = np.full(len(cells.values), math.nan)
+    for row, (text, value) in enumerate(zip(cells.texts(), cells.values, strict=True)):
+        if text not in cells.missing:
+            try:
+                found[row] = _as_float(value, text)
+            except (ValueError, TypeError):
+                raise cells.refusal(
+                    row, "a number", "something else: write missing values in train.missing_words, or declare a domain"
+                ) from None
+    return found
+
+
+def _as_float(value: Any, text: str) -> float:
+    """A whole number that is too large for a float lies outside of every range: it is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float(text)
+
+
+def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
+    """In one go, where every value is a number or NaN; None where one is not."""
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return found.copy() if found.ndim == 1 else None
+
+
+def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
+    assert feature.domain is not None
+    codes = {value.strip(): code for code, value in enumerate(feature.domain)}
+    other = len(codes) if feature.other == "code" else -1
+    for row, text in enumerate(cells.texts()):
+        if text not in codes and feature.indicator and text in cells.missing:
+            inputs[row, -1] = 1.0
+            continue
+        code = codes.get(text, other)
+        if code < 0:
+            raise cells.refusal(row, "one of the declared values", 'another: add it to domain, or declare other = "code"')
+        inputs[row, code] = 1.0
+
+
+def text_of(value: Any) -> str:
+    """A value as a .csv file has it: the same whichever kind of file it comes from, whole numbers without a point; "" for None."""
+    if type(value) is str:
+        return value.strip()
+    found = value.item() if isinstance(value, np.generic) else value
+    if found is None:
+        return ""
+    if type(found) is float and found.is_integer():
+        return str(int(found))
+    return str(found).strip()

@@ -1,0 +1,163 @@
+"""Whether batches may come from the scheme that a file declares: tests that a right sampler fails once in 10^9 runs, however long.
+
+Each returns words where the batches contradict the scheme, and "" where they do not: what passes is not proven.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dpcli.mechanisms.sampling.schemes import BallsInBins, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
+from dpcli.numerics.arrays import np
+from dpcli.train.sampling.schemes import pass_length
+
+if TYPE_CHECKING:
+    from dpcli.train.sampling.draws import Indices
+
+ALARM = 1e-9
+
+
+@dataclass(slots=True)
+class DrawnBatches(ABC):
+    """records: how many the loader has. rate: as declared. seen: batches so far. times: how often each record came; None when settled."""
+
+    records: int
+    rate: float
+    seen: int = 0
+    times: Indices | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.times = np.zeros(self.records, np.int64)
+
+    def see(self, batch: Indices) -> str:
+        """One batch more."""
+        self.seen += 1
+        if len(batch) and (batch.min() < 0 or batch.max() >= self.records):
+            return "a record that the dataset does not have"
+        if len(np.unique(batch)) < len(batch):
+            return "a record twice in one batch"
+        return self.contradiction(batch)
+
+    @abstractmethod
+    def contradiction(self, batch: Indices) -> str:
+        """What is wrong with it, after those before it."""
+
+    @property
+    def alarm(self) -> float:
+        """Logarithm of the chance at which this batch may be blamed: all of them together stay below ALARM."""
+        return math.log(ALARM / (self.seen * (self.seen + 1)))
+
+    def evenly(self, batch: Indices) -> str:
+        """Counts that differ by one at most: passes over data in some order, where each record should come for itself."""
+        if self.times is None:
+            return ""
+        self.times[batch] += 1
+        least, most = int(self.times.min()), int(self.times.max())
+        if most - least > 1:
+            self.times = None  # passes are excluded for good
+            return ""
+        # Whichever two counts they are: one of seen + 1.
+        if math.log(self.seen + 1.0) + self.records * math.log(max(self._likeliest(), 1e-300)) < self.alarm:
+            return f"every record {least} or {least + 1} times in {self.seen} batches, as in passes over shuffled data"
+        return ""
+
+    def _likeliest(self) -> float:
+        """The largest chance that a binomial count is one of two neighbours."""
+        mode = int((self.seen + 1) * self.rate)
+        chances = [math.exp(log_binomial(self.seen, self.rate, k)) for k in range(max(0, mode - 2), min(self.seen, mode + 2) + 1)]
+        return min(1.0, max((a + b for a, b in zip(chances, [*chances[1:], 0.0], strict=True)), default=1.0))
+
+
+@dataclass(slots=True)
+class PoissonBatches(DrawnBatches):
+    """Every record with the declared rate, for itself, in every batch."""
+
+    total: int = 0
+    sizes: set[int] = field(default_factory=set)
+
+    def contradiction(self, batch: Indices) -> str:
+        self.total += len(batch)
+        self.sizes.add(len(batch))
+        n, mean = self.records, self.records * self.rate
+        variance, off = self.seen * mean * (1.0 - self.rate), abs(self.total - self.seen * mean)
+        if off > 0.0 and math.log(2.0) - off * off / (2.0 * (variance + off / 3.0)) < self.alarm:  # Bernstein
+            return f"{self.total / self.seen:.4g} records in a batch on average, where the rate makes it {mean:.4g}"
+        highest = log_binomial(n, self.rate, int((n + 1) * self.rate))
+        if len(self.sizes) == 1 and (self.seen - 1) * highest < self.alarm:
+            return f"{self.seen} batches of exactly {len(batch)} records, where their sizes should vary"
+        return self.evenly(batch)
+
+
+@dataclass(slots=True)
+class FixedSizeBatches(DrawnBatches):
+    """A fresh subset of one size in every batch."""
+
+    def contradiction(self, batch: Indices) -> str:
+        if len(batch) > math.floor(self.rate * self.records):
+            return f"a batch of {len(batch)} records, more than the declared share"
+        if self.times is None:
+            return ""
+        self.times[batch] += 1
+        if int(self.times.max()) > 1:
+            self.times = None
+            return ""
+        once = (1.0 - self.rate) ** self.seen + self.seen * self.rate * (1.0 - self.rate) ** (self.seen - 1)
+        if self.records * math.log(max(once, 1e-300)) < self.alarm:  # negatively associated: at most the product
+            return f"no record twice in {self.seen} batches, as in a pass over shuffled data"
+        return ""
+
+
+@dataclass(slots=True)
+class PassBatches(DrawnBatches):
+    """Every record at most once in a pass of so many batches."""
+
+    length: int = 1
+
+    def contradiction(self, batch: Indices) -> str:
+        assert self.times is not None
+        if (self.seen - 1) % self.length == 0:
+            self.times[:] = 0
+        self.times[batch] += 1
+        return f"a record twice in a pass of {self.length} batches" if len(batch) and self.times[batch].max() > 1 else ""
+
+
+@dataclass(slots=True)
+class WholeBatches(DrawnBatches):
+    """Every record in every batch: no amplification is claimed, and none may be lost."""
+
+    def contradiction(self, batch: Indices) -> str:
+        return ""
+
+
+def log_binomial(count: int, rate: float, k: int) -> float:
+    """Logarithm of the chance of k among `count`."""
+    if not 0.0 < rate < 1.0:
+        return 0.0 if k == (count if rate >= 1.0 else 0) else -math.inf
+    ways = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
+    return ways + k * math.log(rate) + (count - k) * math.log1p(-rate)
+
+
+def batches_of(scheme: Scheme | None, dataset_size: int, records: int) -> DrawnBatches | None:
+    """What tests the batches of a scheme; None where nothing here does."""
+    rate = None if scheme is None else scheme.exact_rate(dataset_size)
+    chosen = next((make for kind, make in KINDS.items() if isinstance(scheme, kind)), None)
+    if scheme is None:
+        return WholeBatches(records, 1.0)
+    return None if chosen is None else chosen(scheme, dataset_size, records, 1.0 if rate is None else float(rate))
+
+
+def _poisson(scheme: Poisson, dataset_size: int, records: int, rate: float) -> DrawnBatches | None:
+    return PoissonBatches(records, rate) if scheme.max_batch_size is None else None
+
+
+KINDS: dict[type[Scheme], Callable[..., DrawnBatches | None]] = {
+    Poisson: _poisson,
+    FixedSize: lambda scheme, size, records, rate: FixedSizeBatches(records, rate),
+    BallsInBins: lambda scheme, size, records, rate: None,
+    OncePerEpoch: lambda scheme, size, records, rate: PassBatches(records, rate, length=pass_length(scheme, size)),
+    Unsampled: lambda scheme, size, records, rate: WholeBatches(records, rate),
+}

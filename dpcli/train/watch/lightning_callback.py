@@ -1,0 +1,42 @@
+"""A watch as a callback of Lightning's Trainer. This module alone needs lightning; it is imported where somebody asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.pytorch.callbacks import Callback
+
+from dpcli.errors import InputError
+from dpcli.rounding import up
+from dpcli.train.watch.watch import Watch
+
+
+class LightningWatch(Callback):  # type: ignore[misc]
+    """Follows a Trainer, logs `epsilon_so_far` where everything was seen, and stops it after the planned steps."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Look at its loader, which begins to draw before the training starts."""
+        self.watch.release()
+        trainer.fit_loop.setup_data()
+        self.watch.follow_loader(trainer.train_dataloader, trainer.accumulate_grad_batches)
+        iter(getattr(trainer.fit_loop, "_data_fetcher", ()))  # anew, as it began before; else the sampling is said to be not seen
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Look at its optimizer."""
+        if len(trainer.optimizers) != 1:
+            raise InputError(f"watch: expected one optimizer, found {len(trainer.optimizers)}")
+        self.watch.follow_optimizer(trainer.optimizers[0])
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *given: Any) -> None:
+        """Log, and stop at the plan's end."""
+        if self.watch.epsilon is not None:
+            pl_module.log("epsilon_so_far", float(up(self.watch.epsilon, 3)))
+        if self.watch.finished:
+            trainer.should_stop = True
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Take the hooks off."""
+        self.watch.release()

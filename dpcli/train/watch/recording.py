@@ -1,0 +1,68 @@
+"""Which records a loader draws, seen where its indices are made: before workers, collation and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from dpcli.numerics.arrays import np
+
+if TYPE_CHECKING:
+    from dpcli.train.sampling.draws import Indices
+
+IN_PASSES = (RandomSampler, SequentialSampler, SubsetRandomSampler, DistributedSampler, WeightedRandomSampler)
+
+
+@dataclass(slots=True)
+class Recording:
+    """A sampler of batches that tells of each."""
+
+    recorded: Any
+    tell: Callable[[Indices], None]
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.recorded:
+            self.tell(np.asarray(list(batch) if hasattr(batch, "__iter__") else [batch], np.int64))
+            yield batch
+
+    def __len__(self) -> int:
+        return len(self.recorded)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.recorded, name)
+
+
+def record(loader: Any, tell: Callable[[Indices], None]) -> bool:
+    """Have a loader tell of each batch as it is drawn. Returns whether it does: not one that has no indices."""
+    loader = inside(loader)
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
+        return False
+    if not isinstance(loader.batch_sampler, Recording):
+        object.__setattr__(
+            loader, "batch_sampler", Recording(loader.batch_sampler, tell)
+        )  # a DataLoader refuses it, for its own sake
+    else:
+        loader.batch_sampler.tell = tell
+    return True
+
+
+def inside(loader: Any) -> Any:
+    """The loader that is iterated over: accelerate's have one inside."""
+    return getattr(loader, "__dict__", {}).get("base_dataloader", loader)
+
+
+def order_of(loader: Any) -> str:
+    """The sampler's name where torch documents that it goes through the data in passes, or draws with replacement; else ""."""
+    sampler = getattr(getattr(inside(loader), "batch_sampler", None), "sampler", None)
+    return type(sampler).__name__ if isinstance(sampler, IN_PASSES) else ""

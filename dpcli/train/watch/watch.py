@@ -1,0 +1,221 @@
+"""A watch over somebody else's loop: what it contradicts of its file, what was seen, and what was not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dpcli.errors import InputError, Unavailable
+from dpcli.extras import require
+from dpcli.registry import load
+from dpcli.rounding import up
+from dpcli.train.plan.plan import TrainingPlan, plan_of
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
+    from dpcli.train.sampling.draws import Indices
+    from dpcli.train.watch.drawn import DrawnBatches
+    from dpcli.train.watch.engine import MeasuredNoise
+
+CALLBACKS = {
+    "transformers": "dpcli.train.watch.transformers_callback:TrainerWatch",
+    "lightning": "dpcli.train.watch.lightning_callback:LightningWatch",
+}
+SEEN = "no contradiction seen"
+NOT_SEEN = {
+    "sampling": "not seen: whether batches are drawn as the file declares",
+    "clipping": "not seen: whether each record's gradient is clipped",
+    "noise": "not seen: whether noise is added",
+}
+
+
+@dataclass(slots=True)
+class Watch:
+    """Compares a training loop with a file while it runs; `dpcli.watch` makes it.
+
+    What contradicts the file raises an InputError in the loop, and the watch states nothing from then on. What cannot be seen is said in
+    `report`; `epsilon` is None as long as something is.
+
+    found: of the sampling, the clipping and the noise, in words. steps: that the optimizer took.
+    """
+
+    plan: TrainingPlan
+    found: dict[str, str] = field(default_factory=lambda: dict(NOT_SEEN))
+    steps: int = 0
+    batches: int = 0
+    wrong: str = ""
+    drawn: DrawnBatches | None = None
+    noise: MeasuredNoise | None = None
+    handles: list[Any] = field(default_factory=list)
+
+    def follow(self, optimizer: Any, loader: Any, accumulated: int = 1) -> None:
+        """Look at a loop from here on; the callbacks call it where training starts.
+
+        Args:
+            optimizer: that the loop steps, wrapped by a framework or not.
+            loader: its loader, before the first batch is drawn.
+            accumulated: batches for each step of the optimizer.
+
+        Raises:
+            InputError: the loader or the optimizer contradicts the file already.
+        """
+        self.release()
+        self.follow_loader(loader, accumulated)
+        self.follow_optimizer(optimizer)
+
+    def release(self) -> None:
+        """Take every hook off again."""
+        while self.handles:
+            self.handles.pop().remove()
+
+    @property
+    def planned(self) -> int:
+        """Steps that the file declares: the loop is to stop there, and one more raises."""
+        return self.plan.steps
+
+    @property
+    def finished(self) -> bool:
+        """Whether the loop must stop: nothing more is declared."""
+        return self.steps >= self.planned
+
+    @property
+    def complete(self) -> bool:
+        """Whether sampling, clipping and noise were all seen, and nothing contradicts the file."""
+        return not self.wrong and not set(self.found.values()) & set(NOT_SEEN.values())
+
+    @property
+    def epsilon(self) -> float | None:
+        """Upper bound, unrounded, on the epsilon of a run that had been planned to end here and does what the file says.
+
+        None where something was not seen, or contradicts the file. It is no guarantee: what was seen is `report`.
+        """
+        if not self.complete or self.steps == 0:
+            return None
+        from dpcli.analysis.account import headline
+
+        return headline(self.plan.costs([(0, self.steps)])).upper
+
+    @property
+    def report(self) -> str:
+        """What was seen, and what was not, in sentences."""
+        if self.wrong:
+            return f"the loop contradicts {self.plan.path}: {self.wrong}; no guarantee"
+        lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {said}" for name, said in self.found.items())]
+        if not self.complete:
+            return "; ".join([*lines, "no guarantee"])
+        epsilon = self.epsilon
+        bound = (
+            ""
+            if epsilon is None
+            else f"; epsilon so far <= {up(epsilon)} at delta = {self.plan.account.delta!r}, if all of it holds"
+        )
+        return "; ".join(lines) + bound
+
+    def trainer_callback(self) -> TrainerCallback:
+        """For the `callbacks` of a Trainer of transformers. Raises Unavailable where that is not installed."""
+        require("transformers")
+        callback: TrainerCallback = load(CALLBACKS["transformers"])(self)
+        return callback
+
+    def lightning_callback(self) -> Any:
+        """For the `callbacks` of a Trainer of Lightning: a `lightning.pytorch.Callback`. Raises Unavailable where that is not installed."""
+        if importlib.util.find_spec("lightning") is None:
+            raise Unavailable("expected lightning, found none: pip install lightning")
+        return load(CALLBACKS["lightning"])(self)
+
+    def follow_loader(self, loader: Any, accumulated: int = 1) -> None:
+        """The half of `follow` about the loader, where a framework has the two at different times."""
+        from dpcli.train.watch.drawn import PassBatches, WholeBatches, batches_of
+        from dpcli.train.watch.recording import order_of, record
+
+        if len({stage.entry.name for stage in self.plan.stages}) > 1 or accumulated != 1:
+            return  # which batch belongs to which entry, or step, is not seen
+        if not record(loader, self._batch):
+            return
+        count = len(loader.dataset)
+        if count > self.plan.size:
+            self.refuse("sampling", f"{count:,} records, where the file declares {self.plan.size:,}")
+        stage = self.plan.stages[0]
+        self.drawn = batches_of(stage.entry.sampling, self.plan.size, count)
+        order, scheme = order_of(loader), stage.entry.sampling
+        if order and scheme is not None and self.drawn is not None and not isinstance(self.drawn, PassBatches | WholeBatches):
+            self.refuse("sampling", f"a loader with {order}, which is no {scheme.scheme} sampling and costs more")
+
+    def follow_optimizer(self, optimizer: Any) -> None:
+        """The half of `follow` about the optimizer."""
+        from dpcli.train.watch.engine import MeasuredNoise, contradiction, layers_of, opacus_in
+
+        layers = layers_of(optimizer)
+        self.handles.append(layers[-1].register_step_pre_hook(self._step))
+        engine = opacus_in(layers)
+        if engine is None:
+            return
+        multiplier, norm = self.plan.stages[0].noise_multiplier, self.plan.train.clipping.norm
+        said = contradiction(engine, multiplier, norm)
+        if said:
+            self.refuse("noise", f"an Opacus optimizer with {said}")
+        self.found["clipping"] = f"by Opacus, whose own code is believed, to norm {norm:g}"
+        self.noise = MeasuredNoise(engine, multiplier * norm)
+        self.handles.append(self.noise.watch(self._noise))
+
+    def _batch(self, batch: Indices) -> None:
+        self.batches += 1
+        if self.drawn is None:
+            return
+        said = self.drawn.see(batch)
+        if said:
+            self.refuse("sampling", said)
+        self.found["sampling"] = SEEN
+
+    def _noise(self, said: str) -> None:
+        if said:
+            self.refuse("noise", said)
+        self.found["noise"] = f"measured, {SEEN}; that nobody knows the seed of torch's generator was not"
+
+    def _step(self, optimizer: Any, given: Any, named: Any) -> None:
+        if self.steps >= self.planned:
+            self.refuse("steps", f"another step after the {self.planned:,} that it declares")
+        self.steps += 1
+        if not self.batches:
+            self.drawn = None  # its loader drew before it was looked at, or not at all: what comes later does not tell
+        if self.drawn is not None and self.steps > self.batches:
+            self.refuse("sampling", f"{self.steps:,} steps on {self.batches:,} batches")
+
+    def refuse(self, what: str, said: str) -> NoReturn:
+        """Nothing is stated from here on. Raises InputError."""
+        self.wrong = self.wrong or f"{what}: {said}"
+        raise InputError(f"{self.plan.path}: {what}: expected what the file declares, found {said}")
+
+
+def watch(pipeline: str | os.PathLike[str]) -> Watch:
+    """Compare a training loop that you did not make private by dpcli with the pipeline file that prices it.
+
+    Args:
+        pipeline: the path of a file with [train]; `task = "loop"` and a clipping norm are enough.
+
+    Returns:
+        `Watch`: `trainer_callback()` and `lightning_callback()` go into a framework's `callbacks`. Elsewhere, such as with Accelerate,
+        `follow(optimizer, loader)` is called once before the loop, which stops where `finished` says so.
+
+    It tests how the loader draws records against the declared scheme (sizes, repetitions, passes; a right sampler is refused once in 10^9
+    runs), the numbers of steps and records, and, of an Opacus optimizer, its settings and the noise that it really adds. A loader that
+    shuffles is refused where the file declares Poisson sampling. Who clips and adds noise otherwise is not seen, and then no epsilon is
+    stated. What was seen proves nothing: it finds mistakes. To make a loop private, use `dpcli.private`.
+
+    Raises:
+        InputError: the file cannot be read or honoured. Denied: its own budget does not allow it. CannotCertify: nobody can say what it
+            costs. Unavailable: torch is not installed.
+
+    Source: Chua et al. 2024, arXiv:2403.17673, on shuffled batches that are accounted for as Poisson samples.
+
+    >>> import dpcli
+    >>> watch = dpcli.watch("run.toml")                                                             # doctest: +SKIP
+    >>> trainer = Trainer(model, args, train_dataset=data, callbacks=[watch.trainer_callback()])    # doctest: +SKIP
+    """
+    require("torch")
+    plan = plan_of(os.fspath(pipeline))
+    plan.require_budget()
+    return Watch(plan)

@@ -1,0 +1,157 @@
+"""torch's attention and recurrent layers, which run as several layers: what they give, and gradients, against one example at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+from torch import Tensor, nn  # noqa: E402
+
+from dpcli.train.engine.book_keeping import BookKeeping  # noqa: E402
+from dpcli.train.engine.capture import Recorder  # noqa: E402
+from dpcli.train.engine.clip import Flat  # noqa: E402
+from dpcli.train.engine.compound import written  # noqa: E402
+from dpcli.train.engine.division import divided  # noqa: E402
+from dpcli.train.engine.rule import Unsuitable  # noqa: E402
+from dpcli.train.engine.sums import clipped  # noqa: E402
+from tests.train.engine.models import LABELS, classification, sequences  # noqa: E402
+from tests.train.engine.oracle import clipped_sum, distance, gradients  # noqa: E402
+
+CLIP = Flat(0.05)
+CAUSAL = nn.Transformer.generate_square_subsequent_mask(6, dtype=torch.float64)
+
+
+def agrees(model: nn.Module) -> None:
+    """Losses and sums, in batches of other sizes than those that it was learnt from."""
+    method = BookKeeping.learnt(model, classification, sequences(3))
+    for size in (1, 5):
+        batch = sequences(size)
+        losses, _ = method.forward(batch, Recorder(method.role, size))
+        torch.testing.assert_close(losses, classification(model, batch), rtol=1e-12, atol=1e-12)
+        sums = clipped(method.parts(batch), CLIP, {name: p for name, p in model.named_parameters() if p.requires_grad})
+        assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, size), CLIP)) <= 1e-9 * CLIP.bound
+    assert not any("forward" in vars(module) or module._forward_hooks for module in model.modules())
+
+
+class Attending(nn.Module):
+    """Of a sequence to itself, to another one, or to keys and values that differ; the first steps first, or the examples."""
+
+    def __init__(self, sources: int = 1, padded: str = "", own: bool = False, call: Any = None, **settings: Any) -> None:
+        super().__init__()
+        self.sources, self.padded, self.own, self.call = sources, padded, own, call or {"need_weights": False}
+        self.entries = nn.ModuleList(nn.Linear(11, 8) for _ in range(sources))
+        self.body = nn.MultiheadAttention(8, 2, **{"batch_first": True, **settings})
+        self.head = nn.Linear(8, LABELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        ends = [torch.tanh(entry(x)) for entry in self.entries]
+        ends = ends if self.body.batch_first else [one.transpose(0, 1) for one in ends]
+        three = [ends[0]] * 3 if self.sources == 1 else [ends[0], ends[-1], ends[1]]
+        far = x[:, :, 0] > 0.9
+        padding = {"": None, "numbers": torch.where(far, -3.0, 0.0).to(x), "marks": far & (torch.arange(6) > 0)}[self.padded]
+        masks = {"attn_mask": torch.stack([x @ x.mT, x @ x.mT / 2], 1).flatten(0, 1)} if self.own else {}
+        found, weights = self.body(*three, key_padding_mask=padding, **self.call, **masks)
+        logits = self.head(found.mean(1 if self.body.batch_first else 0))
+        return logits if weights is None else logits + weights.square().flatten(1).sum(1)[:, None] * torch.arange(LABELS)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"batch_first": False, "bias": False, "own": True},
+        {"sources": 2, "padded": "numbers", "call": {"need_weights": True, "average_attn_weights": False}},
+        {"sources": 3, "batch_first": False, "padded": "marks"},
+        {"call": {"need_weights": False, "attn_mask": CAUSAL, "is_causal": True}},
+        {"call": {"need_weights": True, "attn_mask": CAUSAL}, "padded": "numbers"},
+        {"call": {"need_weights": True, "attn_mask": CAUSAL < 0.0}, "padded": "marks"},
+        {"call": {"need_weights": True}, "own": True, "padded": "numbers"},
+    ],
+    ids=lambda settings: ", ".join(settings) or "plain",
+)
+def test_attention(settings: Any) -> None:
+    model = Attending(**settings).double()
+    model.body.out_proj.weight.requires_grad_(settings != {})
+    agrees(model)
+
+
+class Running(nn.Module):
+    """A recurrent layer that begins with a state, or runs again from where it ended; all that comes out counts."""
+
+    def __init__(self, kind: Any, begun: bool = False, again: bool = False, **settings: Any) -> None:
+        super().__init__()
+        self.body, self.begun, self.again = kind(11, 4, **settings), begun, again
+        self.head = nn.Linear(4 * (1 + self.body.bidirectional), LABELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        values = x if self.body.batch_first else x.transpose(0, 1)
+        start = torch.sin(x[None, :, 0, :4]).expand(self.body.num_layers * (1 + self.body.bidirectional), -1, -1)
+        start = start if isinstance(self.body, nn.GRU) else (start, start.cos())
+        found, last = self.body(values, start) if self.begun else self.body(values)
+        found, last = self.body(values, last) if self.again else (found, last)
+        ends = last if isinstance(last, Tensor) else last[0] * last[1]
+        logits = self.head(found.mean(1 if self.body.batch_first else 0))
+        return logits + ends.square().sum((0, 2))[:, None] * torch.arange(LABELS)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"batch_first": True},
+        {"bias": False, "begun": True},
+        {"bidirectional": True, "num_layers": 2, "begun": True, "batch_first": True},
+        {"num_layers": 2, "again": True},
+    ],
+    ids=lambda settings: ", ".join(settings),
+)
+def test_recurrent_layers(kind: Any, settings: Any) -> None:
+    model = Running(kind, **settings).double()
+    model.body.weight_ih_l0.requires_grad_("again" not in settings)
+    model.body.weight_hh_l0.requires_grad_("begun" not in settings)
+    agrees(model)
+
+
+class Own(nn.LSTM):
+    """Another class, whatever it does."""
+
+
+OTHERS = {
+    "a subclass": lambda: Own(11, 4),
+    "a changed forward": lambda: patched(nn.LSTM(11, 4)),
+    "projections": lambda: nn.LSTM(11, 4, proj_size=2),
+    "another last layer": lambda: replaced(nn.MultiheadAttention(8, 2)),
+    "something beside the keys": lambda: nn.MultiheadAttention(8, 2, add_bias_kv=True),
+    "three weights": lambda: nn.MultiheadAttention(8, 2, kdim=4),
+}
+
+
+def patched(module: nn.Module) -> nn.Module:
+    module.forward = lambda x: x  # type: ignore[method-assign]
+    return module
+
+
+def replaced(module: nn.MultiheadAttention) -> nn.Module:
+    module.out_proj = type("Doubled", (nn.Linear,), {})(8, 8)
+    return module
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_not_quite_torch_is_not_written_out(name: str) -> None:
+    assert not divided(OTHERS[name]()).compounds
+
+
+def test_forms_of_input_that_have_no_examples_are_refused() -> None:
+    for module, given in (
+        (nn.LSTM(11, 4), torch.randn(6, 11)),
+        (nn.LSTM(11, 4), nn.utils.rnn.pack_sequence([torch.randn(6, 11), torch.randn(5, 11)])),
+        (nn.MultiheadAttention(8, 2), torch.randn(6, 8)),
+    ):
+        given = (given,) * (3 if isinstance(module, nn.MultiheadAttention) else 1)
+        with (
+            written(divided(module).compounds, Recorder(lambda call, inputs: 1, 4)),
+            pytest.raises(Unsuitable, match="expected seq"),
+        ):
+            module(*given)

@@ -1,0 +1,155 @@
+"""Parameters that stand in a forward by themselves: gradients against one example at a time, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from dpcli.train.engine.book_keeping import BookKeeping  # noqa: E402
+from dpcli.train.engine.clip import Flat  # noqa: E402
+from dpcli.train.engine.rule import Unsuitable  # noqa: E402
+from dpcli.train.engine.sums import clipped  # noqa: E402
+from tests.train.engine.models import LABELS, classification, sequences  # noqa: E402
+from tests.train.engine.oracle import clipped_sum, distance, gradients  # noqa: E402
+
+CLIP = Flat(0.05)
+Forward = Callable[["Standing", Tensor], Tensor]
+
+
+class Standing(nn.Module):
+    """Parameters `a` and `b` of some shape between two linear layers, and what is done with them."""
+
+    def __init__(self, body: Forward, *shapes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.first, self.body, self.head = nn.Linear(11, 11), body, nn.Linear(11, LABELS)
+        for name, shape in zip("ab", shapes, strict=False):
+            self.register_parameter(name, nn.Parameter(torch.rand(shape) + 0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(self, torch.tanh(self.first(x))).mean(1))
+
+
+def sums_of(method: BookKeeping, batch: Any) -> Any:
+    return clipped(method.parts(batch), CLIP, {name: p for name, p in method.model.named_parameters() if p.requires_grad}).gradients
+
+
+def normed(h: Tensor) -> Tensor:
+    return h * torch.rsqrt(h.square().mean(-1, keepdim=True) + 1e-6)
+
+
+PLACES: dict[str, tuple[Forward, tuple[tuple[int, ...], ...]]] = {
+    "added": (lambda m, h: torch.add(h, m.a, alpha=-0.5) + m.b, ((6, 11), ())),
+    "subtracted": (lambda m, h: torch.sub(m.b - h, m.a, alpha=2.5), ((1, 6, 1), (11,))),
+    "multiplied": (lambda m, h: h * m.a * m.b, ((11,), ())),
+    "divided": (lambda m, h: h / m.a + m.b / (h.square() + 1), ((6, 1), (11,))),
+    "before all": (lambda m, h: torch.cat([m.a.expand(len(h), -1, -1), m.b.repeat(len(h), 2, 1), h], 1), ((1, 3, 11), (1, 1, 11))),
+    "normalised by hand": (lambda m, h: m.a * normed(h.float()).to(h) + (normed(h) * (1.0 + m.b.float())).to(h), ((11,), (11,))),
+    "made of both": (lambda m, h: h * (m.a * m.b.exp()).cumsum(0) + m.a, ((11,), (11,))),
+    "looked up": (lambda m, h: h + m.a[torch.tensor([0, 2, 2, 1, 0, 1])] * functional.softplus(m.b)[:, None], ((3, 11), (6,))),
+    "in place": (lambda m, h: ((h * m.a).add_(1).relu_() * m.b).view(-1, 66).tanh_().view(-1, 6, 11), ((11,), (6, 11))),
+    "again and again": (lambda m, h: torch.sin(torch.sin(h * m.a) * m.a + m.a) * m.a.norm(), ((11,),)),
+    "steps first": (lambda m, h: (h.transpose(0, 1) * m.a + m.b).transpose(0, 1), ((11,), (6, 1, 11))),
+    "leaking": (lambda m, h: functional.prelu(h, m.a), ((6,),)),
+    "a penalty": (lambda m, h: (h * m.a) + m.a.square().sum(), ((11,),)),
+    "unused": (lambda m, h: h * m.a.detach(), ((11,), (11,))),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_against_one_example_at_a_time(name: str) -> None:
+    body, shapes = PLACES[name]
+    model = Standing(body, *shapes).double()
+    before = {key: (id(p), p.clone()) for key, p in model.named_parameters()}
+    method = BookKeeping.learnt(model, classification, sequences(3))
+    for size in (1, 5):
+        batch = sequences(size)
+        expected = clipped_sum(gradients(model, classification, batch, size), CLIP)
+        assert distance(sums_of(method, batch), expected) <= 1e-9 * CLIP.bound
+    assert all(id(p) == before[key][0] and torch.equal(p, before[key][1]) for key, p in model.named_parameters())
+
+
+def test_a_parameter_of_two_modules_is_one() -> None:
+    model = nn.Sequential(Standing(lambda m, h: h * m.a, (11,)), nn.PReLU(LABELS)).double()
+    model[0].other = Standing(lambda m, h: h - m.a, (11,))
+    model[0].other.a = model[0].a
+    model[0].body = lambda m, h: m.other.body(m.other, h * m.a)
+    model[0].other.first.requires_grad_(False)
+    method, batch = BookKeeping.learnt(model, classification, sequences(3)), sequences(4)
+    expected = clipped_sum(gradients(model, classification, batch, 4), CLIP)
+    assert distance(sums_of(method, batch), expected) <= 1e-9 * CLIP.bound
+
+
+class Changed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, a: Tensor) -> Tensor:
+        return h * a
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return gradient, gradient.sum((0, 1))
+
+
+def hooked(h: Tensor) -> Tensor:
+    """One that does nothing to gradients that are short."""
+    h.register_hook(lambda gradient: gradient.clamp(-1e6, 1e6))
+    return h
+
+
+REFUSED: dict[str, tuple[Forward, tuple[int, ...], str]] = {
+    "an operator without a rule": (lambda m, h: torch.lerp(h, m.a, 0.5), (11,), "a: LerpBackward0 has no rule"),
+    "somebody's own": (lambda m, h: Changed.apply(h, m.a), (11,), "a: ChangedBackward has no rule"),
+    "places and examples in one": (
+        lambda m, h: (h.reshape(-1, 11) * m.a).view_as(h),
+        (11,),
+        "a: MulBackward0 takes it, where examples have no dimension of their own",
+    ),
+    "a hook": (lambda m, h: hooked(h * m.a), (11,), "a hook on a tensor changes its gradient"),
+    "another way for one example": (
+        lambda m, h: h * m.a if len(h) > 1 else h + m.a,
+        (11,),
+        "a: one example alone takes another way than several",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_told_apart_is_refused(name: str) -> None:
+    body, shape, words = REFUSED[name]
+    with pytest.raises(Unsuitable, match=f"^{words}$"):
+        list(BookKeeping.learnt(Standing(body, shape).double(), classification, sequences(3)).parts(sequences(3)))
+
+
+def test_another_way_than_was_learnt_is_refused() -> None:
+    model = Standing(lambda m, h: h * m.a, (11,)).double()
+    method = BookKeeping.learnt(model, classification, sequences(3))
+    for body in (lambda m, h: h + m.a, lambda m, h: h * m.a * m.a, lambda m, h: h):
+        model.body = body
+        with pytest.raises(Unsuitable, match=r"^a is used in another way than when the model was probed$"):
+            list(method.parts(sequences(3)))
+
+
+def test_a_gradient_in_the_loss_reaches_the_parameters_of_layers_past_what_they_give() -> None:
+    """Where it counts only now and then, gradients of the first examples do not show it."""
+
+    def now_and_then(model: nn.Module, batch: Any) -> Tensor:
+        x = batch[0].detach().requires_grad_()
+        (slope,) = torch.autograd.grad(classification(model, (x, batch[1])).sum(), x, create_graph=True)
+        return classification(model, batch) + torch.relu(slope.square().sum((1, 2)) - 1e9)
+
+    with pytest.raises(Unsuitable, match=r"^(first|head) has parameters that a gradient in the loss depends on$"):
+        BookKeeping.learnt(Standing(lambda m, h: h * m.a, (11,)).double(), now_and_then, sequences(3))
+
+
+def test_what_stands_in_the_place_of_a_parameter_is_refused() -> None:
+    def doubled(model: nn.Module, batch: Any) -> Tensor:
+        values = {name: 2.0 * p for name, p in model.named_parameters()}
+        return functional.cross_entropy(torch.func.functional_call(model, values, (batch[0],)), batch[1], reduction="none")
+
+    with pytest.raises(Unsuitable, match=r"^first: something else stands in the place of its weight$"):
+        BookKeeping.learnt(Standing(lambda m, h: h * m.a, (11,)).double(), doubled, sequences(3))

@@ -1,0 +1,201 @@
+"""dpcli.private: what a step releases, what is charged and when, and what is left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from torch import Tensor, nn  # noqa: E402
+
+import dpcli  # noqa: E402
+from dpcli.errors import Denied, InputError  # noqa: E402
+from dpcli.ledger.stores.places import init, open_ledger  # noqa: E402
+from dpcli.ledger.terms import LedgerTerms  # noqa: E402
+from dpcli.train.plan.plan import plan_of  # noqa: E402
+from dpcli.train.run.run import train  # noqa: E402
+from dpcli.train.step import prepare  # noqa: E402
+from tests.command import dpcli as command  # noqa: E402
+from tests.train.loop.conftest import COUNT, FILE, STEPS, UNSAMPLED, Begin, loss_of, model_of, records  # noqa: E402
+
+SLACK = 1.0 + 1e-5  # single precision: weights of about one, moved by a hundredth
+
+
+def ledger(epsilon: float = 20.0) -> str:
+    terms = LedgerTerms("example", "add-remove", epsilon, 1e-5, filter="rdp", parameters={"order": 6.0})
+    with init("ledger.db", "own", terms):
+        return "ledger.db"
+
+
+def stepped(private: dpcli.Private, steps: int = 1) -> dpcli.Private:
+    for batch in private:
+        private.step(batch)
+        if private.taken == steps:
+            break
+    return private
+
+
+def weights(model: nn.Module) -> Tensor:
+    return torch.cat([value.detach().flatten().double() for value in model.parameters()])
+
+
+def test_a_loop_leaves_what_train_leaves(begin: Begin) -> None:
+    model = model_of()
+    private = begin(model)
+    spent = [private.epsilon]
+    for batch in private:
+        private.step(batch)
+        spent.append(private.epsilon)
+    result = private.finish()
+    assert spent[0] == 0.0 and all(a < b for a, b in pairwise(spent))
+    assert len(spent) == STEPS + 1 == len(private) + 1
+    assert spent[-1] == result.epsilon == private.planned_epsilon == plan_of("own.toml").account.upper
+    names = ["metrics.jsonl", "model.json", "model.safetensors", "pipeline.toml", "statement.md"]
+    assert sorted(path.name for path in Path(result.folder).glob("[!.]*")) == names
+    assert result.private and result.steps == STEPS and result.statement == (Path(result.folder) / "statement.md").read_text()
+    assert str(result).startswith(f"epsilon <= {dpcli.account(dpcli.load('own.toml')).upper:.2f}"[:13])
+    assert command("attest", result.folder).code == 0
+    from safetensors.torch import load_file
+
+    left = load_file(f"{result.folder}/model.safetensors")
+    assert all(torch.equal(left[name], value) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("row", [0, COUNT - 1])
+def test_one_record_moves_the_weights_by_at_most_c(begin: Begin, row: int) -> None:
+    """With the same noise, and every record in every step: what is left of the difference is the record."""
+    inputs, labels = records()
+    inputs[row] *= 1e4
+    ends = []
+    for kept in (slice(None), [other for other in range(COUNT) if other != row]):
+        model = model_of()
+        stepped(begin(model, (inputs[kept], labels[kept]), UNSAMPLED, insecure_seed=5, out=f"runs/{len(ends)}"))
+        ends.append(weights(model))
+    influence = float((ends[0] - ends[1]).norm()) * COUNT / 0.5
+    assert 0.9 < influence <= SLACK
+
+
+def test_the_noise_has_the_planned_scale(begin: Begin) -> None:
+    """Two runs from the same weights over all records differ by their noise alone: sqrt 2 of noise_multiplier C / n."""
+    wide = nn.Sequential(nn.Linear(5, 1000), nn.Tanh(), nn.Linear(1000, 3))
+    start, ends = {name: value.clone() for name, value in wide.state_dict().items()}, []
+    for number in range(2):
+        wide.load_state_dict(start)
+        stepped(begin(wide, text=UNSAMPLED, out=f"runs/{number}"))
+        ends.append(weights(wide))
+    difference = (ends[0] - ends[1]) * COUNT / (2.0 * 0.5 * 2.0**0.5)
+    deviation = (2.0 * len(difference)) ** -0.5
+    assert abs(float(difference.square().mean().sqrt()) - 1.0) < 6.0 * deviation
+
+
+def test_the_ledger_is_charged_before_the_first_noise(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    real = prepare.noise_of
+
+    class Watched:
+        private = True
+
+        def __init__(self, *given: Any) -> None:
+            self.noise = real(*given)
+
+        def next(self, shapes: Any) -> Any:
+            with open_ledger("ledger.db") as books:
+                seen.append([run.status for run in books.state().runs.values()])
+            return self.noise.next(shapes)
+
+    monkeypatch.setattr(prepare, "noise_of", Watched)
+    private = begin(ledger=ledger(), dataset="own")
+    assert seen == []
+    stepped(private, STEPS).finish()
+    assert seen == [["started"]] * STEPS
+    with open_ledger("ledger.db") as books:
+        assert [run.status for run in books.state().runs.values()] == ["committed"]
+    with pytest.raises(Denied):
+        begin(ledger=ledger_of_little())
+    assert len(seen) == STEPS
+
+
+def ledger_of_little() -> str:
+    terms = LedgerTerms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
+    with init("poor.db", "own", terms):
+        return "poor.db"
+
+
+def test_a_loop_that_breaks_off_stays_charged_and_goes_on(begin: Begin) -> None:
+    model, url = model_of(), ledger()
+    private = stepped(begin(model, ledger=url), 3)
+    del private  # as the end of a process does
+    with open_ledger(url) as books:
+        assert [run.status for run in books.state().runs.values()] == ["started"]
+    with pytest.raises(InputError, match="state of a run that did not end"):
+        begin(model, ledger=url)
+    private = begin(model_of(7), ledger=url, resume=True)
+    assert private.taken == 2  # the last state
+    result = stepped(private, STEPS).finish()
+    assert result.epsilon > plan_of("own.toml").account.upper and "counted twice" in result.statement
+    with open_ledger(url) as books:
+        assert [run.status for run in books.state().runs.values()] == ["committed", "committed"]
+
+
+def test_a_loop_that_is_closed_repeats_nothing(begin: Begin) -> None:
+    model = model_of()
+    with begin(model) as private:
+        stepped(private, 3)
+    other = model_of(7)
+    private = begin(other, resume=True)
+    assert private.taken == 3 and torch.equal(weights(other), weights(model))
+    assert stepped(private, STEPS).finish().epsilon == plan_of("own.toml").account.upper
+
+
+def test_a_loop_that_stops_early_is_stated_for_all_that_was_planned(begin: Begin) -> None:
+    private = stepped(begin(), 2)
+    assert private.epsilon < private.planned_epsilon
+    result = private.finish()
+    assert (result.steps, result.epsilon) == (2, private.planned_epsilon)
+    assert f"took 2 steps" in result.statement and f"{STEPS} steps were planned" in result.statement  # noqa: F541
+
+
+def test_a_seed_is_said(begin: Begin) -> None:
+    result = stepped(begin(insecure_seed=3), STEPS).finish()
+    assert not result.private and "NOT PRIVATE" in result.statement and "NOT PRIVATE" in str(result)
+    with pytest.raises(InputError, match="insecure_seed: expected no ledger"):
+        begin(insecure_seed=3, ledger="ledger.db")
+
+
+def test_the_statement_is_that_of_train(begin: Begin, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the sentences about the loop: the same file, had it named the model, the data and the loss."""
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    (folder / "own_code.py").write_text("from tests.train.loop.conftest import loss_of, model_of as model, records\n")
+    stated = 'task = "custom"\nmodel = "own_code:model"\ndata = "own_code:records"\nloss = "own_code:loss_of"\nlearning_rate = 1.0'
+    (folder / "filed.toml").write_text(FILE.replace('task = "loop"', stated))
+    filed = train(plan_of("filed.toml"))
+    ours = stepped(begin(out="runs/loop"), STEPS).finish()
+    expected, found = (Path(filed.folder) / "statement.md").read_text().splitlines(), ours.statement.splitlines()
+    start = expected[0]
+    assert found[0].startswith(start) and "The loop around the steps is the user's own code." in found[0].removeprefix(start)
+    different = [(a, b) for a, b in zip(expected[1:], found[1:], strict=True) if a != b]
+    assert all("filed.toml" in a and "own.toml" in b for a, b in different), different
+
+
+def test_units_are_bounded_as_in_train(begin: Begin) -> None:
+    text = FILE.replace('unit = "example"', 'unit = "user"\nmax_contributions = 2').replace('"loop"', '"loop"\nunits = "owner"')
+    with pytest.raises(InputError, match=r"train\.units: expected whose each record is"):
+        begin(text=text)
+    private = begin(text=text, units=torch.arange(COUNT) // 6)
+    assert len(private._steps.run.prepared.trainer.records[0]) == COUNT // 3
+
+
+def test_dpcli_knows_private_without_torch() -> None:
+    code = "import sys, dpcli; dpcli.private, dpcli.Private; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_loss_is_one_for_each_record(begin: Begin) -> None:
+    with pytest.raises(InputError, match="one loss per example"):
+        begin(loss=lambda model, batch: loss_of(model, batch).mean())

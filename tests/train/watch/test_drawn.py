@@ -1,0 +1,100 @@
+"""Batches against a declared scheme: right samplers pass, and passes over shuffled data are found within one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+import numpy as np  # noqa: E402
+
+from dpcli.keys.annotations import members_of  # noqa: E402
+from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme  # noqa: E402
+from dpcli.registry import SAMPLING, load  # noqa: E402
+from dpcli.train.noise.randomness import insecure_seed  # noqa: E402
+from dpcli.train.sampling.schemes import sampler  # noqa: E402
+from dpcli.train.watch.drawn import PassBatches, batches_of  # noqa: E402
+
+N, BATCH = 400, 20
+POISSON, FIXED = Poisson("poisson", batch_size=BATCH), FixedSize("fixed-size", batch_size=BATCH)
+
+
+def first_said(scheme: Scheme, batches: Iterator[Any], most: int, n: int = N) -> tuple[int, str]:
+    """After how many batches something is said, and what; (0, "") where nothing is."""
+    tested = batches_of(scheme, n, n)
+    assert tested is not None
+    return next(((number, said) for number, batch in enumerate(islice(batches, most), 1) if (said := tested.see(batch))), (0, ""))
+
+
+def shuffled(n: int, size: int, rng: np.random.Generator) -> Iterator[Any]:
+    while True:
+        order = rng.permutation(n)
+        yield from (order[start : start + size] for start in range(0, n, size))
+
+
+def own(name: str) -> Scheme:
+    cls: type[Scheme] = load(SAMPLING[name])
+    return cls(name, **({"batch_size": BATCH} if "batch_size" in members_of(cls) else {}))
+
+
+@pytest.mark.parametrize("name", SAMPLING)
+def test_what_dpcli_draws_itself_passes(name: str) -> None:
+    """Every scheme under which training draws, and that is tested here at all."""
+    scheme = own(name)
+    if batches_of(scheme, N, N) is not None:
+        assert first_said(scheme, sampler(scheme, N, insecure_seed(7).sampling, N), 300) == (0, "")
+
+
+@pytest.mark.parametrize("scheme", [POISSON, FIXED], ids=lambda scheme: scheme.scheme)
+@pytest.mark.parametrize(("n", "size"), [(400, 20), (1437, 64), (100, 50), (997, 10), (5000, 1000)])
+def test_shuffled_batches_are_found_within_one_pass(scheme: Scheme, n: int, size: int) -> None:
+    declared = type(scheme)(scheme.scheme, batch_size=size)
+    passes = shuffled(n, size, np.random.default_rng(3))
+    number, said = first_said(declared, passes, -(-n // size), n)
+    assert number and said
+
+
+@pytest.mark.parametrize("size", [20, 40])
+def test_sizes_that_vary_do_not_hide_a_pass(size: int) -> None:
+    """Shuffled, and cut at random places, so that the sizes look right."""
+    rng = np.random.default_rng(5)
+    order = rng.permutation(4000)
+    cuts = np.cumsum(rng.binomial(4000, size / 4000, 4000 // size - 10))
+    number, said = first_said(Poisson("poisson", batch_size=size), iter(np.split(order, cuts)[:-1]), 1000, 4000)
+    assert number and said.startswith("every record 0 or 1 times")
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        (lambda rng: (np.flatnonzero(rng.random(N) < 0.1) for _ in range(200)), "records in a batch on average"),
+        (lambda rng: (rng.choice(N, BATCH, replace=False) for _ in range(200)), "batches of exactly 20 records"),
+        (lambda rng: (rng.choice(N, rng.binomial(N, 0.05)) for _ in range(200)), "a record twice in one batch"),
+        (lambda rng: (np.array([N]) for _ in range(1)), "a record that the dataset does not have"),
+    ],
+    ids=["twice the rate", "fixed size", "with replacement", "another dataset"],
+)
+def test_other_ways_of_drawing_are_found_under_poisson(batches: Callable[[np.random.Generator], Any], said: str) -> None:
+    assert said in first_said(POISSON, iter(batches(np.random.default_rng(1))), 200)[1]
+
+
+def test_a_record_twice_in_a_pass() -> None:
+    tested = PassBatches(N, BATCH / N, length=20)
+    order = list(islice(shuffled(N, BATCH, np.random.default_rng(2)), 40))
+    assert [tested.see(batch) for batch in order] == [""] * 40
+    assert tested.see(order[20]) == "" and "a record twice in a pass" in tested.see(order[20])
+
+
+def test_alarms_are_rare() -> None:
+    """Union over all batches: below one in 10^9, whatever the length."""
+    tested = batches_of(POISSON, N, N)
+    assert tested is not None
+    total = 0.0
+    for _ in range(1000):
+        tested.seen += 1
+        total += float(np.exp(tested.alarm))
+    assert 0.99e-9 < total <= 1e-9

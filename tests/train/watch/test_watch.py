@@ -1,0 +1,202 @@
+"""dpcli.watch around loops that dpcli does not take: what contradicts the file stops them, and what is not seen is not stated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
+
+import dpcli  # noqa: E402
+from dpcli.errors import Denied, InputError  # noqa: E402
+from tests.train.loop.conftest import FILE, loss_of, model_of, records  # noqa: E402
+
+N, BATCH, STEPS = 400, 20, 30
+POISSON = FILE.replace("dataset_size = 60", f"dataset_size = {N}").replace("steps = 4", f"steps = {STEPS}")
+SHUFFLE = POISSON.replace('"poisson"', '"shuffle"').replace(f"steps = {STEPS}", "epochs = 2")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    torch.set_num_threads(1)
+    (tmp_path / "own.toml").write_text(POISSON)
+    return tmp_path
+
+
+def dataset(count: int = N) -> TensorDataset:
+    torch.manual_seed(1)
+    return TensorDataset(torch.randn(count, 5), torch.randint(0, 3, (count,)))
+
+
+class PoissonSampler:
+    """What a loader of one's own may draw by."""
+
+    def __init__(self, count: int = N, rate: float = BATCH / N) -> None:
+        self.count, self.rate = count, rate
+        self.generator = torch.Generator().manual_seed(11)
+
+    def __iter__(self) -> Any:
+        for _ in range(len(self)):
+            yield torch.nonzero(torch.rand(self.count, generator=self.generator) < self.rate).flatten().tolist()
+
+    def __len__(self) -> int:
+        return int(1 / self.rate)
+
+
+def loop(watch: dpcli.Watch, loader: DataLoader[Any], steps: int = STEPS) -> int:
+    """Plain SGD under a watch; returns the steps that it took."""
+    model = model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watch.follow(optimizer, loader)
+    while True:
+        for batch in loader:
+            optimizer.zero_grad()
+            loss_of(model, batch).mean().backward()
+            optimizer.step()
+            if watch.steps >= steps:
+                return watch.steps
+
+
+def test_a_shuffling_loader_under_a_poisson_claim_is_refused() -> None:
+    watch = dpcli.watch("own.toml")
+    with pytest.raises(InputError, match="sampling: expected what the file declares, found a loader with RandomSampler"):
+        loop(watch, DataLoader(dataset(), batch_size=BATCH, shuffle=True))
+    assert watch.epsilon is None and watch.report.endswith("no guarantee") and not watch.complete
+
+
+class Disguised:
+    """A sampler that shuffles and says nothing of it."""
+
+    def __iter__(self) -> Any:
+        order = torch.randperm(N, generator=torch.Generator().manual_seed(1)).tolist()
+        return (order[start : start + BATCH] for start in range(0, N, BATCH))
+
+    def __len__(self) -> int:
+        return N // BATCH
+
+
+def test_a_disguised_one_is_found_within_an_epoch() -> None:
+    watch = dpcli.watch("own.toml")
+    with pytest.raises(
+        InputError, match=r"sampling: expected what the file declares, found every record 0 or 1 times in \d+ batches"
+    ):
+        loop(watch, DataLoader(dataset(), batch_sampler=Disguised()))
+    assert 0 < watch.steps < N // BATCH
+    assert "contradicts own.toml" in watch.report
+
+
+def test_a_shuffling_loader_under_a_shuffle_claim_is_watched(folder: Path) -> None:
+    (folder / "own.toml").write_text(SHUFFLE)
+    watch = dpcli.watch("own.toml")
+    assert loop(watch, DataLoader(dataset(), batch_size=BATCH, shuffle=True)) == STEPS
+    assert watch.found["sampling"] == "no contradiction seen"
+
+
+def test_what_is_not_seen_is_not_stated() -> None:
+    """SGD without clipping and noise behind a right sampler: nothing contradicts the file, and nothing is claimed."""
+    watch = dpcli.watch("own.toml")
+    assert loop(watch, DataLoader(dataset(), batch_sampler=PoissonSampler())) == STEPS == watch.planned
+    assert watch.finished and not watch.complete and watch.epsilon is None
+    assert "sampling: no contradiction seen" in watch.report
+    assert "not seen: whether noise is added" in watch.report and watch.report.endswith("no guarantee")
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        return iter(zip(*records(), strict=True))
+
+
+def test_a_stream_is_not_seen() -> None:
+    watch = dpcli.watch("own.toml")
+    loop(watch, DataLoader(Stream(), batch_size=BATCH), 3)
+    assert watch.found["sampling"].startswith("not seen")
+
+
+def test_a_step_beyond_the_plan_raises() -> None:
+    watch = dpcli.watch("own.toml")
+    with pytest.raises(InputError, match="steps: expected what the file declares, found another step after the 30"):
+        loop(watch, DataLoader(dataset(), batch_sampler=PoissonSampler()), STEPS + 1)
+
+
+def test_more_records_than_declared_are_refused() -> None:
+    with pytest.raises(InputError, match="found 401 records"):
+        loop(dpcli.watch("own.toml"), DataLoader(dataset(N + 1), batch_sampler=PoissonSampler(N + 1)))
+
+
+def test_steps_without_batches_are_found() -> None:
+    watch, model = dpcli.watch("own.toml"), model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(dataset(), batch_sampler=PoissonSampler())
+    watch.follow(optimizer, loader)
+    loss_of(model, next(iter(loader))).mean().backward()
+    optimizer.step()
+    with pytest.raises(InputError, match="2 steps on 1 batches"):
+        optimizer.step()
+
+
+def test_a_loader_that_began_before_it_was_looked_at_is_not_seen() -> None:
+    watch, model = dpcli.watch("own.toml"), model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(dataset(), batch_sampler=PoissonSampler())
+    begun = iter(loader)
+    watch.follow(optimizer, loader)
+    for _ in range(2):
+        loss_of(model, next(begun)).mean().backward()
+        optimizer.step()
+    next(iter(loader))
+    assert watch.steps == 2 and watch.found["sampling"].startswith("not seen") and watch.epsilon is None
+
+
+def test_a_file_over_its_own_budget_is_denied(folder: Path) -> None:
+    (folder / "own.toml").write_text(POISSON.replace("[[mechanism]]", "[budget]\nepsilon = 0.1\n[[mechanism]]"))
+    with pytest.raises(Denied):
+        dpcli.watch("own.toml")
+
+
+def opacus_loop(noise_multiplier: float = 2.0, norm: float = 0.5, tampered: float = 1.0) -> dpcli.Watch:
+    pytest.importorskip("opacus", reason="the extra opacus is not installed")
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    watch, model = dpcli.watch("own.toml"), GradSampleModule(nn.Sequential(nn.Linear(5, 40), nn.Tanh(), nn.Linear(40, 3)))
+    optimizer = DPOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        noise_multiplier=noise_multiplier,
+        max_grad_norm=norm,
+        expected_batch_size=BATCH,
+    )
+    loader = DataLoader(dataset(), batch_sampler=PoissonSampler())
+    watch.follow(optimizer, loader)
+    optimizer.noise_multiplier *= tampered  # after it was looked at
+    for _ in range(2):
+        for batch in loader:
+            if watch.finished:
+                return watch
+            optimizer.zero_grad()
+            loss_of(model, batch).mean().backward()
+            optimizer.step()
+    return watch
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+def test_opacus_behind_a_right_sampler_has_an_epsilon() -> None:
+    watch = opacus_loop()
+    assert watch.steps == STEPS and watch.complete
+    assert watch.epsilon == dpcli.account(dpcli.load("own.toml")).upper
+    assert "seed of torch's generator was not" in watch.report and "if all of it holds" in watch.report
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+def test_less_noise_than_declared_is_found() -> None:
+    with pytest.raises(InputError, match=r"an Opacus optimizer with noise multiplier 1.9, where the file declares 2"):
+        opacus_loop(noise_multiplier=1.9)
+    with pytest.raises(InputError, match=r"an Opacus optimizer with clipping norm 1.0, where the file declares 0.5"):
+        opacus_loop(norm=1.0)
+    with pytest.raises(InputError, match=r"found noise of 0\.[78]\d* times the declared size"):
+        opacus_loop(tampered=0.8)
