@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -77,6 +77,17 @@ def run(arguments: list[str] | None = None) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left to do is to leave, with the code of what was done
     except KeyboardInterrupt:  # between the two
         code = 130
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process. Where one of several stopped early, threads of torch's still wait for the others, and would abort an orderly end."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        os._exit(code)
     sys.exit(code)
 
 

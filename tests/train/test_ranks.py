@@ -141,3 +141,18 @@ def test_the_sum_and_the_noise_are_those_of_one_process(tmp_path: Path) -> None:
     for name, value in alone.items():
         assert torch.equal(zero[name], one[name])
         assert torch.allclose(value, zero[name], atol=1e-6)
+
+
+def test_who_is_left_by_the_others_ends_with_a_code_of_ours(tmp_path: Path) -> None:
+    """Threads of a group that never came to its end abort an orderly end of the process, now and then: nothing of it is waited for."""
+    code = (
+        "import atexit, os, sys, torch.distributed as group\n"
+        "from dpcli.cli.main import run\n"
+        "group.init_process_group('gloo', store=group.HashStore(), rank=0, world_size=1)\n"
+        "atexit.register(lambda: os._exit(99))\n"
+        "run(sys.argv[1:])"
+    )
+    for arguments, expected, stream in ((["account", "no.toml"], 2, "err"), (["version"], 0, "out")):
+        left = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert left.returncode == expected, left.stderr
+        assert (left.stdout, left.stderr)[stream == "err"]  # all of it was written before
