@@ -79,8 +79,7 @@ def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str,
 def row(reference: Reference, scheme: str, situation: Situation) -> Row:
     """Account, and enumerate."""
     try:
-        pipeline = parsed(reference, scheme, situation)
-        bounds = [_delta(pipeline, epsilon, situation.group) for epsilon in EPSILONS]
+        bounds = claimed(reference, scheme, situation)
     except InputError as error:
         return Row(reference, scheme, situation, refused=str(error))
     found = [
@@ -88,6 +87,12 @@ def row(reference: Reference, scheme: str, situation: Situation) -> Row:
         for epsilon, bound, delta in zip(EPSILONS, bounds, worst(reference, situation), strict=False)
     ]
     return Row(reference, scheme, situation, tuple(found))
+
+
+def claimed(reference: Reference, scheme: str, situation: Situation) -> tuple[Bound, ...]:
+    """What is claimed of delta at each of EPSILONS. Raises InputError where the statement makes no sense in this situation."""
+    pipeline = parsed(reference, scheme, situation)
+    return tuple(_delta(pipeline, epsilon, situation.group) for epsilon in EPSILONS)
 
 
 def parsed(reference: Reference, scheme: str, situation: Situation) -> Pipeline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -60,17 +61,26 @@ NOISES = {"gumbel": stats.gumbel_r, "laplace": stats.laplace, "exponential": sta
 
 def noisy_max(epsilon: float, noise: str, score: Scores) -> Release:
     """P(i) = integral over the winning noise of its density times the others' distribution functions, by cells of the winner's noise."""
-    law = NOISES[noise](scale=2.0 / epsilon)
-    grid = law.ppf((np.arange(POINTS) + 0.5) / POINTS)
 
     def release(records: Records) -> Array:
         found = score(records)
-        wins = [
-            np.mean([np.prod(law.cdf(grid[None, :] + found[i] - np.delete(found, i)[:, None]), axis=0)]) for i in range(len(found))
-        ]
-        return np.asarray(np.array(wins) / np.sum(wins))
+        wins = np.array([_winning(epsilon, noise, tuple(sorted(found[i] - np.delete(found, i)))) for i in range(len(found))])
+        return np.asarray(wins / wins.sum())
 
     return release
+
+
+@functools.lru_cache(1 << 12)
+def _winning(epsilon: float, noise: str, ahead: tuple[float, ...]) -> float:
+    """Of who is ahead of the others by so much."""
+    law, grid = _cells(epsilon, noise)
+    return float(np.mean(np.prod(law.cdf(grid[None, :] + np.array(ahead)[:, None]), axis=0)))
+
+
+@functools.lru_cache(16)
+def _cells(epsilon: float, noise: str) -> tuple[stats.rv_continuous, Array]:
+    law = NOISES[noise](scale=2.0 / epsilon)
+    return law, law.ppf((np.arange(POINTS) + 0.5) / POINTS)
 
 
 def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -> Release:

@@ -8,36 +8,61 @@ from contextlib import suppress
 
 import pytest
 
+from dpcli.accountants.base import Bound
 from dpcli.analysis import account as accounting
 from dpcli.errors import InputError
+from dpcli.pipeline.resolve import resolve
 from dpcli.registry import MECHANISMS
-from tests.brute.bracket import Bracket, Row, rows
+from tests.brute.bracket import claimed, parsed, row, situations
+from tests.brute.references import Reference, Situation
 from tests.exam.laws import copies
-from tests.exam.plants import PLANTS
+from tests.exam.plants import PLANTS, Resolve
 from tests.exam.subjects import Subject, drawn
 
-
-@functools.cache
-def honest(kind: str) -> dict[str, Row]:
-    return {row.label: row for row in rows(kind)}
+Claims = tuple[Bound, ...]
 
 
-def promises_more(planted: Bracket, honest: Bracket) -> bool:
+def claims(reference: Reference, scheme: str, situation: Situation) -> Claims | None:
+    """What is claimed; None where the statement makes no sense."""
+    with suppress(InputError):
+        return claimed(reference, scheme, situation)
+    return None
+
+
+honest = functools.cache(claims)
+
+
+def changed(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
+    """Whether the bug changes anything about the statement; where it does not, nobody need be asked."""
+    with suppress(InputError):
+        pipeline = parsed(reference, scheme, situation)
+        with suppress(InputError):
+            return bool(bug(pipeline, situation.group) != resolve(pipeline, situation.group))
+        return True
+    return False
+
+
+def promises_more(planted: Bound, honest: Bound) -> bool:
     """An upper bound that is smaller; a lower bound that the enumeration reaches is none that is false."""
     return planted.upper < honest.upper - 1e-12
 
 
-def until_false(kind: str) -> Iterator[Row]:
-    """What is claimed, up to the first false bracket."""
-    for row in rows(kind):
-        yield row
-        if row.faults():
-            return
+def says_more(planted: Bound, honest: Bound) -> bool:
+    """On either side: else it is as true as what is claimed without the bug, which other tests compare with the enumeration."""
+    return planted.upper < honest.upper or (planted.lower is not None and (honest.lower is None or planted.lower > honest.lower))
 
 
-def harmless(kind: str, planted: list[Row]) -> bool:
-    """Whether nothing promises more than without the bug."""
-    return not any(any(map(promises_more, row.brackets, honest(kind)[row.label].brackets)) for row in planted)
+def told(kind: str, bug: Resolve) -> Iterator[tuple[bool, bool]]:
+    """For each situation whether the planted claim is false, and whether it promises more than the honest one."""
+    for situated in situations(kind):
+        if changed(bug, *situated) and (planted := claims(*situated)) is not None:
+            with pytest.MonkeyPatch.context() as mended:
+                mended.setattr(accounting, "resolve", resolve)
+                true = honest(*situated)
+            if true is None:
+                yield bool(row(*situated).faults()), False
+            elif any(map(says_more, planted, true)):
+                yield bool(row(*situated).faults()), any(map(promises_more, planted, true))
 
 
 def uncounted(subject: Subject) -> bool:
@@ -54,14 +79,21 @@ def test_a_bug_in_any_mechanism_is_seen(kind: str, plant: str, monkeypatch: pyte
     bug = PLANTS[plant](accounting.resolve)
     with monkeypatch.context() as planting:
         planting.setattr(accounting, "resolve", bug)
-        planted = list(until_false(kind))
-    assert planted
-    if planted[-1].faults() or harmless(kind, planted):
+        more = False
+        for false, promised in told(kind, bug):
+            if false:
+                return
+            more = more or promised
+    if not more:
         return
     monkeypatch.setattr(accounting, "resolve", bug)
     assert any(map(uncounted, drawn(kind, "0"))), f"{plant} in {kind} is not seen"
 
 
 def test_a_smaller_upper_bound_promises_more() -> None:
-    assert not promises_more(Bracket(0.1, None, 0.2, 0.3), Bracket(0.1, None, 0.2, 0.3))
-    assert promises_more(Bracket(0.1, None, 0.2, 0.2), Bracket(0.1, None, 0.2, 0.3))
+    assert not promises_more(Bound(0.3), Bound(0.3, 0.1)) and promises_more(Bound(0.2), Bound(0.3))
+    assert (
+        not says_more(Bound(0.3, 0.1), Bound(0.3, 0.1))
+        and says_more(Bound(0.3, 0.2), Bound(0.3, 0.1))
+        and says_more(Bound(0.3, 0.1), Bound(0.3))
+    )
