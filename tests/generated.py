@@ -27,6 +27,7 @@ from dpcli.keys.words import OneOf
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.read import parse
 from dpcli.pipeline.resolve import resolve
+from dpcli.pipeline.samples import DRAWN
 from dpcli.registry import ACCOUNTANTS, MECHANISMS, PLOTS, SAMPLING, load
 
 TRIES = 60
@@ -104,6 +105,8 @@ class Drawing:
         for _ in range(TRIES):
             longer: Document = json.loads(json.dumps(document))
             longer["mechanism"].append(self.entry(longer))
+            if self.odds(0.2):
+                self.share(longer["mechanism"])
             if resolves(longer) or self.odds(0.02):
                 return longer
         return longer
@@ -125,6 +128,21 @@ class Drawing:
         if self.odds(0.1):
             entry["partition"] = self.random.choice(["region", {"of": "region", "part": f"p{len(names) % 2}"}])
         return entry
+
+    def share(self, entries: list[Document]) -> None:
+        """Let the last entry read the sample of another one, or say that it draws its own."""
+        *others, last = entries
+        known = [
+            one for one in others if one.get("sampling", {"scheme": "none"})["scheme"] != "none" and one.get("sample") != "own"
+        ]
+        if known and self.odds(0.8):
+            first = self.random.choice(known)
+            first.setdefault("sample", f"s{len(entries)}")
+            for key in DRAWN:
+                last.pop(key, None)
+            last.update({key: first[key] for key in ("sample", *DRAWN) if key in first})
+        elif last.get("sampling", {"scheme": "none"})["scheme"] != "none":
+            last["sample"] = "own"
 
     def keys(self, kind: str, adjacency: str, names: list[str]) -> Document | None:
         """The type's own keys; None where none were found that agree with each other."""
@@ -206,9 +224,12 @@ class Drawing:
     def changed(self, document: Document) -> Document:
         """The file with other numbers in its own keys, or another mechanism."""
         other: Document = json.loads(json.dumps(document))
-        entry = self.random.choice(other["mechanism"])
-        entry["steps"] = self.whole(None, 18)
-        entry.pop("epochs", None)
+        entry, steps = self.random.choice(other["mechanism"]), self.whole(None, 18)
+        shared = entry.get("sample", "own")
+        for one in other["mechanism"]:
+            if one is entry or (shared != "own" and one.get("sample") == shared):
+                one["steps"] = steps
+                one.pop("epochs", None)
         if self.odds(0.3):
             other = self.grown(other)
         return other

@@ -11,6 +11,7 @@ from dpcli.analysis.account import Account, account
 from dpcli.errors import CannotCertify, InputError
 from dpcli.numerics.work import exhausted, limited
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.samples import together
 from dpcli.registry import ACCOUNTANTS
 from dpcli.values import dataclass
 
@@ -24,6 +25,7 @@ HALVINGS = 6  # of what lies beyond a value that was refused
 TIGHT = 1e-8  # relative width of an interval, below which others are not asked
 COUNTED = frozenset({"steps", "batch-size"})
 NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
+DRAWN_KEYS = frozenset({"steps", "epochs", "rate", "batch_size"})  # that entries of one sample have in common
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def calibrate(
         raise InputError(f"expected a parameter among {', '.join(get_args(Parameter))}, found {solve!r}")
     if not 0.0 < target_epsilon < math.inf:
         raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
-    chosen = tuple(targets) if targets is not None else _find_targets(pipeline, solve)
+    chosen = _with_companions(pipeline, targets if targets is not None else _find_targets(pipeline, solve))
     best: dict[float, tuple[float, str, float]] = {}
     certified = ["exact"] if accountants is None else []  # an accountant whose interval leaves nothing for the others to gain
     refused: dict[
@@ -280,9 +282,9 @@ def _secant(tried: list[tuple[int, float]], scale: Scale, target: float, good: i
 
 def _stated(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> float | None:
     """The number that the file has for one key that is counted; None where it has none, or several keys are solved for."""
-    if len(targets) != 1:
+    if not targets or _with_companions(pipeline, targets[:1]) != tuple(targets):
         return None
-    ((name, key),) = targets
+    name, key = targets[0]
     entry = next((entry for entry in pipeline.mechanisms if entry.name == name), None)
     if entry is None:
         return None
@@ -313,12 +315,26 @@ def _decimal_index(x: float) -> int:
 
 
 def substitute(pipeline: Pipeline, targets: Sequence[tuple[str, str]], value: float) -> Pipeline:
-    """The pipeline with `value` in place of each target's key; several noises share one ratio of noise to sensitivity."""
-    keys = dict(targets)
+    """The pipeline with `value` in place of each target's key; several noises share one ratio of noise to sensitivity.
+
+    What says how a sample is drawn is replaced in all entries that share it.
+    """
+    keys = dict(_with_companions(pipeline, targets))
     shared = len(keys) > 1
     return replace(
         pipeline, mechanisms=tuple(_with(e, keys[e.name], value, shared) if e.name in keys else e for e in pipeline.mechanisms)
     )
+
+
+def _with_companions(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The targets, and the same key of every entry that shares the sample of one, where it is about the draw."""
+    entries = {entry.name: entry for entry in pipeline.mechanisms}
+    found = (
+        (other.name, key)
+        for name, key in targets
+        for other in (together(entries[name], pipeline.mechanisms) if name in entries and key in DRAWN_KEYS else ())
+    )
+    return tuple(dict.fromkeys((*targets, *found)))
 
 
 def _with(entry: Entry, key: str, value: float, shared: bool) -> Entry:
@@ -340,6 +356,8 @@ def _with(entry: Entry, key: str, value: float, shared: bool) -> Entry:
 def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str], ...]:
     """The one entry whose parameter can be solved for."""
     found = [(entry.name, key) for entry in pipeline.mechanisms if (key := parameter_key(entry, solve)) is not None]
+    if found and set(_with_companions(pipeline, found[:1])) >= set(found):
+        return tuple(found)
     if not found:
         raise InputError(none_has(pipeline.mechanisms, solve))
     if len(found) > 1:

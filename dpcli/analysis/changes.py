@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from dpcli.pipeline.model import OWN
 from dpcli.values import dataclass
 
 Path = tuple[str, ...]
@@ -19,7 +20,8 @@ ALTERNATIVES = (
 )
 TOGETHER = frozenset({"unit", "max_contributions"})  # a unit that may own several records says how many
 LISTS = ("mechanism", "query")  # tables of which a file has several, matched by name
-SHARED = frozenset({"steps", "epochs", "sampling", "partition", "description"})  # keys that outlive a change of type
+DRAWN = frozenset({"steps", "epochs", "sampling", "partition", "sample"})  # keys that entries which share a sample change together
+SHARED = DRAWN | {"description"}  # keys that outlive a change of type
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,21 @@ class Change:
 def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
     """Every change from one file's tables to another's; mechanisms and queries are matched by name, and their order means nothing."""
     rest = _between(_without(old), _without(new), ())
-    return (*rest, *(change for kind in LISTS for change in _listed(kind, _named(old, kind), _named(new, kind))))
+    listed = (change for kind in LISTS for change in _listed(kind, _named(old, kind), _named(new, kind)))
+    return (*rest, *_of_one_sample(listed, _named(old, "mechanism"), _named(new, "mechanism")))
+
+
+def _of_one_sample(found: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
+    """Changes of the same keys of entries that share a sample, made together: alone, each would leave them at odds. An entry that comes
+    or goes is a change of who shares."""
+    joined: dict[Any, list[Edit]] = {}
+    for number, change in enumerate(found):
+        (kind, name, *_), keys = change.edits[0].path, tuple(edit.path[2:] or ("sample",) for edit in change.edits)
+        tables = (before.get(name, {}), after.get(name, {})) if kind == "mechanism" else ()
+        sample = next((table["sample"] for table in tables if table.get("sample") not in (None, OWN)), None)
+        drawn = sample is not None and all(key[0] in DRAWN for key in keys)
+        joined.setdefault((sample, keys) if drawn else number, []).extend(change.edits)
+    yield from (Change(tuple(edits)) for edits in joined.values())
 
 
 def _listed(kind: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:

@@ -17,6 +17,7 @@ from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.pipeline.model import Entry
 from dpcli.pipeline.parts import named, schemes
 from dpcli.pipeline.resolve import BillLine
+from dpcli.pipeline.samples import together
 from dpcli.plots.words import bound, few
 
 MOST = 8  # mechanisms that one line names
@@ -220,7 +221,13 @@ def accountant(facts: Facts) -> str:
 def assumptions(facts: Facts) -> str:
     """What the accounting takes for granted about sampling."""
     entries = [one for one in facts.pipeline.mechanisms if touches(one) and (one.sampling is not None or not named(one.spec))]
-    return _grouped((describe_sampling(one, facts), one.name) for one in entries)
+    return _grouped((describe_sampling(one, facts) + _shared(one, facts), one.name) for one in entries)
+
+
+def _shared(entry: Entry, facts: Facts) -> str:
+    """That others read its sample, where they do."""
+    several = len(together(entry, facts.pipeline.mechanisms)) > 1
+    return f", one sample {_short(entry.sample)} for all of them" if several else ""
 
 
 def without_amplification(facts: Facts) -> str:

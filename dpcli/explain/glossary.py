@@ -196,8 +196,15 @@ TERMS: dict[str, str] = {
     ),
     "sampling_rate": (
         "The probability that a given record is in the sample of one step. Amplification by sampling holds for how the records were "
-        "really drawn: shuffled batches are not Poisson samples. Every entry draws a sample of its own; what is released from one "
-        "and the same sample belongs in a composed entry, which carries the sampling."
+        "really drawn: shuffled batches are not Poisson samples. Every entry draws a sample of its own, unless several state the "
+        "same `sample`: what is released from one and the same batch is priced as one mechanism."
+    ),
+    "sample": (
+        'sample = "NAME" on several sampled entries: each of their steps reads one batch, the same for all of them (the gradients of a '
+        "step and the share of clipped records, say). A record is in all of their releases or in none, so they add up inside the "
+        "sample, before its amplification: they are priced as one mechanism on one sample, which costs more than a sample each. They "
+        "must state the same sampling, steps or epochs, and partition. An entry without the key draws a sample of its own; "
+        'sample = "own" says so, where lint (DP120) would ask. A composed entry says the same of entries without sampling.'
     ),
     "max_contributions": (
         "The most records that one unit contributes. Noise stated per contribution (noise_multiplier) is charged for all of them; a "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 
 from dpcli.analysis.calibrate import parameter_key, substitute
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
@@ -61,13 +60,8 @@ def _doubled(now: float) -> Iterator[float]:
 def _steps(state: LedgerState, pipeline: Pipeline, entry: Entry, delta: float) -> str:
     if entry.epochs is not None or entry.steps < 2:
         return ""
-    count = _most(lambda steps: _fits(state, _with_steps(pipeline, entry, steps), delta), entry.steps)
+    count = _most(lambda steps: _fits(state, substitute(pipeline, ((entry.name, "steps"),), steps), delta), entry.steps)
     return f"{count:,} steps of {entry.name} (now {entry.steps:,})" if count else ""
-
-
-def _with_steps(pipeline: Pipeline, entry: Entry, steps: int) -> Pipeline:
-    changed = tuple(replace(e, steps=steps) if e.name == entry.name else e for e in pipeline.mechanisms)
-    return replace(pipeline, mechanisms=changed)
 
 
 def _most(fits: Callable[[int], bool], above: int) -> int:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import covered, section, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
-from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.model import OWN, Entry, Pipeline
 from dpcli.pipeline.parts import named as parts_named
+from dpcli.toml.findings import Path
 
 SEARCHES = frozenset(
     {"sweep", "grid", "grid_search", "param_grid", "random_search", "hyperparameter_search", "optuna", "search", "tune", "tuning"}
@@ -18,7 +19,7 @@ SEARCHES = frozenset(
 DATA_DERIVED = re.compile("quantile|quartile|decile|percentile|median|cluster|k-?means", re.IGNORECASE)
 
 
-ALONE = edited(edited(TRAIN, "steps = 1000\n", ""), 'sampling = { scheme = "poisson", batch_size = 256 }\n', "")
+NORMS = edited(edited(TRAIN, "train", "norms"), "1.1", "30.0")
 
 
 def _tuning(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -38,18 +39,26 @@ def _adaptive(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _same_sample(pipeline: Pipeline) -> Iterator[RuleFinding]:
     named = {name for entry in pipeline.mechanisms for name in parts_named(entry.spec)}
-    found: dict[tuple[object, ...], str] = {}
+    alike: dict[tuple[object, ...], list[tuple[Path, Entry]]] = {}
     for path, entry in entries(pipeline):
         scheme = entry.sampling
         rate = scheme.exact_rate(pipeline.privacy.dataset_size) if isinstance(scheme, Batched) else None
-        if entry.name in named or rate is None or not 0 < rate < 1 or not getattr(scheme, "amplified", True):
+        if entry.name in named or rate is None or not 0 < rate < 1 or not getattr(scheme, "amplified", True) or entry.sample == OWN:
             continue
-        key = (type(scheme), float(rate), entry.epochs, entry.steps)
-        first = found.setdefault(key, entry.name)
-        if first != entry.name:
+        alike.setdefault((type(scheme), float(rate), entry.epochs, entry.steps), []).append((path, entry))
+    for found in alike.values():
+        yield from _unsaid(found)
+
+
+def _unsaid(alike: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
+    """Of entries that are sampled alike, those that do not say whether they share; of several, all but the first of them."""
+    unsaid = [(path, entry) for path, entry in alike if entry.sample is None]
+    first = unsaid[0][1] if len(unsaid) == len(alike) else next(entry for _, entry in alike if entry.sample is not None)
+    for path, entry in unsaid:
+        if entry is not first:
             message = (
-                f'priced as a sample separate from "{first}", which has the same rate and as many steps: if both read one batch, name '
-                "them in a composed entry and sample that"
+                f'priced as a sample separate from "{first.name}", which has the same rate and as many steps: state the same '
+                'sample = "NAME" on both if they read one batch, sample = "own" on one if they do not'
             )
             yield RuleFinding((*path, "sampling"), message)
 
@@ -122,26 +131,17 @@ SAME_SAMPLE = RuleInfo(
     severity="warning",
     waivable=True,
     title="two mechanisms that may read one sample",
-    what="Two mechanisms are sampled in the same way, at the same rate and for as many steps, and no composed entry names them. "
-    "Every entry draws a sample of its own; entries that a composed one names share one.",
+    what="Two mechanisms are sampled in the same way, at the same rate and for as many steps, and the file does not say whether they share "
+    "a sample: one has no sample, the other none either or that of further entries. Every entry draws a sample of its own, unless it "
+    "states one by name or a composed entry names it.",
     why="Where two releases are made from one batch, a record is in both or in neither: the two add up inside the sample, before "
     "its amplification. Priced as two samples, a run that releases gradients and a norm from each batch prints an epsilon that "
     "can be half of what it leaks.",
-    fix='Where they read one batch: drop their sampling, and name both in an entry of type = "composed" that has the sampling and the '
-    "steps. Where each draws its own: waive this rule, or state their steps apart.",
+    fix='Where they read one batch: state the same sample = "NAME" on both, with the same sampling and steps. Where each draws its own: '
+    'state sample = "own" on one of them, or on both.',
     source="Zhu, Dong & Wang 2022, arXiv:2106.08567, theorems 10 and 11, which hold for the composition on one sample",
-    bad=HEAD + TRAIN + edited(edited(TRAIN, "train", "norms"), "1.1", "30.0"),
-    good=HEAD
-    + ALONE
-    + edited(edited(ALONE, "train", "norms"), "1.1", "30.0")
-    + """
-[[mechanism]]
-name = "step"
-type = "composed"
-mechanisms = ["train", "norms"]
-steps = 1000
-sampling = { scheme = "poisson", batch_size = 256 }
-""",
+    bad=HEAD + TRAIN + NORMS,
+    good=HEAD + TRAIN + 'sample = "batch"\n' + NORMS + 'sample = "batch"\n',
     check=_same_sample,
 )
 

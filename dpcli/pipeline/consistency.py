@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -44,6 +44,7 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
         _stated(stated),
         _entries(entries, privacy),
         part_problems(entries, stated),
+        _samples(entries, stated),
         gate,
         section_problems(values),
     )
@@ -65,6 +66,13 @@ def _privacy(privacy: Privacy | None) -> Iterator[Problem]:
         yield ("privacy", "unit"), 'unit = "example", or max_contributions with another unit', found
     elif privacy.max_contributions is None:
         yield key, f"the most records that one {quoted(privacy.unit)} contributes", "nothing"
+
+
+def _samples(entries: Entries, tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    if any("sample" in table for table in tables):
+        from dpcli.pipeline.samples import sample_problems
+
+        yield from sample_problems(entries, tables)
 
 
 def _stated(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:

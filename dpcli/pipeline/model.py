@@ -14,6 +14,8 @@ from dpcli.pipeline.gate_keys import NO_GATE
 from dpcli.pipeline.gate_keys import Gate as Gate
 from dpcli.values import dataclass
 
+OWN = "own"  # the sample that no other entry reads
+
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
@@ -117,8 +119,15 @@ class Entry:
     sampling: Annotated[
         Scheme | None,
         Key(
-            "how the records of one step are chosen, afresh for every entry (a composed one shares its sample); absent: all records",
+            "how the records of one step are chosen, afresh for every entry (those of one `sample` share it); absent: all records",
             varies=True,
+        ),
+    ] = None
+    sample: Annotated[
+        str | None,
+        Key(
+            'name of the sample that it reads with every entry of the same name, or "own", which no other entry reads; absent: as "own"',
+            claim=True,
         ),
     ] = None
     partition: Annotated[

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcli.mechanisms.spec import Spec
-from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.model import OWN, Entry, Pipeline
 from dpcli.toml.findings import Problem
 from dpcli.toml.shown import quoted
 from dpcli.toml.suggest import did_you_mean
@@ -42,11 +42,15 @@ def named(spec: Spec) -> list[str]:
 
 
 def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
-    """Whether an entry is charged as a part of something else: of a partition, or of another entry, which may be of one itself.
+    """Whether an entry is charged as a part of something else: of a partition, of a sample that others read, or of another entry, which may
+    be of one itself.
 
     What it costs alone is then more than what is added up for it.
     """
-    return entry.partition is not None or any(entry.name in named(one.spec) for one in pipeline.mechanisms)
+    from dpcli.pipeline.samples import together
+
+    shared = entry.partition is not None or len(together(entry, pipeline.mechanisms)) > 1
+    return shared or any(entry.name in named(one.spec) for one in pipeline.mechanisms)
 
 
 def schemes(pipeline: Pipeline) -> str:
@@ -68,6 +72,8 @@ def _part(owner: Entry, name: str, part: Entry | None, known: Mapping[str, int])
         return f"{quoted(name)}, which no mechanism has" + (f"; {hint}" if hint else "")
     if part is not None and part.sampling is not None and not owner.spec.whole_runs:
         return f"{quoted(name)}, which has sampling of its own; state it on the composed entry"
+    if part is not None and part.sample not in (None, OWN):
+        return f"{quoted(name)}, which shares a sample; a part runs without the others"
     if part is not None and part.partition is not None:
         return f"{quoted(name)}, which has a partition of its own; state it on the composed entry"
     return None

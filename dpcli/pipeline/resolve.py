@@ -1,4 +1,4 @@
-"""From the file's values to mechanisms and counts: adjacency, unit, sampling, groups and partitions are settled here, once."""
+"""From the file's values to mechanisms and counts: adjacency, unit, samples, groups and partitions are settled here, once."""
 
 from __future__ import annotations
 
@@ -43,18 +43,22 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
         raise InputError("expected mechanisms of different names, found two of one: what names it would leave one of them unpaid")
     members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
     charges: list[BillLine] = []
-    parts: dict[str, dict[str, list[tuple[Mechanism, int, Entry]]]] = {}
+    parts: dict[str, dict[str, list[BillLine]]] = {}
+    shared = _samples(pipeline)
     for entry in pipeline.mechanisms:
-        if entry.name in members:
+        one = shared.get(entry.sample, (entry,))
+        if entry is not one[0] or (entry.name in members and len(one) == 1):
             continue
         try:
-            mechanism, count = _run(entry, entries, pipeline, neighbours)
+            _require_one_draw(one, members)
+            mechanism, count = _run(one, entries, pipeline, neighbours)
         except InputError as error:
-            raise InputError(f'{pipeline.path or "<pipeline>"}: mechanism["{entry.name}"]: {error}') from None
+            raise InputError(f"{pipeline.path or '<pipeline>'}: {_place(one)}: {error}") from None
+        charge = BillLine(_title(one), mechanism, count, one)
         if isinstance(entry.partition, PartitionKey):
-            parts.setdefault(entry.partition.of, {}).setdefault(entry.partition.part, []).append((mechanism, count, entry))
+            parts.setdefault(entry.partition.of, {}).setdefault(entry.partition.part, []).append(charge)
         else:
-            charges.append(BillLine(entry.name, mechanism, count, (entry,)))
+            charges.append(charge)
     return (*charges, *(_parallel(of, branches) for of, branches in parts.items()))
 
 
@@ -65,8 +69,39 @@ def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
     return charges if runs == 1 else tuple(replace(charge, count=charge.count * runs) for charge in charges)
 
 
-def _run(entry: Entry, entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    spec = _bound(entry, entries, pipeline.privacy.dataset_size)
+def _samples(pipeline: Pipeline) -> dict[str | None, tuple[Entry, ...]]:
+    if all(entry.sample is None for entry in pipeline.mechanisms):
+        return {}
+    from dpcli.pipeline.samples import samples_of
+
+    return samples_of(pipeline.mechanisms)
+
+
+def _place(one: tuple[Entry, ...]) -> str:
+    return " and ".join(f'mechanism["{entry.name}"]' for entry in one)
+
+
+def _title(one: tuple[Entry, ...]) -> str:
+    return one[0].name if len(one) == 1 else f"{one[0].sample}: {' + '.join(entry.name for entry in one)}"
+
+
+def _require_one_draw(one: tuple[Entry, ...], members: set[str]) -> None:
+    """Refuse entries of one sample that do not draw it in the same way, or run as parts of others; a file that was read has none."""
+    if len(one) == 1:
+        return
+    from dpcli.pipeline.samples import differing
+
+    for entry in one:
+        for key, expected, found in differing(one[0], entry):
+            raise InputError(f"{key}: expected {expected}, found {found}")
+        if entry.name in members:
+            raise InputError(f'sample: expected entries that no other one names, found "{entry.name}", which one does')
+
+
+def _run(one: tuple[Entry, ...], entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours) -> tuple[Mechanism, int]:
+    """All steps of an entry, or of those that read one sample: their composition is what is sampled."""
+    entry, specs = one[0], [_bound(each, entries, pipeline.privacy.dataset_size) for each in one]
+    spec = specs[0] if len(specs) == 1 else _on_one_sample(specs)
     parts = _parts_touched(entry, spec, neighbours)
     runs = entry.runs(pipeline.privacy.dataset_size)
     if entry.sampling is None:
@@ -122,10 +157,16 @@ def _whole(spec: Spec, part: Entry, dataset_size: int | None) -> Spec:
     return WholeRun(spec, part.sampling, part.runs(dataset_size))
 
 
-def _parallel(of: str, branches: dict[str, list[tuple[Mechanism, int, Entry]]]) -> BillLine:
+def _on_one_sample(specs: list[Spec]) -> Spec:
+    from dpcli.mechanisms.combined.composed import BoundGroup
+
+    return BoundGroup(tuple((spec, 1) for spec in specs))
+
+
+def _parallel(of: str, branches: dict[str, list[BillLine]]) -> BillLine:
     from dpcli.mechanisms.combined.composed import Composed
     from dpcli.mechanisms.combined.parallel import Parallel
 
-    mechanism = Parallel(tuple(Composed(tuple((m, n) for m, n, _ in branch)) for branch in branches.values()))
-    entries = tuple(entry for branch in branches.values() for _, _, entry in branch)
+    mechanism = Parallel(tuple(Composed(tuple((line.mechanism, line.count) for line in branch)) for branch in branches.values()))
+    entries = tuple(entry for branch in branches.values() for line in branch for entry in line.entries)
     return BillLine(f"{of}: " + " | ".join(entry.name for entry in entries), mechanism, 1, entries)

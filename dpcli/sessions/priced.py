@@ -70,8 +70,8 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
     Args:
         table: the table whose key `mechanism` is `named`, for messages.
 
-    Raises InputError where it is not clear which one is meant, or it is charged as a part of something else: of a partition, or of another
-    entry, which may cost less than the run that is made here.
+    Raises InputError where it is not clear which one is meant, or it is charged as a part of something else: of a partition, of a sample
+    that others read, or of another entry, which may cost less than the run that is made here.
     """
     known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
     fitting = [entry for entry in pipeline.mechanisms if entry.type in types and named in (None, entry.name)]
@@ -83,7 +83,9 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
     if fitting[0].partition is not None:
         raise InputError(f"{place}: expected no partition, found one: it runs on all of the data")
     if shares_its_price(fitting[0], pipeline):
-        raise InputError(f"{place}: expected an entry that no other one names, found one that does: it runs once, alone")
+        raise InputError(
+            f"{place}: expected an entry that no other one names or shares a sample with, found one that does: it runs once, alone"
+        )
     return fitting[0]
 
 

@@ -234,6 +234,6 @@ def test_a_changed_key_of_an_entry_is_told(folder: Path, key: str, old: Any, new
 
 
 def test_every_key_of_an_entry_has_a_place_in_the_changes() -> None:
-    assert set(members_of(Entry)) == {"name", "type", "steps", "epochs", "sampling", "partition", "description"}
+    assert set(members_of(Entry)) == {"name", "type", "steps", "epochs", "sampling", "sample", "partition", "description"}
     assert SAMPLING.registry
     assert Key("x").safer is None

@@ -95,6 +95,19 @@ def test_a_schedule_is_several_entries_in_the_order_that_is_stated(tmp_path: Pat
     assert account(found.costs([(0, 35)])).upper == found.account.upper
 
 
+def test_who_reads_a_batch_of_training_runs_as_often(tmp_path: Path) -> None:
+    """An entry that shares the sample of one that is performed: in every portion, in what is repeated too; two performed ones may not."""
+    shared = 'sample = "batch"\n'
+    share = HISTOGRAM.replace("histogram", "share") + 'steps = 20\nsampling = { scheme = "poisson", batch_size = 50 }\n' + shared
+    found = plan(tmp_path, WARM, MAIN + shared, share, train=mechanism('["main", "warm"]'))
+    assert steps(found, (0, 35)) == {"warm": 15, "main": 20, "share": 20}
+    assert steps(found, (0, 5)) == {"main": 5, "share": 5}
+    assert steps(found, (18, 23), beside=False) == {"main": 2, "warm": 3, "share": 2}
+    assert account(found.costs([(0, 35)])).upper == found.account.upper
+    with pytest.raises(InputError, match="each entry of a schedule draws its own"):
+        plan(tmp_path, MAIN + shared, MAIN.replace("main", "warm") + shared, train=mechanism('["main", "warm"]'))
+
+
 def test_states_are_saved_at_the_end_of_a_stage_too(tmp_path: Path) -> None:
     found = plan(tmp_path, WARM, MAIN, train=mechanism('["warm", "main"]'))
     assert [found.milestone(step) for step in (0, 9, 10, 14, 15, 19, 20, 34)] == [10, 10, 15, 15, 20, 20, 30, 35]

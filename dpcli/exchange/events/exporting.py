@@ -16,6 +16,7 @@ from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.parts import named
 from dpcli.pipeline.resolve import resolve
+from dpcli.pipeline.samples import samples_of
 from dpcli.toml.shown import quoted
 
 RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "replace-one": "REPLACE_ONE", "zero-out": "REPLACE_SPECIAL"}
@@ -26,6 +27,7 @@ SHARED = (
     "steps",
     "epochs",
     "sampling",
+    "sample",
     "description",
 )  # keys of every entry that are told otherwise, or need not be
 SHAPES = {"poisson": inf, "geometric": 1.0, "logarithmic": 0.0}
@@ -43,7 +45,9 @@ def tree_of_pipeline(pipeline: Pipeline) -> EventTree:
     resolve(pipeline)
     writer = EventWriter.of(pipeline)
     members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
-    events = tuple(writer.event(entry.name) for entry in pipeline.mechanisms if entry.name not in members)
+    shared = samples_of(pipeline.mechanisms)
+    draws = ((entry, shared.get(entry.sample, (entry,))) for entry in pipeline.mechanisms if entry.name not in members)
+    events = tuple(writer.event(*(each.name for each in one)) for entry, one in draws if entry is one[0])
     return events[0] if len(events) == 1 else EventTree("ComposedDpEvent", {"events": events})
 
 
@@ -63,17 +67,27 @@ class EventWriter:
         side = RecordChange(privacy.adjacency.value == "replace-one")
         return cls({entry.name: entry for entry in pipeline.mechanisms}, tables, side, privacy.dataset_size)
 
-    def event(self, name: str) -> EventTree:
-        """The event of an entry, all of its steps."""
-        entry = self.entries[name]
+    def event(self, *names: str) -> EventTree:
+        """The event of an entry, all of its steps, or of all that share its sample."""
+        inner = tuple(map(self._whole, names))
+        try:
+            once, steps = self._sampled(
+                self.entries[names[0]], inner[0] if len(inner) == 1 else EventTree("ComposedDpEvent", {"events": inner})
+            )
+        except InputError as error:
+            raise _refusal(names[0], error) from None
+        return once if steps == 1 else EventTree("SelfComposedDpEvent", {"event": once, "count": steps})
+
+    def _whole(self, name: str) -> EventTree:
+        """The event of one run of an entry on all of the data."""
         keys = {key: value for key, value in self.tables[name].items() if key not in SHARED}
         try:
-            once, steps = self._sampled(entry, self._inner(entry.type, keys))
+            inner = self._inner(self.entries[name].type, keys)
             if keys:
                 raise InputError(f"no DpEvent has a word for {', '.join(sorted(keys))}")
         except InputError as error:
-            raise InputError(f"mechanism {quoted(name)} cannot be a DpEvent: {error}") from None
-        return once if steps == 1 else EventTree("SelfComposedDpEvent", {"event": once, "count": steps})
+            raise _refusal(name, error) from None
+        return inner
 
     def _inner(self, kind: str, keys: Keys) -> EventTree:
         """The event of one run on all of the data; takes what it says out of the keys."""
@@ -128,6 +142,10 @@ class EventWriter:
         shape = SHAPES.get(trials["distribution"], trials.get("eta"))
         fields = {"event": self.event(keys.pop("mechanism")), "mean": trials["mean"], "shape": shape}
         return EventTree("RepeatAndSelectDpEvent", fields)
+
+
+def _refusal(name: str, error: InputError) -> InputError:
+    return InputError(f"mechanism {quoted(name)} cannot be a DpEvent: {error}")
 
 
 OWNERS: dict[str, Callable[[EventWriter, Keys], EventTree]] = {

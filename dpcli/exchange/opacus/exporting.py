@@ -16,6 +16,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.samples import together
 from dpcli.toml.shown import quoted
 
 
@@ -37,7 +38,7 @@ def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:
 
 
 def _phase(entry: Entry, pipeline: Pipeline) -> Phase:
-    for problem in _problems(entry):
+    for problem in _problems(entry, pipeline):
         raise InputError(f"mechanism {quoted(entry.name)} cannot be a history of Opacus: {problem}")
     size = pipeline.privacy.dataset_size
     runs = entry.runs(size)
@@ -50,7 +51,7 @@ def _phase(entry: Entry, pipeline: Pipeline) -> Phase:
     return Phase(entry.spec.noise_multiplier, rate, runs.steps_at(lower))
 
 
-def _problems(entry: Entry) -> Iterator[str]:
+def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
     """What Opacus has no words for."""
     if not isinstance(entry.spec, GaussianSpec):
         yield f"its type is {entry.type}, and Opacus knows gaussian alone"
@@ -62,6 +63,9 @@ def _problems(entry: Entry) -> Iterator[str]:
         yield "it has max_batch_size, which Opacus does not count"
     if entry.partition is not None:
         yield "it has a partition, which Opacus does not count"
+    others = [quoted(one.name) for one in together(entry, pipeline.mechanisms) if one is not entry and not one.spec.free]
+    if others:
+        yield f"it shares its sample with {', '.join(others)}, and Opacus counts a sample for each"
 
 
 def json_text(state: OpacusState) -> str:

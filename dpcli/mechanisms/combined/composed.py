@@ -140,7 +140,8 @@ class ComposedSpec(Spec):
     """Other entries of the file, run together on the same records, and on one sample where it is sampled; charged here and nowhere else.
 
     Everything that the entries release is released. Entries that no composed one names each draw a sample of their own, which costs less
-    than two releases from one batch. A member's own steps count in each step of this entry.
+    than two releases from one batch, unless both state the same `sample`, which is priced as this is. A member's own steps count in each
+    step of this entry.
 
     Neighbours: those that every member allows.
 
@@ -163,7 +164,7 @@ class ComposedSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class BoundGroup(Spec):
-    """A composed entry whose members have been looked up."""
+    """The members of a composed entry, looked up, or the entries that share a sample."""
 
     members: tuple[tuple[Spec, int], ...]
 

@@ -10,6 +10,7 @@ from dpcli.audit.settings import read_settings
 from dpcli.errors import InputError
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.model import Entry, Pipeline
+from dpcli.pipeline.samples import together
 from dpcli.sessions.plan import fingerprint
 from dpcli.sessions.priced import PricedFile, priced_file
 from dpcli.toml.limits import read_bytes
@@ -85,9 +86,11 @@ class TrainingPlan(PricedFile):
 
     def _counted(self, totals: Mapping[str, int], beside: bool) -> Iterable[Entry]:
         for entry in self.pipeline.mechanisms:
-            own = tuple(stage for stage in self.stages if stage.entry.name == entry.name)
-            if own and totals.get(entry.name):
-                yield counted(entry, own, totals[entry.name])
+            one = {each.name for each in together(entry, self.pipeline.mechanisms)}  # what reads its sample runs as often
+            own = tuple(stage for stage in self.stages if stage.entry.name in one)
+            taken = own and totals.get(own[0].entry.name)
+            if taken:
+                yield counted(entry, own, taken)
             elif not own and beside:
                 yield entry
 
@@ -140,6 +143,7 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
         )
     for name in names:
         _require_honoured(by_name[name], f'{path}: mechanism["{name}"]')
+        _require_alone(by_name[name], names, pipeline, path)
     return [by_name[name] for name in names]
 
 
@@ -150,6 +154,16 @@ def _require_honoured(entry: Entry, place: str) -> None:
         )
     if entry.partition is not None:
         raise InputError(f"{place}: expected no partition, found one: training runs on all of the data")
+
+
+def _require_alone(entry: Entry, names: tuple[str, ...], pipeline: Pipeline, path: str) -> None:
+    """Each entry of a schedule draws its own samples; who else reads them is charged, and not performed."""
+    others = [one.name for one in together(entry, pipeline.mechanisms) if one is not entry and one.name in names]
+    if others:
+        raise InputError(
+            f'{path}: mechanism["{entry.name}"].sample: expected the sample of one entry that training performs, found that of '
+            f'"{others[0]}" too: each entry of a schedule draws its own'
+        )
 
 
 def _require_units(pipeline: Pipeline, train: Train, path: str) -> None:

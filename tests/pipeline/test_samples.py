@@ -1,0 +1,326 @@
+"""Entries that share a sample: what they cost, against quadrature, enumeration and closed forms; what is refused; who says it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+import dpcli
+from dpcli.analysis.account import Account, account
+from dpcli.analysis.calibrate import Parameter, calibrate, parameter_key
+from dpcli.analysis.changes import changes
+from dpcli.analysis.difference import priced_changes
+from dpcli.errors import InputError
+from dpcli.exchange.events.exporting import tree_of_pipeline
+from dpcli.exchange.events.tree import plain_of
+from dpcli.exchange.opacus.exporting import state_of
+from dpcli.gate.claims import claims
+from dpcli.ledger.chain import canonical
+from dpcli.lint.run import lint_bytes
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.pipeline.canonical import pipeline_from, tables_of
+from dpcli.pipeline.model import Pipeline
+from dpcli.pipeline.parts import shares_its_price
+from dpcli.pipeline.read import parse
+from dpcli.pipeline.resolve import resolve
+from dpcli.pipeline.samples import DRAWN
+from dpcli.registry import MECHANISMS, SAMPLING, load
+from dpcli.toml.render import InvalidFile
+from tests.command import dpcli as run
+from tests.exam.subjects import SEED
+from tests.generated import Document, text_of
+
+ADJACENCIES = [adjacency.value for adjacency in Adjacency]
+SCHEMES: dict[str, Document] = {scheme: {"scheme": scheme} for scheme in SAMPLING} | {
+    "poisson": {"scheme": "poisson", "rate": 0.1},
+    "cut": {"scheme": "poisson", "batch_size": 100, "max_batch_size": 150},
+    "fixed-size": {"scheme": "fixed-size", "rate": 0.1},
+    "balls-in-bins": {"scheme": "balls-in-bins", "rate": 0.1},
+}
+SAMPLED = [name for name in SCHEMES if name != "none"]
+POISSON = SCHEMES["poisson"]
+
+
+def entry(name: str, noise: float = 1.0, **keys: Any) -> Document:
+    return {"name": name, "type": "gaussian", "noise_multiplier": noise, **keys}
+
+
+def document(*entries: Document, adjacency: str = "add-remove", **privacy: Any) -> Document:
+    stated = {"adjacency": adjacency, "dataset_size": 1000, "delta": 1e-5, **privacy}
+    return {"format": 1, "privacy": stated, "mechanism": list(entries)}
+
+
+def read(*entries: Document, **privacy: Any) -> Pipeline:
+    return parse(text_of(document(*entries, **privacy)).encode(), "a.toml")
+
+
+def pair(sample: str | None = "batch", sampling: Document = POISSON, **keys: Any) -> tuple[Document, Document]:
+    """Two entries that are sampled alike."""
+    named = {} if sample is None else {"sample": sample}
+    return entry("a", steps=50, sampling=sampling, **named, **keys), entry("b", 2.0, steps=50, sampling=sampling, **named, **keys)
+
+
+def sound(found: Account) -> dict[str, float]:
+    return {row.accountant.name: row.bound.upper for row in found.rows if row.accountant.sound and row.bound is not None}
+
+
+def one_step(p: np.ndarray[Any, Any], q: np.ndarray[Any, Any], rate: float, epsilon: float) -> float:
+    """delta of one Poisson sample of what has density p with the record and q without it."""
+    mixed = (1.0 - rate) * q + rate * p
+    return float(max(np.maximum(mixed - math.exp(epsilon) * q, 0.0).sum(), np.maximum(q - math.exp(epsilon) * mixed, 0.0).sum()))
+
+
+def test_two_gaussians_on_one_sample_against_quadrature_in_the_plane() -> None:
+    """The trapezoid rule on a grid of 0.02 standard deviations is far more exact than what is asserted."""
+    random = Random(SEED)
+    first, second, rate, epsilon = (random.uniform(*ends) for ends in ((0.8, 2.0), (0.8, 2.0), (0.05, 0.5), (0.1, 0.6)))
+    at = np.arange(-8.0, 10.0, 0.02)
+
+    def normal(shift: float) -> np.ndarray[Any, Any]:
+        found: np.ndarray[Any, Any] = np.exp(-0.5 * (at - shift) ** 2) / math.sqrt(2.0 * math.pi) * 0.02
+        return found
+
+    p, q = np.multiply.outer(normal(1.0 / first), normal(1.0 / second)), np.multiply.outer(normal(0.0), normal(0.0))
+    sampling = {"scheme": "poisson", "rate": rate}
+    shared = read(entry("a", first, sampling=sampling, sample="x"), entry("b", second, sampling=sampling, sample="x"))
+    asked, exact = account(shared, epsilon=epsilon), one_step(p, q, rate, epsilon)
+    assert asked.upper == pytest.approx(exact, rel=1e-4), (SEED, first, second, rate, epsilon)
+    assert all(value >= exact * (1.0 - 1e-6) for value in sound(asked).values()), (SEED, first, second, rate, epsilon)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("scheme", ["poisson", "cut", "balls-in-bins"])
+def test_gaussians_on_one_sample_are_one_gaussian(scheme: str, adjacency: str) -> None:
+    """mu^2 adds up before the sampling: of noise s and t, as of 1 / sqrt(1/s^2 + 1/t^2), in each of 50 steps."""
+    single = entry("one", 1.0 / math.sqrt(1.0 + 0.25), steps=50, sampling=SCHEMES[scheme])
+    ours, other = (
+        account(each, ["exact", "rdp"])
+        for each in (read(*pair(sampling=SCHEMES[scheme]), adjacency=adjacency), read(single, adjacency=adjacency))
+    )
+    assert sound(ours) == pytest.approx(sound(other), rel=1e-9)
+    apart = account(read(*pair(None, SCHEMES[scheme]), adjacency=adjacency), ["exact", "rdp"])
+    assert ours.upper > 1.02 * apart.upper
+
+
+def test_what_was_half_of_the_truth() -> None:
+    """By `dpcli.epsilon` of the one Gaussian: two releases of noise 0.8 from one batch."""
+    keys = {"steps": 1000, "sampling": {"scheme": "poisson", "rate": 0.01}}
+    apart, shared = (
+        account(read(entry("a", 0.8, **keys, **more), entry("b", 0.8, **keys, **more)), delta=1e-6)
+        for more in ({}, {"sample": "x"})
+    )
+    assert (round(apart.upper, 2), round(shared.upper, 2)) == (4.94, 10.47)
+    assert shared.upper == pytest.approx(account(read(entry("one", 0.8 / math.sqrt(2.0), **keys)), delta=1e-6).upper, rel=1e-9)
+
+
+def test_whole_numbers_on_one_sample_against_enumeration() -> None:
+    random = Random(SEED + 1)
+    scale, sigma, rate, epsilon = (random.uniform(*ends) for ends in ((0.7, 2.0), (0.7, 2.0), (0.05, 0.5), (0.1, 0.5)))
+    at = np.arange(-60, 62)
+
+    def shifted(weigh: Callable[[Any], Any]) -> list[np.ndarray[Any, Any]]:
+        return [weights / weights.sum() for weights in (weigh(at - 1), weigh(at))]
+
+    laplace, gaussian = shifted(lambda x: np.exp(-np.abs(x) / scale)), shifted(lambda x: np.exp(-0.5 * (x / sigma) ** 2))
+    p, q = (np.multiply.outer(one, other) for one, other in zip(laplace, gaussian, strict=True))
+    keys = {"sampling": {"scheme": "poisson", "rate": rate}, "sample": "x", "sensitivity": 1}
+    shared = read(
+        {"name": "a", "type": "discrete-laplace", "scale": scale, **keys},
+        {"name": "b", "type": "discrete-gaussian", "sigma": sigma, **keys},
+    )
+    asked, exact = account(shared, epsilon=epsilon), one_step(p, q, rate, epsilon)
+    assert exact * (1.0 - 1e-9) <= asked.upper <= 1.02 * exact, (SEED, scale, sigma, rate, epsilon)
+    assert all(value >= exact * (1.0 - 1e-9) for value in sound(asked).values()), (SEED, scale, sigma, rate, epsilon)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("scheme", SAMPLED)
+def test_every_type_on_one_sample_is_the_composed_entry(scheme: str, adjacency: str) -> None:
+    """By hand: the same two without sampling, and a composed entry that has it; both are refused or neither is."""
+    for kind in MECHANISMS:
+        for contributions in (1, 3):
+            keys = dict(load(MECHANISMS[kind]).example)
+            part = [entry("part", 4.0)] if {"mechanism", "mechanisms"} & set(keys) else []
+            own, other = {"name": "own", "type": kind, **keys}, entry("other", 3.0)
+            drawn = {"sampling": SCHEMES[scheme], "steps": 20}
+            shared = [*part, {**own, **drawn, "sample": "x"}, {**other, **drawn, "sample": "x"}]
+            whole = {"name": "whole", "type": "composed", "mechanisms": ["own", "other"], **drawn}
+            made = [
+                charged(*entries, adjacency=adjacency, unit="user", max_contributions=contributions)
+                for entries in (shared, [*part, own, other, whole])
+            ]
+            assert made[0] == made[1], (kind, contributions)
+
+
+def charged(*entries: Document, **privacy: Any) -> Any:
+    """What is charged for, None where that is refused."""
+    try:
+        return [(line.mechanism, line.count) for line in resolve(read(*entries, **privacy))]
+    except InputError:
+        return None
+
+
+def test_entries_share_what_they_say_and_nothing_else() -> None:
+    """Beside others, in any order, in disjoint parts, and for groups."""
+    three = [
+        *pair(),
+        entry("c", 3.0, steps=50, sampling=POISSON, sample="other"),
+        entry("d", 3.0, steps=50, sampling=POISSON, sample="other"),
+    ]
+    lines = resolve(
+        read(*three, entry("e", 3.0, steps=50, sampling=POISSON, sample="own"), entry("f", 3.0, steps=50, sampling=POISSON))
+    )
+    assert [line.name for line in lines] == ["batch: a + b", "other: c + d", "e", "f"]
+    mixed = read(*(three[i] for i in (2, 0, 3, 1)))
+    assert account(mixed).upper == pytest.approx(account(read(*three)).upper, rel=1e-9)
+    part = {"of": "region", "part": "north"}
+    (parallel,) = resolve(read(*pair(partition=part), entry("c", 9.0, partition={**part, "part": "south"})))
+    assert [one.name for one in parallel.entries] == ["a", "b", "c"]
+    assert account(read(*pair(partition="region"))).upper == account(read(*pair())).upper
+    both = [account(read(*each), ["rdp"], group_size=3).upper for each in (pair(), (pair()[0], {**pair()[1], "sample": "batch"}))]
+    assert both[0] == both[1] > account(read(*pair()), ["rdp"]).upper
+
+
+OTHERWISE: dict[str, Document] = {
+    "sampling": {"sampling": {"scheme": "poisson", "rate": 0.2}},
+    "steps": {"steps": 49},
+    "epochs": {"epochs": 5.0},
+    "partition": {"partition": "region"},
+}
+
+
+def test_every_way_to_differ_is_tried() -> None:
+    assert set(OTHERWISE) == set(DRAWN)
+
+
+@pytest.mark.parametrize("key", OTHERWISE)
+def test_one_sample_is_drawn_in_one_way(key: str) -> None:
+    """Refused in the file, with both places, and where a pipeline comes from elsewhere."""
+    first, second = pair()
+    second = {**{name: value for name, value in second.items() if (name, key) != ("steps", "epochs")}, **OTHERWISE[key]}
+    with pytest.raises(InvalidFile) as caught:
+        read(first, second)
+    said = [found.message for found in caught.value.diagnostics]
+    assert any(f'as mechanism["a"].{key}: both have sample = "batch"' in words for words in said), said
+    good = read(*pair())
+    other = replace(read({**first, "sample": "own"}, {**second, "sample": "own"}).mechanisms[1], sample="batch")
+    with pytest.raises(InputError, match=r'mechanism."a".* expected .*as mechanism."a"'):
+        resolve(replace(good, mechanisms=(good.mechanisms[0], other)))
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ((entry("a", sample="own"),), "expected sampling with sample, found none: every step sees all records"),
+        ((entry("a", sample="x", sampling={"scheme": "none"}),), "expected sampling with sample, found none"),
+        ((pair("batch")[0], pair("bach")[1]), "found 'batch', which no other mechanism has; did you mean 'bach'"),
+        ((pair("batch")[0], pair("bach")[1]), "found 'bach', which no other mechanism has; did you mean 'batch'"),
+        (
+            (
+                *pair(),
+                {"name": "c", "type": "repeat-and-select", "mechanism": "a", "trials": {"distribution": "poisson", "mean": 2.0}},
+            ),
+            "found 'a', which shares a sample; a part runs without the others",
+        ),
+    ],
+)
+def test_a_sample_is_of_several_that_are_sampled(entries: tuple[Document, ...], words: str) -> None:
+    with pytest.raises(InvalidFile) as caught:
+        read(*entries)
+    assert any(words in found.message for found in caught.value.diagnostics), [found.message for found in caught.value.diagnostics]
+
+
+def test_a_part_that_shares_a_sample_is_not_left_unpaid() -> None:
+    """The first of a sample may not vanish with the entry that names it, in a pipeline that no file states."""
+    whole = read(entry("a"), entry("b"), {"name": "whole", "type": "composed", "mechanisms": ["a"]})
+    sampled = read(*pair()).mechanisms
+    with pytest.raises(InputError, match="expected entries that no other one names, found"):
+        resolve(replace(whole, mechanisms=(*sampled, whole.mechanisms[2])))
+
+
+@pytest.mark.parametrize("scheme", SAMPLED)
+def test_lint_asks_until_the_file_says(scheme: str) -> None:
+    def asked(*samples: str | None) -> int:
+        keys = {"steps": 50, "sampling": SCHEMES[scheme]}
+        made = [entry(f"m{i}", 1.0 + i, **keys, **({} if name is None else {"sample": name})) for i, name in enumerate(samples)]
+        return sum(
+            found.rule == "DP120" for found in lint_bytes(text_of(document(*made, adjacency="replace-one")).encode(), "a.toml")
+        )
+
+    amplified = scheme not in ("shuffle", "cyclic")
+    assert asked(None, None) == asked(None, "x", "x") == asked("x", None, "x") == amplified
+    assert asked(None, None, None) == asked(None, None, "x", "x") == 2 * amplified
+    for said in [(None,), ("x", "x"), ("own", None), (None, "own"), ("own", "own"), ("x", "y", "x", "y"), ("own", "x", "x")]:
+        assert asked(*said) == 0, said
+
+
+def test_a_change_of_who_shares_is_one_change() -> None:
+    """Each stands alone: no entry is left at odds with the sample that it is said to read."""
+    for old, new, edits in [
+        (pair(), pair(None), 2),
+        (pair(), pair("own"), 2),
+        (pair(), pair("renamed"), 2),
+        (pair(), tuple({**one, "steps": 40} for one in pair()), 2),
+        (pair(), tuple({**one, "sampling": {"scheme": "poisson", "rate": 0.2}} for one in pair()), 2),
+        ((pair(None)[0],), pair(), 2),
+        (pair(), (pair(None)[0],), 2),
+        (pair(None), tuple({**one, "steps": 40} for one in pair(None)), 1),
+    ]:
+        found = changes(document(*old), document(*new))
+        assert {len(change.edits) for change in found} == {edits}, (old, new)
+        for change in found:
+            parse(text_of(dict(change.applied(document(*old)))).encode(), "a.toml")
+
+
+@pytest.mark.parametrize(("old", "new"), [("batch", None), ("batch", "own"), (None, "batch")])
+def test_who_shares_is_a_claim(old: str | None, new: str | None) -> None:
+    """No accountant can tell whether it is true: the gate warns, whichever way it is changed."""
+    before, after = (text_of(document(*pair(sample))).encode() for sample in (old, new))
+    priced = priced_changes(before, after, account(parse(before, "a.toml"), ["rdp"]))
+    assert [one.increase < 0.0 for one in priced] == [new != "batch"]
+    (told,) = claims(priced, parse(after, "a.toml"))
+    assert told.verdict == "warn" and "a: sample" in told.message and "b: sample" in told.message
+
+
+@pytest.mark.parametrize("solve", get_args(Parameter))
+def test_what_is_solved_for_keeps_one_draw(solve: Parameter) -> None:
+    pipeline = read(*pair(), delta=1e-5)
+    if parameter_key(pipeline.mechanisms[0], solve) is None:
+        return
+    targets = [("a", parameter_key(pipeline.mechanisms[0], solve))] if solve == "noise" else None
+    found = calibrate(pipeline, 6.0, solve=solve, targets=targets, accountants=["rdp"])  # type: ignore[arg-type]
+    assert len(resolve(found.pipeline)) == 1 and account(found.pipeline, ["rdp"]).upper == found.upper <= 6.0
+    assert {name for name, _, _ in found.values} == ({"a"} if solve == "noise" else {"a", "b"})
+
+
+def test_a_ledger_remembers_who_shares() -> None:
+    pipeline = read(*pair())
+    back = pipeline_from(json.loads(canonical(tables_of(pipeline))))
+    assert back.mechanisms == pipeline.mechanisms and account(back).upper == account(pipeline).upper
+    assert all(shares_its_price(one, pipeline) for one in pipeline.mechanisms)
+    assert not any(shares_its_price(one, read(*pair("own"))) for one in read(*pair("own")).mechanisms)
+
+
+def test_an_event_has_one_sample_and_opacus_has_no_word_for_it() -> None:
+    pipeline = read(*pair(), entry("c", 4.0))
+    event = plain_of(tree_of_pipeline(pipeline))
+    assert str(event).count("PoissonSampledDpEvent") == 1
+    assert account(dpcli.from_dp_event(event, adjacency="add-remove", delta=1e-5)).upper == pytest.approx(
+        account(pipeline).upper, rel=1e-9
+    )
+    with pytest.raises(InputError, match="'a' cannot be a history of Opacus: it shares its sample with 'b'"):
+        state_of(pipeline, "rdp")
+
+
+def test_a_report_says_who_shares() -> None:
+    told = run(
+        "report", "-", stdin=text_of(document(*pair(), *({**one, "name": f"{one['name']}2"} for one in pair("own")))).encode()
+    ).out
+    assert "poisson, rate 0.1, one sample batch for all of them (a, b); poisson, rate 0.1 (a2, b2)" in " ".join(told.split()), told
