@@ -266,4 +266,16 @@ TRAIN_PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return sampler(scheme, dataset_size, stream, len(self.records))",
     ),
     ("a broken bound is let through", T + "sampling/unit_samples.py", ".max()) > most:", ".min()) > most:"),
+    (
+        "squares that vanish are believed",
+        T + "engine/squares.py",
+        "* most > SMALL)).any(1), torch.nan)",
+        "* most > SMALL)).any(1) & False, torch.nan)",
+    ),
+    (
+        "a long gradient is dropped",
+        T + "engine/sums.py",
+        "finite = norms[~usual].isfinite().all(1)",
+        "finite = norms[~usual].isnan().all(1)",
+    ),
 )
