@@ -5,16 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import sysconfig
 import traceback
 from collections.abc import Callable
 from typing import Any
 
+from dpcli.audit.libraries import is_own_code
 from dpcli.errors import InputError
 from dpcli.extras import unavailable
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-INSTALLED = tuple(folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib"))))
 OF_CODE = (ImportError, SyntaxError, NameError)  # whose messages quote names and code, and no data
 FAILURES = (Exception, SystemExit)  # sys.exit() in a user's code must not end us, with exit code 0 at that
 
@@ -63,7 +61,7 @@ def error_text(error: BaseException) -> str:
 
 def raised_at(error: BaseException) -> str:
     """Of which type it is, and where in the user's code: the last line that is neither installed nor ours."""
-    own = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(("<", *INSTALLED))]
+    own = [line for line in traceback.extract_tb(error.__traceback__) if is_own_code(line.filename)]
     place = f" at {os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own else ""
     return f"{type(error).__name__}{place} (its message may quote a private record, and is not shown)"
 

@@ -266,4 +266,21 @@ TRAIN_PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return sampler(scheme, dataset_size, stream, len(self.records))",
     ),
     ("a broken bound is let through", T + "sampling/unit_samples.py", ".max()) > most:", ".min()) > most:"),
+    (
+        "squares that vanish are believed",
+        T + "engine/squares.py",
+        "* most > SMALL)).any(1), torch.nan)",
+        "* most > SMALL)).any(1) & False, torch.nan)",
+    ),
+    (
+        "a long gradient is dropped",
+        T + "engine/sums.py",
+        "finite = norms[~usual].isfinite().all(1)",
+        "finite = norms[~usual].isnan().all(1)",
+    ),
+    ("a guard that reads no numbers", T + "loop/held.py", "    if not plain or tensor.is_meta", "    if plain or tensor.is_meta"),
+    ("a guard that looks at no attribute", T + "loop/held.py", "        if key not in apart:", "        if False:"),
+    ("a guard that knows no methods", T + "loop/held.py", "(value, value.__code__, Itself(value.__defaults__))", "()"),
+    ("hooks on the optimizer are let through", T + "loop/around.py", "        if hook not in own:", "        if False:"),
+    ("another precision is let through", T + "loop/around.py", "and torch.is_autocast_enabled(device):", "and False:"),
 )

@@ -19,7 +19,9 @@ numpy = pytest.importorskip("numpy", reason="the extra train is not installed")
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from torch import Tensor  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
+from dpcli.audit import libraries  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.isolation.state import state  # noqa: E402
 from tests.train import mixing_models as models  # noqa: E402
@@ -174,3 +176,28 @@ def test_a_hook_on_every_module_is_looked_into() -> None:
 def test_the_systems_random_numbers_are_refused() -> None:
     with pytest.raises(InputError, match="found the system's; draw them by torch"):
         state(Counting(random.SystemRandom().random), models.loss)
+
+
+class Recomputed(models.Net):
+    """What torch compiles of its own checkpoint on the way is torch's."""
+
+    def done(self, x: Tensor) -> Tensor:
+        return checkpoint(torch.tanh, x, use_reentrant=False)
+
+
+def test_libraries_may_be_in_folders_of_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under PYTHONPATH, or where a virtual environment sees the system's packages: their own state is not the user's, whose is seen."""
+    monkeypatch.setattr(libraries, "FOLDERS", tuple(one for one in libraries.FOLDERS if "site-packages" not in one))
+    libraries._elsewhere.cache_clear()
+    try:
+        model = Recomputed()
+        before = state(model, models.loss)
+        monkeypatch.setattr(checkpoint, "compiled", True, raising=False)
+        before.require_same(state(model, models.loss))
+        counting = Counting(Slots())
+        before = state(counting, models.loss)
+        counting(torch.zeros(2, models.WIDTH))
+        with pytest.raises(InputError, match="that training leaves alone"):
+            before.require_same(state(counting, models.loss))
+    finally:
+        libraries._elsewhere.cache_clear()

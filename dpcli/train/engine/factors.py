@@ -24,7 +24,7 @@ def quotient(node: Any, operand: int) -> Factor:
     if operand == 0:
         return lambda gradient: gradient / below
     above = constant(node._saved_self)
-    return lambda gradient: -gradient * above / below.square()
+    return lambda gradient: -(gradient / below) * (above / below)
 
 
 def addition(node: Any, operand: int) -> Factor:

@@ -39,7 +39,8 @@ class ClippedGradients:
 
     Edge cases:
         Empty batch: zeros, and the model does not run. Non-finite example: adds zero, whatever the others do. Zero gradient: adds
-        zero. Norm beyond the number format: as non-finite. Without a rehearsal the first batch brings one, on made-up examples.
+        zero. Finite gradient whose squared norm is not: clipped to C, in double precision; with a norm beyond that, as non-finite.
+        Without a rehearsal the first batch brings one, on made-up examples.
 
     Every sum is accumulated in at least single precision, and norms are taken 8 machine epsilons longer than computed (1e-6 in
     single precision), so that rounding errs toward less influence. What stays: a row of a matrix product may depend in its last

@@ -5,7 +5,6 @@ B examples, T uses of the parameter within one example (positions), p x d the pa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -13,12 +12,18 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
+from dpcli.train.engine.squares import balanced, diagonal_length, flat, level, padded, squared, where_precise
+
 
 class Piece(Protocol):
     """The gradients of B examples with respect to one parameter."""
 
     def squares(self) -> Tensor:
-        """Squared norms (B,), at least the exact ones up to rounding of the last digits; not finite where the gradient is not."""
+        """Squared norms (B,), at least the exact ones up to rounding of the last digits; not finite where the gradient is not, or where
+        the number format is too narrow for them."""
+
+    def levelled(self) -> tuple[Piece, Tensor]:
+        """In double precision, with each example's numbers divided by a power of two to at most one; and what gives them back, (B,)."""
 
     def weighted(self, factors: Tensor) -> Tensor:
         """Sum over examples of factor times gradient, in the parameter's shape."""
@@ -38,6 +43,10 @@ class PlainRows:
 
     def squares(self) -> Tensor:
         return squared(self.values)
+
+    def levelled(self) -> tuple[PlainRows, Tensor]:
+        values, power = level(self.values)
+        return PlainRows(values), power
 
     def weighted(self, factors: Tensor) -> Tensor:
         return (factors.to(self.values.dtype) @ flat(self.values)).view(self.values.shape[1:])
@@ -66,9 +75,15 @@ class Outer:
 
     def squares(self) -> Tensor:
         if self.left.shape[1] == 1:
-            return squared(self.left) * squared(self.right)
+            lefts, rights = squared(self.left), squared(self.right)
+            return where_precise(lefts * rights, lefts[:, None], rights[:, None])
         left, right = self.left @ self.left.mT, self.right @ self.right.mT
-        return padded((left * right).sum((1, 2)), diagonal_length(left, right), self.width())
+        squares = padded((left * right).sum((1, 2)), diagonal_length(left, right), self.width())
+        return where_precise(squares, left.diagonal(dim1=1, dim2=2), right.diagonal(dim1=1, dim2=2))
+
+    def levelled(self) -> tuple[Outer, Tensor]:
+        (left, one), (right, other) = map(level, balanced(self.left.double(), self.right.double()))
+        return Outer(left, right, self.shape), one * other
 
     def length(self) -> Tensor:
         """Sum of the norms of the terms, (B,): what the sum's norm could be at most."""
@@ -123,6 +138,10 @@ class Lookup:
         total = self.gradients.new_zeros(self.ids.shape[0])
         return total.index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), sums.square().sum(1))
 
+    def levelled(self) -> tuple[Lookup, Tensor]:
+        gradients, power = level(self.gradients)
+        return Lookup(self.ids, gradients, self.vocabulary), power
+
     def weighted(self, factors: Tensor) -> Tensor:
         table = self.gradients.new_zeros(self.vocabulary, self.gradients.shape[2])
         return table.index_add_(
@@ -156,6 +175,12 @@ class Tied:
         length = self.outer.length() + torch.linalg.vector_norm(self.lookup.gradients, dim=2).sum(1)
         return padded(self.outer.squares() + self.lookup.squares() + 2.0 * cross, length, self.outer.width())
 
+    def levelled(self) -> tuple[Tied, Tensor]:
+        (outer, one), (lookup, other) = self.outer.levelled(), self.lookup.levelled()
+        power = torch.maximum(one, other)
+        outer = Outer(outer.left * (one / power)[:, None, None], outer.right, outer.shape)
+        return Tied(outer, Lookup(lookup.ids, lookup.gradients * (other / power)[:, None, None], lookup.vocabulary)), power
+
     def weighted(self, factors: Tensor) -> Tensor:
         return self.outer.weighted(factors) + self.lookup.weighted(factors)
 
@@ -164,31 +189,6 @@ class Tied:
 
     def rows(self) -> Tensor:
         return self.outer.rows() + self.lookup.rows()
-
-
-def flat(values: Tensor) -> Tensor:
-    """(B, numbers), one number where the parameter is a scalar."""
-    return values.flatten(1) if values.dim() > 1 else values[:, None]
-
-
-def squared(values: Tensor) -> Tensor:
-    """Squared norms over all but the first dimension."""
-    norms: Tensor = torch.linalg.vector_norm(flat(values), dim=1)
-    return norms.square()
-
-
-def diagonal_length(left: Tensor, right: Tensor) -> Tensor:
-    """Sum over positions of the products of norms, from the Gram matrices (B, T, T)."""
-    return (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).clamp_min(0.0).sqrt().sum(1)
-
-
-def padded(squares: Tensor, length: Tensor, width: int) -> Tensor:
-    """Squared norms that came from a difference of large numbers, moved up by what rounding may have taken away.
-
-    Where the terms of a sum nearly cancel, the ghost identity loses up to machine epsilon times the squared length of the terms.
-    The factor sqrt(width) is the probabilistic bound of Higham & Mary 2019 on a dot product of that many terms.
-    """
-    return (squares + torch.finfo(squares.dtype).eps * math.sqrt(width) * length.square()).clamp_min(0.0)
 
 
 def merged(pieces: Sequence[Piece]) -> Piece:

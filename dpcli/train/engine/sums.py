@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,6 +16,13 @@ from dpcli.train.engine.precision import full_precision
 from dpcli.train.engine.rule import wide_type
 
 ROUNDING = 8.0  # machine epsilons by which norms are taken longer, so that their own rounding cannot carry a gradient past C
+LARGE = 2.0**30  # a longer gradient is clipped in double precision: its factor, or its squares, may leave the number format
+
+
+class Weighted(Protocol):
+    """What a clipped sum is taken of."""
+
+    def weighted(self, factors: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +31,9 @@ class Sums:
 
     Attributes:
         gradients: by parameter name, the sum over examples of clipped gradients, in at least single precision; not yet private.
-        norms: (B,) norms before clipping, in the batch's order; infinite for an example that is not finite. Private data.
-        finite: (B,) False for an example whose gradient had a NaN or an infinity, or a norm beyond the number format: it adds zero.
+        norms: (B,) norms before clipping, in the batch's order; infinite for an example that is not finite, and where the number format
+            ends. Private data.
+        finite: (B,) False for an example whose gradient had a NaN or an infinity, or a norm beyond double precision: it adds zero.
     """
 
     gradients: dict[str, Tensor]
@@ -68,13 +77,44 @@ def clipped(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor])
     for pieces, count in parts:
         with full_precision(like.device):
             norms = group_norms(pieces, groups, like.new_zeros(count))
-            finite = norms.isfinite().all(1)
-            every = bool(finite.all())
-            kept = pieces if every else {name: piece.kept(finite) for name, piece in pieces.items()}
-            add(gradients, kept, groups, clip.factors(norms if every else norms[finite]))
-        lengths.append(torch.linalg.vector_norm(norms, dim=1).masked_fill(~finite, torch.inf))
-        finites.append(finite)
+            usual = (norms < LARGE).all(1)  # false of a NaN
+            if bool(usual.all()):
+                add(gradients, pieces, groups, clip.factors(norms))
+            else:
+                add(gradients, {name: piece.kept(usual) for name, piece in pieces.items()}, groups, clip.factors(norms[usual]))
+                wide = {name: Levelled.of(piece.kept(~usual), like.dtype) for name, piece in pieces.items()}
+                norms = norms.double().index_put((~usual,), levelled_norms(wide, groups, norms[~usual].double(), like.dtype))
+                finite = norms[~usual].isfinite().all(1)
+                factors = clip.factors(norms[~usual][finite])
+                add(gradients, {name: piece.kept(finite) for name, piece in wide.items()}, groups, factors)
+        finites.append(norms.isfinite().all(1))
+        lengths.append(torch.linalg.vector_norm(norms, dim=1).to(like.dtype).masked_fill(~finites[-1], torch.inf))
     return completed(gradients, lengths, finites, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Levelled:
+    """The gradients of examples whose squares the number format is too narrow for: a piece that is, times powers of two (B,).
+
+    kind: of the sums.
+    """
+
+    piece: Piece
+    power: Tensor
+    kind: torch.dtype
+
+    @classmethod
+    def of(cls, piece: Piece, kind: torch.dtype) -> Levelled:
+        return cls(*piece.levelled(), kind)
+
+    def norms(self) -> Tensor:
+        return self.piece.squares().sqrt() * self.power
+
+    def kept(self, rows: Tensor) -> Levelled:
+        return Levelled(self.piece.kept(rows), self.power[rows], self.kind)
+
+    def weighted(self, factors: Tensor) -> Tensor:
+        return self.piece.weighted(factors * self.power).to(self.kind)
 
 
 def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], none: Tensor) -> Tensor:
@@ -84,7 +124,17 @@ def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], no
     return torch.stack(columns, 1).sqrt() * (1.0 + ROUNDING * torch.finfo(none.dtype).eps)
 
 
-def add(totals: dict[str, Tensor], pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], factors: Tensor) -> None:
+def levelled_norms(pieces: Mapping[str, Levelled], groups: Sequence[Sequence[str]], like: Tensor, kind: torch.dtype) -> Tensor:
+    """The same, (B, groups), in double precision, by lengths that are divided by the longest before they are squared."""
+    columns = []
+    for group in groups:
+        each = torch.stack([like.new_zeros(len(like)), *(pieces[name].norms() for name in group if name in pieces)])
+        longest = each.amax(0)
+        columns.append(torch.linalg.vector_norm(each / longest.where(longest > 0.0, 1.0), dim=0) * longest)
+    return torch.stack(columns, 1) * (1.0 + ROUNDING * torch.finfo(kind).eps)
+
+
+def add(totals: dict[str, Tensor], pieces: Mapping[str, Weighted], groups: Sequence[Sequence[str]], factors: Tensor) -> None:
     """Adds every parameter's clipped sum, each with the factors of its group."""
     for column, group in enumerate(groups):
         for name in group:

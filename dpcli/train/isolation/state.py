@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as nn_module
 
-from dpcli.audit.user_code import INSTALLED
+from dpcli.audit.libraries import is_library, is_own_code
 from dpcli.errors import InputError
 from dpcli.train.engine.method import Loss
 
@@ -126,7 +126,7 @@ def inside(value: Any) -> Iterator[tuple[str, Any]]:
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             yield f".{name}", cell_of(cell)
         yield ".__defaults__", value.__defaults__
-        if not value.__code__.co_filename.startswith(("<", *INSTALLED)):  # a library's own remembers what it has compiled
+        if is_own_code(value.__code__.co_filename):  # a library's own remembers what it has compiled
             yield ".__dict__", vars(value)
     elif isinstance(value, types.BuiltinMethodType):
         yield ".__self__", None if isinstance(value.__self__, types.ModuleType) else value.__self__
@@ -166,14 +166,14 @@ def cell_of(cell: Any) -> Any:
 
 def written(reachable_state: ReachableState, name: str, function: types.FunctionType, depth: int) -> None:
     """The globals of a user's own function."""
-    if function.__code__.co_filename.startswith(("<", *INSTALLED)):
+    if not is_own_code(function.__code__.co_filename):
         return
     space = function.__globals__
     label = space.get("__name__", name)
     for key in sorted(names_in(function.__code__) & space.keys()):
         if not isinstance(space[key], types.ModuleType):
             visit(reachable_state, f"{label}.{key}", space[key], depth + 1)
-        elif not (getattr(space[key], "__file__", None) or "<").startswith(("<", *INSTALLED)):
+        elif is_own_code(getattr(space[key], "__file__", None) or "<"):
             used(reachable_state, space[key], names_in(function.__code__), depth)
 
 
@@ -195,7 +195,7 @@ def own(reachable_state: ReachableState, name: str, kind: type) -> None:
     for base in kind.__mro__:
         module = sys.modules.get(base.__module__)
         file = getattr(module, "__file__", None)
-        if id(base) in reachable_state.seen or file is None or file.startswith(INSTALLED):
+        if id(base) in reachable_state.seen or file is None or is_library(file):
             continue
         reachable_state.seen[id(base)] = base
         for key, value in vars(base).items():

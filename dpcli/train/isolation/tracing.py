@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from dpcli.audit.user_code import INSTALLED, PACKAGE
+from dpcli.audit.libraries import PACKAGE, is_own_code
 from dpcli.errors import InputError
 from dpcli.train.engine.draws import draws
 from dpcli.train.isolation.call import Call, leaves
@@ -318,7 +318,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         frame: Any = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
-            if not file.startswith(("<", *INSTALLED)):
+            if is_own_code(file):
                 return f" at {os.path.basename(file)}, line {frame.f_lineno}"
             frame = frame.f_back
         return ""

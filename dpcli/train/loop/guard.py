@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as nn_module
 from torch.utils._pytree import tree_leaves
 
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.trained.weights import frozen_digest
+from dpcli.train.loop.held import Itself, TensorValue, attributes, held, numbers, of_class
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# Of a module's attributes: compared in another way, or set by accelerate and read by no forward.
+APART = frozenset(("_parameters", "_buffers", "_modules", "training", "_is_accelerate_prepared"))
 
 
 @dataclass(slots=True)
 class Guard:
-    """Compares by value what is trained, and by identity and version what is not: a write through .data or numpy is seen in weights alone.
+    """Compares what is trained and the optimizer's state with what the last step left, and the rest with what the run began with.
 
+    By value, but for the records: these by identity and torch's count of versions before each step, and by value at the end.
     modes: of each module, training or evaluation, as the run began: in them every step is taken.
     """
 
@@ -28,42 +31,35 @@ class Guard:
     optimizer: torch.optim.Optimizer
     records: Batch
     modes: dict[nn.Module, bool] = field(init=False)
-    values: dict[str, Tensor] = field(init=False)
-    marks: dict[str, object] = field(init=False)
-    frozen: str | None = field(init=False)
+    begun: dict[str, list[object]] = field(init=False)
+    left: dict[str, list[object]] = field(init=False)
+    read: list[TensorValue] = field(init=False)
 
     def __post_init__(self) -> None:
         require_same_parameters(self.model, self.optimizer)
         self.modes = {module: module.training for module in self.model.modules()}
-        self.values = {name: value.detach().clone() for name, value in trained_by(self.model).items()}
-        self.marks = dict(self._marks())
-        self.frozen = frozen_digest(self.model)
+        self.begun, self.left = together(self._lasting()), together(self._moving())
+        self.read = [numbers(leaf) for leaf in tree_leaves(self.records)]
 
     def note(self) -> None:
         """What a step has left is what the next one begins with."""
-        with torch.no_grad():
-            for name, value in trained_by(self.model).items():
-                self.values[name].copy_(value)
-        self.marks = dict(self._marks())
+        self.left = together(self._moving())
 
     def require_untouched(self) -> None:
         """Raises InputError, naming the first thing that is not as the last step left it."""
-        require_same_parameters(self.model, self.optimizer)
-        found = trained_by(self.model)
-        for name, value in self.values.items():
-            if name not in found or not _equal(found[name], value):
-                raise _touched(f"the weights {name}")
-        if len(found) != len(self.values):
-            raise _touched("which weights are trained")
-        marks = dict(self._marks())
-        for name in (*self.marks, *(name for name in marks if name not in self.marks)):
-            if name not in marks or name not in self.marks or marks[name] != self.marks[name]:
-                raise _touched(name)
+        self.require_unmoved()
+        require_same(self.begun, together(self._lasting()))
 
-    def require_frozen(self) -> None:
-        """Raises InputError where what is not trained has other values than when the run began."""
-        if frozen_digest(self.model) != self.frozen:
-            raise _touched("the weights that are not trained")
+    def require_unmoved(self) -> None:
+        """The same of what the optimizer changes and reads."""
+        require_same_parameters(self.model, self.optimizer)
+        require_same(self.left, together(self._moving()))
+
+    def require_same_records(self) -> None:
+        """Raises InputError where the records are others than when the run began."""
+        for number, (leaf, read) in enumerate(zip(tree_leaves(self.records), self.read, strict=True)):
+            if numbers(leaf) != read:
+                raise _touched(f"the records [{number}]")
 
     @contextmanager
     def in_its_modes(self) -> Iterator[None]:
@@ -75,18 +71,48 @@ class Guard:
         finally:
             _set(now)
 
-    def _marks(self) -> Iterator[tuple[str, object]]:
-        for name, module in self.model.named_modules():
-            hooks = tuple(tuple(getattr(module, kind, None) or ()) for kind in HOOKS)
-            yield f"the module {name or 'itself'}", (id(module), id(vars(module).get("forward")), hooks)
-        for name, value in (*self.model.named_parameters(), *self.model.named_buffers()):
-            if name not in self.values:
-                yield f"the tensor {name}", _mark(value)
+    def _moving(self) -> Iterator[tuple[str, object]]:
+        """What steps change."""
+        for name, value in trained_by(self.model).items():
+            yield f"the weights {name}", numbers(value)
+        known = {id(value) for value in self.model.parameters()}
         for number, state in enumerate(self.optimizer.state.values()):
-            for key, value in state.items():
-                yield f"the optimizer's {key} [{number}]", _mark(value) if isinstance(value, Tensor) else repr(value)
+            yield from held(f"the optimizer's state [{number}]", state, known)
+
+    def _lasting(self) -> Iterator[tuple[str, object]]:
+        """What they do not."""
+        tensors = dict((*self.model.named_parameters(), *self.model.named_buffers()))
+        known = {id(one) for one in (*tensors.values(), *self.model.modules(), self.optimizer, *tree_leaves(self.records))}
+        for name, module in self.model.named_modules():
+            yield f"the module {name or 'itself'}", (Itself(module), Itself(type(module)))
+            yield from attributes(f"the module {name or 'itself'}", vars(module), APART, known)
+        for kind in {base: None for module in self.model.modules() for base in type(module).__mro__ if base is not object}:
+            yield from of_class(kind)
+        trained = trained_by(self.model)
+        for name, value in tensors.items():
+            hooks = value._backward_hooks or {}, getattr(value, "_post_accumulate_grad_hooks", None) or {}
+            yield from held(f"the hooks of the tensor {name}", hooks)
+            if name not in trained:
+                yield from held(f"the tensor {name}", value)
+        for key in (key for key in vars(nn_module) if key.startswith("_global")):
+            yield from held(f"torch's {key.strip('_')}", vars(nn_module)[key])
         for number, leaf in enumerate(tree_leaves(self.records)):
-            yield f"the records [{number}]", _mark(leaf)
+            yield f"the records [{number}]", _place(leaf)
+
+
+def together(marks: Iterable[tuple[str, object]]) -> dict[str, list[object]]:
+    """By name; where several have one name, as two classes may, none hides another."""
+    found: dict[str, list[object]] = {}
+    for name, mark in marks:
+        found.setdefault(name, []).append(mark)
+    return found
+
+
+def require_same(before: Mapping[str, list[object]], now: Mapping[str, list[object]]) -> None:
+    """Raises InputError, naming the first mark that is another, or that one has alone."""
+    for name in (*before, *(name for name in now if name not in before)):
+        if name not in before or name not in now or now[name] != before[name]:
+            raise _touched(name)
 
 
 def trained_by(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -116,19 +142,12 @@ def _set(modes: dict[nn.Module, bool]) -> None:
         module.training = mode
 
 
-def _mark(value: Tensor) -> object:
-    return id(value), value._version, value.data_ptr()
-
-
-def _equal(a: Tensor, b: Tensor) -> bool:
-    """A NaN is equal to itself; nothing is equal to what is elsewhere, or in other numbers."""
-    if (a.shape, a.dtype, a.device) != (b.shape, b.dtype, b.device):
-        return False
-    return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())
+def _place(value: Tensor) -> object:
+    return Itself(value), None if value.is_inference() else value._version, value.data_ptr()
 
 
 def _touched(what: str) -> InputError:
     return InputError(
-        f"{what}: expected as the last private step left it, found changed: between two steps nothing may change what is trained, as no "
-        "noise covers that; this run gives no guarantee"
+        f"{what}: expected as the last private step left it, found changed: between two steps nothing may change what is trained or "
+        "what that reads, as no noise covers it; this run gives no guarantee"
     )

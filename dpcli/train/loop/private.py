@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 
 # What the statement says of a loop of the caller's own.
 UNCHECKED = (
-    "The loop around the steps is the user's own code. Before each step the trained weights were compared by value, and modules, hooks "
-    "and the optimizer's tensors by identity and version, with what the step before had left; a change that was seen would have stopped "
-    "the run.",
+    "The loop around the steps is the user's own code. Before each step the weights, the optimizer's state, buffers, and the tensors, "
+    "arrays, numbers, texts and containers of these that modules and their classes hold were compared by value with what the run began "
+    "with or the step before had left; modules, hooks, methods and other objects by identity; records by identity and torch's count of "
+    "versions, and by value at the end. A change that was seen would have stopped the run, and so would a hook on the optimizer's steps.",
     "Not checked: that the weights at the start, and whatever else the model, the loss and the optimizer read besides a record (class "
     "weights, means that records are scaled by, attributes), come from public data alone; that each record was prepared by itself; that "
-    "the records stayed as they were; that nothing was written past torch's count of versions (.data, numpy); that learning rates and "
-    "the optimizer's own code and hooks use nothing but the noisy gradients and public data; that the program shows nothing else of the "
+    "what the loss and functions of the user's own read, what objects of other kinds hold, and sparse tensors past torch's count of "
+    "versions stayed as they were; that records were not changed and changed back past that count (.data, numpy); that learning rates "
+    "and the optimizer's own code use nothing but the noisy gradients and public data; that the program shows nothing else of the "
     "records, such as a training loss.",
 )
 
@@ -79,8 +81,9 @@ class Private:
     noise, and calls the optimizer once. After the planned steps the iteration ends. `finish` leaves the model and the statement.
 
     What would make the guarantee false is refused with an InputError: a batch that was not drawn last, or a second time; a step of the
-    optimizer by anybody else; weights, modules, records or the optimizer's state that are not as the last step left them. Learning rates
-    may change. A run in which that happened, or whose step raised, takes no more steps.
+    optimizer by anybody else, and hooks on its steps; weights, modules, records or the optimizer's state that are not as the last step
+    left them; torch.autocast or torch.inference_mode around a step. Learning rates may change. A run in which something changed, or whose
+    step raised, takes no more steps.
 
     As a context manager it saves, where the block is left early, a state that `resume=True` goes on from without repeating a step.
     """
@@ -243,10 +246,14 @@ def private(
         raise InputError("dpcli.private: expected one process, found several, as torchrun starts them: dpcli train can use them")
     plan = _plan(os.fspath(pipeline), None if out is None else os.fspath(out))
     _require_optimizer(optimizer)
+    from dpcli.train.loop.around import require_made_with_gradients, require_no_hooks, require_plain_modes
     from dpcli.train.loop.steps import begin
     from dpcli.train.tasks.loop import given
 
     problem = given(model, loss, data, units, plan.path)
+    require_no_hooks(optimizer)
+    require_plain_modes(model)
+    require_made_with_gradients(model)
     with ExitStack() as held:
         held.enter_context(exclusive(plan.folder))
         found = held.enter_context(_opened(ledger, dataset)) if ledger is not None else None

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.errors import InputError
+from dpcli.train.loop.around import require_no_hooks, require_plain_modes
 from dpcli.train.loop.guard import Guard, require_same_parameters, trained_by
 from dpcli.train.noise.randomness import Streams
 from dpcli.train.noise.step import Noise
@@ -123,10 +124,12 @@ class LoopSteps:
         self._require(LoopPhase.DRAWN)
         if number != self.taken + 1:
             raise InputError(f"step: expected batch {self.taken + 1}, the one drawn last, found {number or 'something else'}")
+        require_plain_modes(self.guard.model)
         self._begin(LoopPhase.DRAWN)
         sample, trainer = self.sample, self.run.prepared.trainer
         assert sample is not None
         with self._breaking():
+            self._require_no_hooks()
             self.guard.require_untouched()
             with self.guard.in_its_modes(), torch.enable_grad():
                 trainer.backward(sample.records, sample.noise, sample.expected_batch)
@@ -151,7 +154,7 @@ class LoopSteps:
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)  # whose sample nothing was released of
         with self._breaking():
             self.guard.require_untouched()
-            self.guard.require_frozen()
+            self.guard.require_same_records()
             with self.guard.in_its_modes():
                 found = self.run.end(unchecked)
             self._end(LoopPhase.ENDED)
@@ -164,6 +167,7 @@ class LoopSteps:
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
             self.guard.require_untouched()
+            self.guard.require_same_records()
             self.run.save(clean=True)
             self._end(LoopPhase.ENDED)
 
@@ -191,11 +195,13 @@ class LoopSteps:
             raise InputError(
                 "optimizer: expected private.step(batch) to call it, found somebody else: a gradient without noise would be used"
             )
+        require_plain_modes(self.guard.model)
         self._begin(LoopPhase.NOISED)
         with self._breaking():
             if any(value is not None for value in (*given, *named.values()) if value is not optimizer):
                 raise InputError("optimizer: expected a step without a closure, which computes gradients without noise, found one")
-            self.guard.require_untouched()
+            self._require_no_hooks()
+            self.guard.require_unmoved()
             if not all(value is not None and torch.equal(value, self.gradients[name]) for name, value in self._gradients()):
                 raise InputError(
                     "optimizer: expected the gradients as private.backward left them, found them changed: another backward adds what has "
@@ -204,11 +210,15 @@ class LoopSteps:
 
     def _after(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
         with self._breaking():
+            self._require_no_hooks()
             self.run.prepared.trainer.count()
             self.guard.note()
             self.sample, self.gradients = None, {}
             self._end(LoopPhase.IDLE)
             self.run.after(self.taken)
+
+    def _require_no_hooks(self) -> None:
+        require_no_hooks(self.guard.optimizer, (self._before, self._after))
 
     def _gradients(self) -> Iterator[tuple[str, Tensor | None]]:
         return ((name, value.grad) for name, value in trained_by(self.guard.model).items())

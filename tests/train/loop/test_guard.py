@@ -6,16 +6,19 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
+import numpy as np  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset  # noqa: E402
 
 import dpcli  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
+from dpcli.train.loop.held import WHOLE, numbers  # noqa: E402
 from dpcli.train.tasks.loop import records_of  # noqa: E402
 from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records  # noqa: E402
 from tests.train.loop.test_private import stepped, weights  # noqa: E402
@@ -30,19 +33,56 @@ class Loop:
     data: tuple[Tensor, Tensor]
 
 
+class Own(nn.Tanh):
+    """It has attributes of every kind, and so has its class."""
+
+    scale, several = 1.0, [1.0]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = {"tensors": (torch.ones(3),), "numbers": [1.0, "one"], "array": np.ones(2), "module": nn.Linear(2, 2)}
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x)
+
+
+class ListsInItsState(torch.optim.Optimizer):
+    """As some optimizers have: tensors in lists in dictionaries, and numbers."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"lr": 1e-3, "momentum": 0.9})
+
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for value in group["params"]:
+                state = self.state[value]
+                if not state:
+                    state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(value), torch.zeros_like(value)
+                    state["held"] = [{"several": (torch.ones(3), torch.ones(3000)), "number": 0}]
+                state["exp_avg"].lerp_(value.grad, 0.1)
+                state["exp_avg_sq"].lerp_(value.grad.square(), 0.1)
+                state["held"][0]["number"] += 1
+                with torch.no_grad():
+                    value.add_(state["exp_avg"], alpha=-group["lr"])
+
+
 def model_with_buffers() -> nn.Sequential:
     """Two thirds are trained; it has a frozen layer and a buffer."""
-    model = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5), nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).eval()
+    model = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5), nn.Linear(5, 8), Own(), nn.Linear(8, 3)).eval()
     model[0].requires_grad_(False)
     model[1].requires_grad_(False)
     return model
 
 
 @pytest.fixture
-def loop() -> Loop:
+def loop() -> Iterator[Loop]:
+    own, linear = (Own.forward, Own.forward.__code__, list(Own.several)), nn.Linear.forward
     torch.manual_seed(0)
     model = model_with_buffers()
-    return Loop(model, torch.optim.Adam([p for p in model.parameters() if p.requires_grad]), records())
+    yield Loop(model, ListsInItsState([p for p in model.parameters() if p.requires_grad]), records())
+    Own.forward, Own.scale, Own.several[:] = own[0], 1.0, own[2]  # type: ignore[method-assign]
+    Own.forward.__code__, nn.Linear.forward = own[1], linear  # type: ignore[method-assign]
+    nn.modules.module._global_forward_hooks.pop(-1, None)
 
 
 def started(begin: Begin, loop: Loop) -> dpcli.Private:
@@ -130,7 +170,111 @@ def the_records(loop: Loop) -> None:
     loop.data[0].sub_(loop.data[0].mean(0))
 
 
+def state_of(loop: Loop) -> Any:
+    return loop.optimizer.state[loop.model[2].weight]
+
+
+def state_past_its_version(loop: Loop) -> None:
+    state_of(loop)["exp_avg"].data += loop.data[0].mean()
+
+
+def state_by_numpy(loop: Loop) -> None:
+    state_of(loop)["exp_avg_sq"].detach().numpy()[0, 0] *= 2.0
+
+
+def state_in_a_list(loop: Loop) -> None:
+    state_of(loop)["held"][0]["several"][1].data[700] += 1e-7
+
+
+def number_in_the_state(loop: Loop) -> None:
+    state_of(loop)["held"][0]["number"] += 1
+
+
+def buffer_past_its_version(loop: Loop) -> None:
+    loop.model[1].running_var.data[1] += 0.5
+
+
+def frozen_past_their_version(loop: Loop) -> None:
+    loop.model[0].weight.data[0, 0] += 1.0
+
+
+def tensor_attribute(loop: Loop) -> None:
+    loop.model[3].scale = loop.data[0].std(0)
+
+
+def tensor_attribute_past_its_version(loop: Loop) -> None:
+    loop.model[3].held["tensors"][0].numpy()[1] = 2.0
+
+
+def number_attribute(loop: Loop) -> None:
+    loop.model[1].eps = float(loop.data[0].std())
+
+
+def list_attribute(loop: Loop) -> None:
+    loop.model[3].held["numbers"].append(float(loop.data[0].mean()))
+
+
+def array_attribute(loop: Loop) -> None:
+    loop.model[3].held["array"][0] = 7.0
+
+
+def hidden_module(loop: Loop) -> None:
+    loop.model[3].held["module"].weight.data += 1.0
+
+
+def hook_on_all_modules(loop: Loop) -> None:
+    nn.modules.module._global_forward_hooks[-1] = lambda module, given, output: None
+
+
+def another_hook_in_its_place(loop: Loop) -> None:
+    loop.model[2]._forward_hooks[-1] = lambda module, given, output: output - output.mean(0)
+
+
+def hook_on_a_weight(loop: Loop) -> None:
+    loop.model[2].weight.register_hook(lambda gradient: gradient * 2.0)
+
+
+def forward_of_the_class(loop: Loop) -> None:
+    Own.forward = lambda self, x: x - x.mean(0)  # type: ignore[method-assign]
+
+
+def code_of_the_class(loop: Loop) -> None:
+    Own.forward.__code__ = (lambda self, x: x - x.mean(0)).__code__
+
+
+def attribute_of_the_class(loop: Loop) -> None:
+    Own.scale = 2.0
+
+
+def list_of_the_class(loop: Loop) -> None:
+    Own.several[0] = 2.0
+
+
+def method_of_torch(loop: Loop) -> None:
+    nn.Linear.forward = lambda self, x: nn.functional.linear(x - x.mean(0), self.weight, self.bias)  # type: ignore[method-assign]
+
+
 TOUCHED = [
+    state_past_its_version,
+    state_by_numpy,
+    state_in_a_list,
+    number_in_the_state,
+    buffer_past_its_version,
+    frozen_past_their_version,
+    tensor_attribute,
+    tensor_attribute_past_its_version,
+    number_attribute,
+    list_attribute,
+    array_attribute,
+    hidden_module,
+    hook_on_all_modules,
+    another_hook_in_its_place,
+    hook_on_a_weight,
+    forward_of_the_class,
+    code_of_the_class,
+    attribute_of_the_class,
+    list_of_the_class,
+    method_of_torch,
     another_optimizer,
     hidden_write,
     write,
@@ -158,7 +302,7 @@ def test_what_was_touched_between_steps_ends_the_run(begin: Begin, loop: Loop, t
     with torch.no_grad() if touch in (frozen_weights, buffer) else torch.enable_grad():
         touch(loop)
     batch = next(private)
-    with pytest.raises(InputError, match=r"expected|optimizer"):
+    with pytest.raises(InputError, match=r"expected as the last private step left it|^optimizer: expected"):
         private.step(batch)
     for call in (private.finish, lambda: next(private), lambda: private.step(batch)):
         with pytest.raises(InputError, match="broke off"):
@@ -169,9 +313,42 @@ def test_what_was_touched_between_steps_ends_the_run(begin: Begin, loop: Loop, t
 def test_frozen_weights_written_past_every_version_are_found_at_the_end(begin: Begin, loop: Loop) -> None:
     private = stepped(begin(loop.model, loop.data, optimizer=loop.optimizer), STEPS)
     loop.model[0].weight.data += 1.0
-    with pytest.raises(InputError, match="weights that are not trained"):
+    with pytest.raises(InputError, match=r"the tensor 0\.weight"):
         private.finish()
     assert not Path("runs/own/statement.md").exists()
+
+
+@pytest.mark.parametrize("end", ["finish", "close"])
+def test_records_written_past_every_version_are_found_at_the_end(begin: Begin, loop: Loop, end: str) -> None:
+    private = stepped(begin(loop.model, loop.data, optimizer=loop.optimizer), STEPS)
+    loop.data[0].numpy()[:] -= loop.data[0].mean(0).numpy()
+    with pytest.raises(InputError, match=r"the records \[0\]"):
+        getattr(private, end)()
+    assert not Path("runs/own/statement.md").exists()
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize("size", [1, 1000, WHOLE, WHOLE + 7, 1021 * 1024])
+def test_every_number_of_a_tensor_counts(kind: torch.dtype, size: int) -> None:
+    """One, all by a power of two or by their sign, halves exchanged, two exchanged; and a NaN is equal to itself."""
+    torch.manual_seed(0)
+    made = torch.randn(size, dtype=kind) if kind.is_floating_point or kind.is_complex else torch.randint(0, 2, (size,)).to(kind)
+    changes: list[Callable[[Tensor], Any]] = [
+        lambda t: t[size // 2].copy_(~t[size // 2] if kind == torch.bool else t[size // 2] + 1)
+    ]
+    if kind != torch.bool and kind != torch.int64:
+        changes += [lambda t: t.mul_(2), lambda t: t.mul_(0.5), lambda t: t.neg_(), lambda t: t.mul_(0)]
+    if size > 1:
+        changes += [lambda t: t.copy_(t.flip(0)), lambda t: t.copy_(t.roll(1)), lambda t: t.copy_(t.roll(size // 2))]
+    before = numbers(made)
+    for change in changes:
+        other = made.clone()
+        assert numbers(other) == before
+        change(other)
+        assert numbers(other) != before or torch.equal(other, made)
+    if kind.is_floating_point:
+        made[0] = torch.nan
+        assert numbers(made) == numbers(made.clone())
 
 
 def harmless_evaluation(loop: Loop) -> None:
@@ -189,13 +366,49 @@ def learning_rate(loop: Loop) -> None:
     loop.optimizer.param_groups[0]["lr"] *= 0.5
 
 
+def written_back(loop: Loop) -> None:
+    """As an average of the weights is, for an evaluation."""
+    kept = [value.detach().clone() for value in loop.model.parameters() if value.requires_grad]
+    for value, before in zip((v for v in loop.model.parameters() if v.requires_grad), kept, strict=True):
+        value.data.zero_()
+        value.data.copy_(before)
+
+
+def hooks_that_are_gone(loop: Loop) -> None:
+    loop.model[2].register_forward_hook(lambda module, given, output: None).remove()
+    loop.model[2].weight.register_hook(lambda gradient: gradient).remove()
+    loop.optimizer.register_step_post_hook(lambda *unused: None).remove()
+
+
+def schedules(loop: Loop) -> None:
+    """They wrap the optimizer's step, and write to its groups."""
+    for scheduled in (torch.optim.lr_scheduler.LambdaLR(loop.optimizer, lambda step: 0.5), cycled(loop.optimizer)):
+        loop.optimizer._opt_called = True  # type: ignore[attr-defined]  # else each warns of its order
+        scheduled.step()
+
+
+def cycled(optimizer: torch.optim.Optimizer) -> Any:
+    return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=9)
+
+
 def gradients(loop: Loop) -> None:
     loss_backward(loop)
     loop.optimizer.zero_grad()
     loss_backward(loop)
 
 
-@pytest.mark.parametrize("use", [harmless_evaluation, left_in_another_mode, learning_rate, gradients], ids=lambda use: use.__name__)
+HARMLESS = [
+    harmless_evaluation,
+    left_in_another_mode,
+    learning_rate,
+    written_back,
+    hooks_that_are_gone,
+    schedules,
+    gradients,
+]
+
+
+@pytest.mark.parametrize("use", HARMLESS, ids=lambda use: use.__name__)
 def test_what_does_no_harm_is_allowed(begin: Begin, loop: Loop, use: Callable[[Loop], None]) -> None:
     private = started(begin, loop)
     use(loop)
