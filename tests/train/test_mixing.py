@@ -17,6 +17,7 @@ from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 from tests.train import mixing_models as models  # noqa: E402
+from tests.train import mixing_unusual as unusual  # noqa: E402
 
 FILE = """
 format = 1
@@ -35,9 +36,9 @@ steps = 3
 sampling = {{ scheme = "poisson", rate = 0.5 }}
 [train]
 task = "custom"
-model = "tests.train.mixing_models:{model}"
-data = "tests.train.mixing_models:data"
-loss = "tests.train.mixing_models:{loss}"
+model = "{module}:{model}"
+data = "{module}:data"
+loss = "{module}:{loss}"
 learning_rate = 0.1
 engine = "{engine}"
 clipping = {{ norm = 1.0 }}
@@ -62,9 +63,9 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     return init(str(tmp_path / "ledger.db"), "mixing", terms)
 
 
-def run(model: str, loss: str = "loss", engine: str = "dpcli") -> tuple[int, str]:
+def run(model: str, loss: str = "loss", engine: str = "dpcli", module: str = models.__name__) -> tuple[int, str]:
     file, place = Path("mixing.toml").resolve(), Path("ledger.db").resolve()
-    file.write_text(FILE.format(model=model, loss=loss, engine=engine))
+    file.write_text(FILE.format(model=model, loss=loss, engine=engine, module=module))
     found = dpcli("train", str(file), "--ledger", str(place), "--dataset", "mixing", folder=Path.cwd())
     return found.code, found.err
 
@@ -87,6 +88,18 @@ def test_a_model_that_mixes_is_refused_before_any_charge(name: str, books: Ledge
 @pytest.mark.parametrize("name", models.LOSSES)
 def test_a_loss_that_mixes_is_refused_before_any_charge(name: str, books: Ledger) -> None:
     require_refused(run("Net", name), books)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", unusual.MIXING)
+def test_an_unusual_model_that_mixes_is_refused_before_any_charge(name: str, books: Ledger) -> None:
+    require_refused(run(name, module=unusual.__name__), books)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", unusual.LOSSES)
+def test_an_unusual_loss_that_mixes_is_refused_before_any_charge(name: str, books: Ledger) -> None:
+    require_refused(run("Net", name, module=unusual.__name__), books)
 
 
 @pytest.mark.sampled(4)
