@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from dpcli.train.engine.clip import Flat
 from tests.benchmarks.influence import NORM, answer, without_dropout
+from tests.benchmarks.public_families import public
 from tests.train.engine.models import LABELS, WORDS, classification, images, labels, language, sequences, texts
 from tests.train.engine.test_compounds import Attending, Running
 from tests.train.engine.test_operands import PLACES, Standing
@@ -128,7 +129,7 @@ def tiny(name: str, **settings: Any) -> nn.Module:
     common = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": WORDS}
     more = {"max_position_embeddings": 16, "use_cache": False, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     config = getattr(transformers, f"{name}Config")(**{**common, **more, **settings})
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     return transformers.AutoModelForCausalLM.from_config(config)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -218,8 +219,8 @@ def main(wanted: list[str]) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
     warnings.simplefilter("ignore")
-    most, count, refused = 0.0, 0, 0
-    for rows in (convolutions, recurrent, attention, positionwise, half, models, adapters):
+    most, count, refused, unbuilt = 0.0, 0, 0, 0
+    for rows in (convolutions, recurrent, attention, positionwise, half, models, adapters, public):
         for name, build, loss, draw in rows():
             if wanted and not any(part in name for part in wanted):
                 continue
@@ -227,9 +228,10 @@ def main(wanted: list[str]) -> None:
                 found, words = answer(made(name, build, draw, loss), loss, draw, Flat(NORM))
             except Exception as problem:
                 found, words = 0.0, f"not built: {type(problem).__name__}: {str(problem)[:100]}"
-            most, count, refused = max(most, found), count + 1, refused + words.startswith("refused")
+            most, count = max(most, found), count + 1
+            refused, unbuilt = refused + words.startswith("refused"), unbuilt + words.startswith("not built")
             print(f"{name:80} {words[:200]}", flush=True)  # noqa: T201
-    print(f"{count} configurations, {refused} refused, at most {most:.9f} of C")  # noqa: T201
+    print(f"{count} configurations, {refused} refused, {unbuilt} not built, at most {most:.9f} of C")  # noqa: T201
     sys.exit(f"expected an influence of at most C, found {most!r} of it" if most > 1.0 + 1e-6 else 0)
 
 
