@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from dpcli.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
 from dpcli.keys.idle import idle
 from dpcli.toml.findings import Problem
-from dpcli.train.plan.features import Feature
+from dpcli.train.plan.features import Feature, plain
 from dpcli.train.plan.settings import HELD_OUT, TASK, Train
 from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
 
@@ -114,7 +114,7 @@ class Classification(Train):
         return tuple(sorted((self.columns or {}).items()))
 
     def own_problems(self) -> Iterator[Problem]:
-        if self.labels is not None and len({label.strip() for label in self.labels}) < max(2, len(self.labels)):
+        if self.labels is not None and len({plain(label) for label in self.labels}) < max(2, len(self.labels)):
             yield (
                 ("labels",),
                 "at least two labels, all different",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import json
 import tomllib
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from dpcli.train.plan.settings import read_train  # noqa: E402
 from dpcli.train.plan.settings_classification import Classification  # noqa: E402
 from dpcli.train.tasks.arrays import arrays  # noqa: E402
 from dpcli.train.tasks.classification import loss_of  # noqa: E402
-from dpcli.train.tasks.encoding import encoded, input_names  # noqa: E402
+from dpcli.train.tasks.encoding import encoded, input_names, label_codes  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 
 FILE = """format = 1
@@ -123,6 +125,78 @@ def test_a_number_may_be_a_category(folder: Path) -> None:
     assert encoded(table, chosen, "here")[:, 3:].tolist() == expected
 
 
+class Absent:
+    """As a data frame has it."""
+
+    def __str__(self) -> str:
+        return "<NA>"
+
+
+def outcome(values: list[Any], chosen: Classification) -> list[Any]:
+    """What becomes of the first of these values, as a number and as a category."""
+    found: list[Any] = []
+    for table in ({"age": values, "state": ["CA"] * len(values)}, {"age": [30] * len(values), "state": values}):
+        try:
+            found.append(encoded({**table, "hours": [1] * len(values)}, chosen, "here")[0].tolist())
+        except InputError as problem:
+            found.append(str(problem))
+    return found
+
+
+OTHERS = ["40", 40.0, "", None, "1_0", True, "?"]
+ODD: list[Any] = [
+    *(np.datetime64("2020-01-01"), np.timedelta64(3, "s"), np.datetime64("NaT"), Absent(), b"1", b"\xff", True, np.True_),
+    *(
+        Decimal("1.00"),
+        Decimal("sNaN"),
+        dt.date(2020, 1, 1),
+        dt.datetime(2020, 1, 1),
+        10**400,
+        -1e308,
+        "-nan",
+        "Nan",
+        "1_0",
+        "\x00",
+        [1],
+    ),
+]
+
+
+@pytest.mark.parametrize("words", ['["?"]', "[]"])
+def test_what_a_value_becomes_does_not_depend_on_the_other_records(words: str) -> None:
+    """Of whatever type they are: one odd record must not decide how the column is read."""
+    chosen = train(missing_words=words)
+    for value in [*ODD, *OTHERS]:
+        alone = outcome([value], chosen)
+        for other in OTHERS:
+            together = outcome([value, other], chosen)
+            assert all("row 2" in str(there) or there == here for here, there in zip(alone, together, strict=True)), (value, other)
+
+
+SAME: list[list[Any]] = [
+    ["1", "1.0", " 1.", 1, 1.0, np.float32(1), Decimal("1.00"), b"1"],
+    ["2020-01-01", "2020-01-01 00:00:00", "2020-01-01T00:00:00.000", dt.date(2020, 1, 1), dt.datetime(2020, 1, 1)],
+    ["", None, "nan", float("nan"), np.datetime64("NaT"), Absent(), "<NA>"],
+    ["01"],
+    ["1.5", 1.5],
+    ["1.50"],
+    ["2020-01-01 00:00:01", dt.datetime(2020, 1, 1, 0, 0, 1)],
+]
+
+
+def test_a_category_is_the_same_however_the_rest_of_its_column_had_to_be_written() -> None:
+    """A writer puts 1.0 for 1 in all records where one is missing, and a time of day after each day where one has any."""
+    domain = [str(alike[0]) for alike in SAME if alike[0]]
+    chosen = train(FILE.replace('["CA", "NY"]', json.dumps(domain)))
+    column = [value for alike in SAME for value in alike]
+    table = {"age": [30] * len(column), "hours": [1] * len(column), "state": column}
+    found = encoded(table, chosen, "here")[:, 3:].argmax(1).tolist()
+    places = {text: place for place, text in enumerate([*domain, "other", ""])}
+    assert found == [places[alike[0]] for alike in SAME for _ in alike]
+    labels = train(labels='["1.0", "2020-01-01"]').labels
+    assert labels is not None and label_codes(SAME[0] + SAME[1], labels, "y", "here").tolist() == [0] * 8 + [1] * 5
+
+
 NUMBER = st.one_of(
     st.floats(), st.integers(-(10**400), 10**400), st.sampled_from(["", "?", "nan", "1e400", "-7", " 3 "]), st.none()
 )
@@ -207,6 +281,7 @@ DISAGREEING = {
     },
     "train.columns.age.max: expected no such key without min and max": {"age": '{ domain = ["a"], max = 3 }'},
     "train.columns.age.domain: expected values that are all different, found the same twice": {"age": '{ domain = ["a", " a"] }'},
+    "train.columns.state.domain: expected values that are all different": {"state": '{ domain = ["1", "1.0"] }'},
     "train.columns.age.domain: expected from 1 to 10,000 values, found 0": {"age": "{ domain = [] }"},
     "train.columns.income: expected a column that is neither the label": {
         "age": "{ min = 1, max = 2 }\nincome = { min = 1, max = 2 }"
