@@ -135,6 +135,10 @@ class Classification(Train):
             yield ("label",), "the column of the label, as columns choose among them", "nothing"
         if self.shift:
             yield ("shift",), "no such key with columns, which are scaled by what they declare", f"{self.shift:g}"
+        public = {} if self.public in (None, "held-out") else {"public": self.public}
+        for named, source in {"data": self.data, **public}.items():
+            if os.path.splitext(source or "")[1] not in WITH_COLUMNS:
+                yield (named,), "a .csv or .parquet file, as columns are read by their names", f"{source}"
         for name, feature in stated.items():
             if name in (self.label, self.units):
                 yield ("columns", name), "a column that is neither the label nor whose a record is", "one of the two"

@@ -15,11 +15,12 @@ from dpcli.train.tasks.mapped import arrays_in
 
 
 class Parts(NamedTuple):
-    """Inputs, labels and whose they are, as they were found."""
+    """Inputs, labels and whose they are, as they were found. names: of the columns that are inputs by their places."""
 
     inputs: Any
     labels: Any
     units: Any = None
+    names: tuple[str, ...] = ()
 
 
 def _npz(place: str, train: Classification) -> Parts:
@@ -57,7 +58,8 @@ def _columns(place: str, train: Classification, names: list[str], rows: list[lis
         return Parts(encoded(columns, train, place), labels, units)
     if not columns:
         raise InputError(f"{place}: expected a column of numbers and the label, found only the label")
-    return Parts(np.stack([_numbers(place, name, values) for name, values in columns.items()], axis=1), labels, units)
+    inputs = np.stack([_numbers(place, name, values) for name, values in columns.items()], axis=1)
+    return Parts(inputs, labels, units, tuple(columns))
 
 
 def _numbers(place: str, name: str, values: list[Any]) -> np.ndarray:

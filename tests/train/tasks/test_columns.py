@@ -227,6 +227,18 @@ def test_the_order_of_columns_means_nothing(folder: Path) -> None:
     np.testing.assert_array_equal(turned, arrays(train(), "people.toml").inputs)
 
 
+def test_columns_that_are_read_by_their_places_are_the_same_in_public_records(folder: Path) -> None:
+    plain = FILE[: FILE.index("[train.columns]")].replace('missing_words = ["?"]', "")
+    rows: list[Mapping[str, Any]] = [{"age": 1, "hours": 2, "income": "low"}, {"age": 3, "hours": 4, "income": "high"}]
+    written(folder, rows)
+    written(folder, [dict(reversed(row.items())) for row in rows], "turned.csv")
+    written(folder, [{"income": row["income"], "age": row["age"], "hours": row["hours"]} for row in rows], "moved.csv")
+    assert arrays(train(plain, public='"moved.csv"'), "people.toml").inputs.tolist() == [[1, 2], [3, 4]]
+    words = "people.toml: train.public: expected the columns of the private records in their order, found others"
+    with pytest.raises(InputError, match=words):
+        arrays(train(plain, public='"turned.csv"'), "people.toml")
+
+
 MISSING = "declare missing or indicator in train.columns"
 REFUSED: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
     "a word": ({"age": "Alice"}, {}, ":4: column 'age': expected a number, found something else: write missing values in "),
@@ -293,6 +305,8 @@ DISAGREEING = {
     "train.class_weights[2]: expected a number > 0, found 0": {"class_weights": "[1, 0]"},
     "train.label: expected the column of the label, as columns choose among them, found nothing": {"label": ""},
     "train.shift: expected no such key with columns": {"labels": '["low", "high"]\nshift = 0.5'},
+    "train.public: expected a .csv or .parquet file, as columns are read by their names, found b.npz": {"public": '"b.npz"'},
+    "train.data: expected a .csv or .parquet file, as columns are read by their names, found a:b": {"data": '"a:b"'},
     "train.columns: expected no such key without data in a file with columns": {"data": '"a.npz"', "public": '"b.npz"'},
 }
 
@@ -330,6 +344,15 @@ def test_a_runs_folder_answers_about_raw_columns(folder: Path) -> None:
     assert measured["accuracy"] == pytest.approx(np.mean(expected.argmax(1) == 1))
     with pytest.raises(InputError, match="inputs: row 2: column 'age': expected a number"):
         model.probabilities({**table, "age": [1, "Alice", 3, 4, 5]})  # type: ignore[attr-defined]
+    made = np.array([inputs for _, inputs in ROWS], np.float32)
+    np.testing.assert_allclose(model.probabilities(made), expected, atol=1e-6)  # type: ignore[attr-defined]
+    np.savez(folder / "raw.npz", inputs=made + 1, labels=np.ones(len(ROWS), int))  # such as ages
+    for command in ("predict", "evaluate"):
+        assert (
+            "raw.npz: expected inputs within [-1, 1], as train.columns makes them"
+            in dpcli(command, "runs/people", "raw.npz", folder=folder).err
+        )
+        assert "dpcli: gone.csv: expected a file, found none" in dpcli(command, "runs/people", "gone.csv", folder=folder).err
 
 
 def test_the_shipped_table_is_within_its_declared_size() -> None:
