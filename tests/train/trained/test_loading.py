@@ -132,8 +132,12 @@ def test_no_value_of_a_model_is_an_internal_error(run: Path, key: str) -> None:
         package.load_model(run)
 
 
-@pytest.mark.parametrize("file", ["../../etc/passwd", "/etc/passwd"])
-def test_a_description_leads_nowhere_else(run: Path, file: str) -> None:
+OUTSIDE = ["../../etc/passwd", "/etc/passwd", "./model.safetensors", "adapter/../x.json", "", "a\0b"]
+PLANTED = ["adapter/README.md", "adapter/statement.md", "adapter/evil.py", "adapter/adapter_model.bin", "sub/model.safetensors"]
+
+
+@pytest.mark.parametrize("file", [*OUTSIDE, *PLANTED])
+def test_a_description_leads_nowhere_else_and_names_what_a_run_leaves(run: Path, file: str) -> None:
     path = run / "model.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"files": content["files"] | {file: "0" * 64}}))
