@@ -46,15 +46,18 @@ def encoded(table: Mapping[str, Values], train: Classification, place: str) -> E
     for name, feature in train.features:
         width = len(list(feature.inputs(name)))
         encode = _number if feature.domain is None else _category
-        encode(_Cells(table[name], name, place, missing), feature, inputs[:, start : start + width])
+        encode(_Cells(table[name], f"column {name!r}", place, missing), feature, inputs[:, start : start + width])
         start += width
     return inputs
 
 
-def label_codes(values: Values, labels: Sequence[str], name: str, place: str) -> NDArray[np.int64]:
-    """The place of each label among those declared, (n,). Raises InputError for another label, or a missing one."""
+def label_codes(values: Values, labels: Sequence[str], column: str, place: str) -> NDArray[np.int64]:
+    """The place of each label among those declared, (n,). Raises InputError for another label, or a missing one.
+
+    column: which it is, in words for messages.
+    """
     codes = {plain(label): code for code, label in enumerate(labels)}
-    cells = _Cells(values, name, place, MISSING)
+    cells = _Cells(values, column, place, MISSING)
     found = [codes.get(text, -1) for text in cells.texts()]
     if -1 in found:
         raise cells.refusal(found.index(-1), "one of the declared labels", "another, or none: declare it in train.labels")
@@ -64,14 +67,14 @@ def label_codes(values: Values, labels: Sequence[str], name: str, place: str) ->
 class _Cells:
     """The values of one column, and where they are."""
 
-    def __init__(self, values: Values, name: str, place: str, missing: Collection[str]) -> None:
-        self.values, self.name, self.place, self.missing = values, name, place, missing
+    def __init__(self, values: Values, column: str, place: str, missing: Collection[str]) -> None:
+        self.values, self.column, self.place, self.missing = values, column, place, missing
 
     def texts(self) -> list[str]:
         return [text_of(value) for value in self.values]
 
     def refusal(self, row: int, expected: str, found: str) -> InputError:
-        return InputError(f"{row_place(self.place, row)}: column {self.name!r}: expected {expected}, found {found}")
+        return InputError(f"{row_place(self.place, row)}: {self.column}: expected {expected}, found {found}")
 
 
 def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:

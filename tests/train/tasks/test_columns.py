@@ -275,6 +275,18 @@ def test_what_has_no_declared_meaning_is_refused_at_its_line_without_its_value(c
     assert f"people.{ending}{place}" in str(problem.value)
 
 
+@pytest.mark.parametrize("labels", ['labels = ["low", "high"]', "classes = 2"])
+@pytest.mark.parametrize("record", ["1,2,Alice", "Alice,2,0"])
+def test_a_first_record_in_place_of_the_names_is_not_quoted(folder: Path, labels: str, record: str) -> None:
+    text = FILE[: FILE.index("[train.columns]")].replace('missing_words = ["?"]', "").replace('label = "income"', "")
+    (folder / "people.csv").write_text(f"{record}\n3,4,x\nx,6,7\n")
+    with pytest.raises(
+        InputError, match=r"people\.csv.*: expected (numbers|one of) .* column|column 3: expected one of"
+    ) as problem:
+        arrays(train(text.replace('labels = ["low", "high"]', labels)), "people.toml")
+    assert "Alice" not in str(problem.value)
+
+
 def test_a_declared_column_must_be_there(folder: Path) -> None:
     written(folder, [{name: row[name] for name in ("age", "state", "income")} for row in people()])
     with pytest.raises(InputError, match=r"people\.csv: expected a column 'hours', as train\.columns declares, found none"):
