@@ -16,6 +16,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from dpcli.ledger.stores.places import open_ledger
+from dpcli.rounding import up
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import LEFT
 from dpcli.train.trained.attestation import attestation
@@ -33,6 +34,10 @@ def sealed(run: Path, **changes: Any) -> None:
     content = json.loads((run / "model.json").read_text())
     for name, value in changes.items():
         content[name] = content[name] | value if isinstance(value, dict) else value
+    if "epsilon" in changes.get("guarantee", {}):
+        said = (run / "statement.md").read_text()
+        stated = f": epsilon <= {up(changes['guarantee']['epsilon'])} at"
+        (run / "statement.md").write_text(re.sub(": epsilon <= [^ ]+ at", stated, said, count=1))
     content["files"] = {name: hashlib.sha256((run / name).read_bytes()).hexdigest() for name in content["files"]}
     (run / "model.json").write_text(json.dumps(content))
 
@@ -223,6 +228,15 @@ def test_a_seeded_run_is_never_attested_whatever_is_written_over_it(tmp_path: Pa
     (run / "statement.md").write_text("This run took 1 step.\n")
     sealed(run)
     refused("found another, or NOT PRIVATE")  # by its model
+
+
+def test_no_statement_of_another_run_is_attested(run: Path) -> None:
+    said = (run / "statement.md").read_text()
+    for other in (re.sub("epsilon <= [^ ]+ at", "epsilon <= 0.01 at", said, count=1), "This run is private.\n" + said):
+        (run / "statement.md").write_text(other)
+        sealed(run)
+        found = dpcli("attest", str(run))
+        assert found.code == 2 and "statement.md: expected the statement of this run, with epsilon <= " in found.err, found
 
 
 def test_no_smaller_epsilon_than_the_file_costs_is_attested(run: Path) -> None:
