@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from typing import Any
 
 from dpcli.audit.libraries import is_own_code
@@ -42,6 +43,17 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
         raise InputError(f"{target}: expected a function, found {'nothing' if found is None else type(found).__name__} in {place}")
     function: Callable[..., Any] = found
     return function
+
+
+def module_file(module: str, folders: tuple[str, ...]) -> str | None:
+    """Where an import of a module would find its file, without running it or a package around it; None where it finds none."""
+    if module in sys.modules:
+        return getattr(sys.modules[module], "__file__", None)
+    names, places, spec = module.split("."), [*sys.path, *folders], None
+    for depth in range(1, len(names) + 1):
+        spec = PathFinder.find_spec(".".join(names[:depth]), places)
+        places = list(spec.submodule_search_locations or ()) if spec else []
+    return spec.origin if spec else None
 
 
 def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -10,8 +11,19 @@ from dpcli.fields import Key, Reader
 from dpcli.toml.findings import Problem
 
 MOST = 10_000  # values of a category: each is an input of the model
+# What a writer puts after a whole number, or a day, because of another record: one that is missing, has a fraction or a time of day.
+OF_ANOTHER = re.compile(r"(-?[0-9]+)\.0*|([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]00:00:00(\.0*)?", re.ASCII)
 OF_NUMBERS = Reader("min and max", lambda feature: feature.domain is None)
 OF_CATEGORIES = Reader("domain", lambda feature: feature.domain is not None)
+
+
+def plain(text: str) -> str:
+    """A value without what does not tell it from others: space around it, .0 after a whole number, midnight after a day.
+
+    So that what a record becomes does not depend on how the rest of its column had to be written.
+    """
+    found = OF_ANOTHER.fullmatch(text := text.strip())
+    return (found[1] or found[2]) if found else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +81,7 @@ class Feature:
     def problems(self) -> Iterator[Problem]:
         """What the keys do not agree on."""
         if self.domain is not None:
-            if len({value.strip() for value in self.domain}) < len(self.domain):
+            if len({plain(value) for value in self.domain}) < len(self.domain):
                 yield ("domain",), "values that are all different", "the same twice"
             if not 1 <= len(self.domain) <= MOST:
                 yield ("domain",), f"from 1 to {MOST:,} values", f"{len(self.domain):,}"

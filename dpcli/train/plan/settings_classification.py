@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from dpcli.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
 from dpcli.keys.idle import idle
 from dpcli.toml.findings import Problem
-from dpcli.train.plan.features import Feature
+from dpcli.train.plan.features import Feature, plain
 from dpcli.train.plan.settings import HELD_OUT, TASK, Train
 from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
 
@@ -114,7 +114,7 @@ class Classification(Train):
         return tuple(sorted((self.columns or {}).items()))
 
     def own_problems(self) -> Iterator[Problem]:
-        if self.labels is not None and len({label.strip() for label in self.labels}) < max(2, len(self.labels)):
+        if self.labels is not None and len({plain(label) for label in self.labels}) < max(2, len(self.labels)):
             yield (
                 ("labels",),
                 "at least two labels, all different",
@@ -135,6 +135,10 @@ class Classification(Train):
             yield ("label",), "the column of the label, as columns choose among them", "nothing"
         if self.shift:
             yield ("shift",), "no such key with columns, which are scaled by what they declare", f"{self.shift:g}"
+        public = {} if self.public in (None, "held-out") else {"public": self.public}
+        for named, source in {"data": self.data, **public}.items():
+            if os.path.splitext(source or "")[1] not in WITH_COLUMNS:
+                yield (named,), "a .csv or .parquet file, as columns are read by their names", f"{source}"
         for name, feature in stated.items():
             if name in (self.label, self.units):
                 yield ("columns", name), "a column that is neither the label nor whose a record is", "one of the two"

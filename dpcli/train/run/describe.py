@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli import __version__
 from dpcli.sessions.folder import replaced
-from dpcli.train.run.description import SCHEMA, digest_of
+from dpcli.train.run.description import SCHEMA, digest_of, is_left
 from dpcli.train.run.guarantee import guarantee
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT, Outcome
-
-CARD = "README.md"  # PEFT's, which is for people to fill in
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -30,7 +28,7 @@ def _content(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> dict
 
     plan, folder = outcome.plan, outcome.folder
     adapter = os.path.join(folder, ADAPTER)
-    inside = [f"{ADAPTER}/{name}" for name in sorted(os.listdir(adapter)) if name != CARD] if os.path.isdir(adapter) else []
+    inside = [f"{ADAPTER}/{name}" for name in sorted(os.listdir(adapter))] if os.path.isdir(adapter) else []
     return {
         "schema": SCHEMA,
         "dpcli": __version__,
@@ -41,7 +39,7 @@ def _content(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> dict
             **problem.facts,
             "frozen_sha256": frozen_digest(problem.model),
         },
-        "files": {name: digest_of(os.path.join(folder, name)) for name in (MODEL, STATEMENT, PIPELINE, *inside)},
+        "files": {name: digest_of(os.path.join(folder, name)) for name in (MODEL, STATEMENT, PIPELINE, *filter(is_left, inside))},
         "guarantee": guarantee(plan, outcome.repeated, outcome.private),
         "repeated": [list(portion) for portion in outcome.repeated],
         "ledger": None if ledger is None else _anchor(ledger, outcome.run),

@@ -6,13 +6,14 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dpcli.errors import InputError
 from dpcli.toml.limits import MAX_BYTES, read_bytes
-from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT
+from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT
 
 SCHEMA = "dpcli/run/v1"
 TYPES = {
@@ -26,6 +27,7 @@ TYPES = {
     "metrics": dict,
 }
 LEFT = (MODEL, STATEMENT, PIPELINE)
+OF_ADAPTER = re.compile(rf"{ADAPTER}/adapter_\w+\.(json|safetensors)", re.ASCII)  # as PEFT writes them
 MOST = 2**31  # of anything that is counted in a model
 
 
@@ -118,7 +120,7 @@ def description_in(folder: str) -> Description:
         found = json.loads(_text(path), object_pairs_hook=distinct)
         sound = found["schema"] == SCHEMA and all(type(found[name]) is kind for name, kind in TYPES.items())
         sound = sound and type(found["ledger"]) in (dict, type(None)) and found["files"].keys() >= set(LEFT)
-        sound = sound and all(type(one) is str for one in found["files"].values()) and not any(map(_outside, found["files"]))
+        sound = sound and all(type(one) is str for one in found["files"].values()) and all(map(is_left, found["files"]))
         sound = sound and _guarantees(found["guarantee"])
         repeated = tuple((int(start), int(stop)) for start, stop in found["repeated"])
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
@@ -154,9 +156,9 @@ def _guarantees(stated: Mapping[str, Any]) -> bool:
     return bounded and type(stated["private"]) is bool and words and type(delta) is float and 0.0 <= delta < 1.0
 
 
-def _outside(name: str) -> bool:
-    """Whether a name leads out of the folder."""
-    return os.path.isabs(name) or ".." in name.split("/")
+def is_left(name: str) -> bool:
+    """Whether a run leaves a file of this name and describes it: others may lead out of the folder, or be code to those who load it."""
+    return name in LEFT or OF_ADAPTER.fullmatch(name) is not None
 
 
 def _undescribed(folder: str) -> InputError:

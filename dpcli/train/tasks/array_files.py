@@ -15,11 +15,12 @@ from dpcli.train.tasks.mapped import arrays_in
 
 
 class Parts(NamedTuple):
-    """Inputs, labels and whose they are, as they were found."""
+    """Inputs, labels and whose they are, as they were found. names: of the columns that are inputs by their places."""
 
     inputs: Any
     labels: Any
     units: Any = None
+    names: tuple[str, ...] = ()
 
 
 def _npz(place: str, train: Classification) -> Parts:
@@ -50,23 +51,27 @@ def _columns(place: str, train: Classification, names: list[str], rows: list[lis
     for name in (label, *([train.units] if train.units else [])):
         if name not in columns:
             raise InputError(f"{place}: expected a column {name!r}, found {len(names)} of other names")
+    # By its place where the training file does not name it: a file without a line of names has a record there.
+    shown = {name: f"column {name!r}" if name == train.label else f"column {at}" for at, name in enumerate(names, 1)}
     units = columns.pop(train.units) if train.units else None
     stated = columns.pop(label, [])
-    labels = _numbers(place, label, stated) if train.labels is None else label_codes(stated, train.labels, label, place)
+    called = shown[label]
+    labels = _numbers(place, called, stated) if train.labels is None else label_codes(stated, train.labels, called, place)
     if train.columns is not None:
         return Parts(encoded(columns, train, place), labels, units)
     if not columns:
         raise InputError(f"{place}: expected a column of numbers and the label, found only the label")
-    return Parts(np.stack([_numbers(place, name, values) for name, values in columns.items()], axis=1), labels, units)
+    inputs = np.stack([_numbers(place, shown[name], values) for name, values in columns.items()], axis=1)
+    return Parts(inputs, labels, units, tuple(columns))
 
 
-def _numbers(place: str, name: str, values: list[Any]) -> np.ndarray:
+def _numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
     try:
         found = np.asarray(values, dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         found = np.zeros((0, 0))
     if found.ndim != 1:
-        raise InputError(f"{place}: expected numbers in column {name!r}, found a value that is not a number")
+        raise InputError(f"{place}: expected numbers in {column}, found a value that is not a number")
     return found
 
 

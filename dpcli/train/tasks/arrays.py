@@ -25,11 +25,12 @@ PART = 1024  # records that are looked at together: what says of each number whe
 
 @dataclass(frozen=True, slots=True)
 class ArrayTable:
-    """inputs: (n, ...) float32. labels: (n,) int64. units: (n,) whose each record is, where asked for."""
+    """inputs: (n, ...) float32. labels: (n,) int64. units: (n,) whose each record is, where asked for. names: of columns read by place."""
 
     inputs: Array
     labels: Array
     units: Array | None = None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,11 @@ def arrays(train: Classification, path: str) -> Arrays:
         public = _loaded(train.public, "public", train, classes, path)
         if public.inputs.shape[1:] != table.inputs.shape[1:]:
             raise InputError(f"{path}: train.public: expected records of the shape of the private ones, found another")
+        if table.names and public.names and table.names != public.names:
+            raise InputError(
+                f"{path}: train.public: expected the columns of the private records in their order, found others: declare train.columns, "
+                "which are read by their names"
+            )
         return Arrays(table.inputs, table.labels, public.inputs, public.labels, classes, table.units)
     if table.units is not None:
         raise InputError(
@@ -83,11 +89,12 @@ def _classes(train: Classification, path: str) -> int:
 def table_in(source: str, train: Classification, classes: int) -> ArrayTable:
     """Labelled records that a user names: digits, a file by its path from here, or module:function. Raises InputError."""
     place = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
-    return _table(_read(place, "public", train, source), "public", train, classes, source, source)
+    return _table(_read(place, "public", train, source, source), "public", train, classes, source, source)
 
 
 def _loaded(source: str, key: str, train: Classification, classes: int, path: str) -> ArrayTable:
-    return _table(_read(source, key, train, path), key, train, classes, path, f"{path}: train.{key}")
+    place = f"{path}: train.{key}"
+    return _table(_read(source, key, train, path, place), key, train, classes, path, place)
 
 
 def _table(found: Parts, key: str, train: Classification, classes: int, path: str, place: str) -> ArrayTable:
@@ -99,7 +106,7 @@ def _table(found: Parts, key: str, train: Classification, classes: int, path: st
     units = whose(found.units, path) if found.units is not None and key == "data" else None
     if units is not None and units.shape != labels.shape:
         raise InputError(f"{path}: train.units: expected whose each record is, found another number of them")
-    return ArrayTable(inputs, labels, units)
+    return ArrayTable(inputs, labels, units, found.names)
 
 
 def inputs_of(values: Any, shift: float, place: str) -> Array:
@@ -143,18 +150,19 @@ def _shape(array: Array) -> str:
     return f"({', '.join(['n', *map(str, array.shape[1:])])})" if array.ndim else "()"
 
 
-def _read(source: str, key: str, train: Classification, path: str) -> Parts:
+def _read(source: str, key: str, train: Classification, path: str, named: str) -> Parts:
+    """named: where the source is named, for messages."""
     ending = os.path.splitext(source)[1]
     if source == "digits":
         return digits(path)
     if ending in READERS:
         place = beside(source, path)
         if not os.path.isfile(place):
-            raise InputError(f"{path}: train.{key}: expected a file, found none at {source}")
+            raise InputError(f"{named}: expected a file, found none at {source}")
         return READERS[ending](place, train)
     if ":" in source:
         return _returned(private_result(source, path), key, train, f"{path}: {source}")
-    raise InputError(f"{path}: train.{key}: expected digits, a {', '.join(READERS)} file, or module:function, found {source!r}")
+    raise InputError(f"{named}: expected digits, a {', '.join(READERS)} file, or module:function, found {source!r}")
 
 
 def _returned(found: Any, key: str, train: Classification, place: str) -> Parts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcli.errors import InputError
-from dpcli.train.plan.features import Feature
+from dpcli.train.plan.features import Feature, plain
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.files import row_place
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     Encoded = NDArray[np.float32]
 
 Values = Sequence[Any]
-MISSING = frozenset({"", "nan", "NaN", "NAN"})
+MISSING = frozenset({"", "nan", "NaN", "NAN", "<NA>", "NaT"})  # the last two: of a data frame
+PLAIN = frozenset({str, int, float, type(None), np.float64, np.float32, np.int64})  # which numpy reads as Python does
 
 
 def input_names(train: Classification) -> list[str]:
@@ -39,21 +40,24 @@ def encoded(table: Mapping[str, Values], train: Classification, place: str) -> E
     counts = {len(table[name]) for name, _ in train.features}
     if len(counts) > 1:
         raise InputError(f"{place}: expected columns of one length, found several lengths")
-    missing = MISSING | {word.strip() for word in train.missing_words or ()}
+    missing = MISSING | {plain(word) for word in train.missing_words or ()}
     inputs = np.zeros((counts.pop(), len(input_names(train))), dtype=np.float32)
     start = 0
     for name, feature in train.features:
         width = len(list(feature.inputs(name)))
         encode = _number if feature.domain is None else _category
-        encode(_Cells(table[name], name, place, missing), feature, inputs[:, start : start + width])
+        encode(_Cells(table[name], f"column {name!r}", place, missing), feature, inputs[:, start : start + width])
         start += width
     return inputs
 
 
-def label_codes(values: Values, labels: Sequence[str], name: str, place: str) -> NDArray[np.int64]:
-    """The place of each label among those declared, (n,). Raises InputError for another label, or a missing one."""
-    codes = {label.strip(): code for code, label in enumerate(labels)}
-    cells = _Cells(values, name, place, MISSING)
+def label_codes(values: Values, labels: Sequence[str], column: str, place: str) -> NDArray[np.int64]:
+    """The place of each label among those declared, (n,). Raises InputError for another label, or a missing one.
+
+    column: which it is, in words for messages.
+    """
+    codes = {plain(label): code for code, label in enumerate(labels)}
+    cells = _Cells(values, column, place, MISSING)
     found = [codes.get(text, -1) for text in cells.texts()]
     if -1 in found:
         raise cells.refusal(found.index(-1), "one of the declared labels", "another, or none: declare it in train.labels")
@@ -63,14 +67,14 @@ def label_codes(values: Values, labels: Sequence[str], name: str, place: str) ->
 class _Cells:
     """The values of one column, and where they are."""
 
-    def __init__(self, values: Values, name: str, place: str, missing: Collection[str]) -> None:
-        self.values, self.name, self.place, self.missing = values, name, place, missing
+    def __init__(self, values: Values, column: str, place: str, missing: Collection[str]) -> None:
+        self.values, self.column, self.place, self.missing = values, column, place, missing
 
     def texts(self) -> list[str]:
         return [text_of(value) for value in self.values]
 
     def refusal(self, row: int, expected: str, found: str) -> InputError:
-        return InputError(f"{row_place(self.place, row)}: column {self.name!r}: expected {expected}, found {found}")
+        return InputError(f"{row_place(self.place, row)}: {self.column}: expected {expected}, found {found}")
 
 
 def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
@@ -115,6 +119,8 @@ def _as_float(value: Any, text: str) -> float:
 
 def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
     """In one go, where every value is a number or NaN; None where one is not."""
+    if not {*map(type, values)} <= PLAIN:
+        return None
     try:
         found = np.asarray(values, dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
@@ -124,7 +130,7 @@ def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
 
 def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
     assert feature.domain is not None
-    codes = {value.strip(): code for code, value in enumerate(feature.domain)}
+    codes = {plain(value): code for code, value in enumerate(feature.domain)}
     other = len(codes) if feature.other == "code" else -1
     for row, text in enumerate(cells.texts()):
         if text not in codes and feature.indicator and text in cells.missing:
@@ -137,12 +143,10 @@ def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
 
 
 def text_of(value: Any) -> str:
-    """A value as a .csv file has it: the same whichever kind of file it comes from, whole numbers without a point; "" for None."""
-    if type(value) is str:
-        return value.strip()
+    """A value as a .csv file has it, whichever kind of file it comes from; "" for None."""
     found = value.item() if isinstance(value, np.generic) else value
     if found is None:
         return ""
     if type(found) is float and found.is_integer():
         return str(int(found))
-    return str(found).strip()
+    return plain(found.decode(errors="replace") if type(found) is bytes else str(found))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from dpcli.audit.user_code import FAILURES, called, raised_at, user_function
+from dpcli.audit.user_code import FAILURES, called, module_file, raised_at, user_function
 from dpcli.errors import DpcliError, InputError
 
 
@@ -18,7 +17,11 @@ class Raised(DpcliError, RuntimeError):
 
 def user(target: str, path: str) -> Callable[..., Any]:
     """The function that "module:function" names. Raises InputError where there is none."""
-    return user_function(target, (os.path.dirname(os.path.abspath(path)), os.getcwd()))
+    return user_function(target, _folders(path))
+
+
+def _folders(path: str) -> tuple[str, ...]:
+    return os.path.dirname(os.path.abspath(path)), os.getcwd()
 
 
 def result(target: str, path: str) -> Any:
@@ -27,11 +30,10 @@ def result(target: str, path: str) -> Any:
 
 
 def code_of(target: str, path: str) -> dict[str, str]:
-    """The SHA-256 of the file that a function is in, as a fact about a model; none for what is no function."""
+    """The SHA-256 of the file that a function is in, as a fact about a model; none for what is no function. The file is not run."""
     if ":" not in target:
         return {}
-    user(target, path)
-    file = getattr(sys.modules[target.partition(":")[0]], "__file__", None)
+    file = module_file(target.partition(":")[0], _folders(path))
     if file is None or not os.path.isfile(file):
         return {}
     with open(file, "rb") as source:

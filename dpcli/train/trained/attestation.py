@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.rounding import up
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.run.description import LEFT, Description, description_in, digest_of
 from dpcli.train.run.guarantee import guarantee
@@ -37,11 +38,15 @@ def attestation(folder: str) -> dict[str, Any]:
     changed = found.changed()
     if changed:
         raise InputError(f"{found.path(changed[0])}: expected the file that the run left, found another, or none")
-    with open(found.path(STATEMENT), "rb") as file:  # where a description was changed by hand
-        require_private(found, b"NOT PRIVATE" not in file.readline())
+    with open(found.path(STATEMENT), "rb") as file:
+        said = file.readline()
+    require_private(found, b"NOT PRIVATE" not in said)  # where a description was changed by hand
     require_stamp(found)
     plan = plan_of(found.path(PIPELINE))
     require_claim(found, plan)
+    verdict = f": epsilon <= {up(found.guarantee['epsilon'])} at delta = {found.guarantee['delta']!r}."
+    if verdict.encode() not in said:
+        raise InputError(f"{found.path(STATEMENT)}: expected the statement of this run, with{verdict[1:-1]}, found another run's")
     return {
         "_type": STATEMENT_TYPE,
         "subject": [_resource(name, found.files[name]) for name in (MODEL, *_adapter(found))],

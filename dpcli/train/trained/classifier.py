@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from dpcli.errors import InputError
@@ -21,7 +22,6 @@ from dpcli.train.trained.model import TrainedModel
 from dpcli.train.trained.places import place_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -38,16 +38,15 @@ class Classifier(TrainedModel):
 
         Args:
             inputs: (n, ...), of which the run's shift is taken off here; or, where the run declares columns, a table of raw values by
-                column, such as {"age": [39, 50], "state": ["CA", "NY"]} or a data frame, which is encoded here as in training.
+                column, such as {"age": [39, 50], "state": ["CA", "NY"]} or a data frame, which is encoded here as in training. An array
+                is then what such a table becomes: the inputs that the run's description names, within [-1, 1].
 
         Raises:
             InputError: inputs of another shape, with a number that is not finite, or with a value that has no declared meaning.
         """
         if hasattr(inputs, "keys"):
             inputs = self._encoded(inputs, place)
-        found = inputs_of(inputs, self.train.shift, place)
-        if found.shape[1:] != self.shape:
-            raise InputError(f"{place}: expected records of shape {self.shape}, as in training, found {found.shape[1:]}")
+        found = self._as_trained(inputs_of(inputs, self.train.shift, place), place)
         scores = scores_of(self.module, torch.from_numpy(found))
         probabilities: NDArray[np.float64] = torch.softmax(scores.double(), 1).numpy()
         return probabilities
@@ -56,6 +55,15 @@ class Classifier(TrainedModel):
         if self.train.columns is None:
             raise InputError(f"{place}: expected an array, as the run declares no columns, found a table")
         return encoded({name: list(table[name]) for name in self.train.columns if name in table}, self.train, place)
+
+    def _as_trained(self, inputs: NDArray[Any], place: str) -> NDArray[Any]:
+        if inputs.shape[1:] != self.shape:
+            raise InputError(f"{place}: expected records of shape {self.shape}, as in training, found {inputs.shape[1:]}")
+        if self.train.columns is not None and (np.abs(inputs) > 1).any():
+            raise InputError(
+                f"{place}: expected inputs within [-1, 1], as train.columns makes them, found others: give raw values by their columns"
+            )
+        return inputs
 
     def answers(self, asked: ModelInput) -> Predictions:
         source = asked.one_source()
@@ -66,9 +74,8 @@ class Classifier(TrainedModel):
         if path:
             return measure_of(self.module, arrays(self.train, path))()
         found = table_in(source, self.train, self.classes)
-        if found.inputs.shape[1:] != self.shape:
-            raise InputError(f"{source}: expected records of shape {self.shape}, as in training, found {found.inputs.shape[1:]}")
-        return measure_of(self.module, Arrays(found.inputs, found.labels, found.inputs, found.labels, self.classes))()
+        inputs = self._as_trained(found.inputs, source)
+        return measure_of(self.module, Arrays(inputs, found.labels, inputs, found.labels, self.classes))()
 
 
 def classifier(train: Classification, description: Description) -> Classifier:

@@ -52,8 +52,8 @@ def _written(found: Description, folder: str) -> HubFolder:
     """The weights, in the form of the library that made the model."""
     plan = plan_of(found.path(PIPELINE))
     base, title = str(getattr(plan.train, "model", "")), plan.pipeline.name or "model"
-    if os.path.isdir(found.path(ADAPTER)) and ":" not in base:
-        names = sorted(name for name in found.files if name.startswith(f"{ADAPTER}/"))
+    names = sorted(name for name in found.files if name.startswith(f"{ADAPTER}/"))
+    if names and ":" not in base:
         for name in names:
             _copied(found, name, folder)
         return HubFolder("peft", title, tuple(map(os.path.basename, names)), base)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from dpcli.errors import InputError
@@ -60,12 +63,28 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
 
 
 def _require_code(train: Train, description: Description) -> None:
-    """A module that has changed may compute something else with the same weights."""
-    from dpcli.train.tasks.user_code import code_of
+    """A module that has changed may compute something else with the same weights: it is looked at before it is run."""
+    from dpcli.train.tasks.user_code import code_of, user
 
-    trained = description.model.get("code_sha256")
-    if code_of(train.model, place_of(description, train.model)).get("code_sha256") != trained:
+    place, trained = place_of(description, train.model), description.model.get("code_sha256")
+    found = code_of(train.model, place).get("code_sha256")
+    if ":" in train.model and found in (None, trained):  # where there is none, the import says so
+        with _from_source():
+            user(train.model, place)
+    if found != trained:
         raise InputError(
             f"{description.folder}: {train.model}: expected the module as it was when the model was trained, found it changed: put the one "
             "of then into the run's folder, and start from there"
         )
+
+
+@contextlib.contextmanager
+def _from_source() -> Iterator[None]:
+    """Modules are compiled anew: a file in __pycache__ may hold other code than the file that it stands for."""
+    before = sys.pycache_prefix
+    with tempfile.TemporaryDirectory() as empty:
+        sys.pycache_prefix = empty
+        try:
+            yield
+        finally:
+            sys.pycache_prefix = before

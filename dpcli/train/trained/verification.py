@@ -79,7 +79,13 @@ def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:
             yield f"{name}: not the file that was attested"
             return
         for name in sorted(expected.keys() | stated.keys()):
-            yield from _differences(expected.get(name), stated.get(name), f"{place}.{name}" if place else str(name))
+            where = f"{place}.{name}" if place else str(name)
+            if name not in stated:
+                yield f"{where}: expected {json.dumps(expected[name])}, as the run is, found no such name in the attestation"
+            elif name not in expected:  # even null: another reader may make something of it
+                yield f"{where}: expected no such name, found {json.dumps(stated[name])} in the attestation"
+            else:
+                yield from _differences(expected[name], stated[name], where)
     elif isinstance(expected, list) and isinstance(stated, list) and len(expected) == len(stated):
         for number, (one, other) in enumerate(zip(expected, stated, strict=True)):
             yield from _differences(one, other, f"{place}[{number}]")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import json
 import tomllib
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from dpcli.train.plan.settings import read_train  # noqa: E402
 from dpcli.train.plan.settings_classification import Classification  # noqa: E402
 from dpcli.train.tasks.arrays import arrays  # noqa: E402
 from dpcli.train.tasks.classification import loss_of  # noqa: E402
-from dpcli.train.tasks.encoding import encoded, input_names  # noqa: E402
+from dpcli.train.tasks.encoding import encoded, input_names, label_codes  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 
 FILE = """format = 1
@@ -123,6 +125,78 @@ def test_a_number_may_be_a_category(folder: Path) -> None:
     assert encoded(table, chosen, "here")[:, 3:].tolist() == expected
 
 
+class Absent:
+    """As a data frame has it."""
+
+    def __str__(self) -> str:
+        return "<NA>"
+
+
+def outcome(values: list[Any], chosen: Classification) -> list[Any]:
+    """What becomes of the first of these values, as a number and as a category."""
+    found: list[Any] = []
+    for table in ({"age": values, "state": ["CA"] * len(values)}, {"age": [30] * len(values), "state": values}):
+        try:
+            found.append(encoded({**table, "hours": [1] * len(values)}, chosen, "here")[0].tolist())
+        except InputError as problem:
+            found.append(str(problem))
+    return found
+
+
+OTHERS = ["40", 40.0, "", None, "1_0", True, "?"]
+ODD: list[Any] = [
+    *(np.datetime64("2020-01-01"), np.timedelta64(3, "s"), np.datetime64("NaT"), Absent(), b"1", b"\xff", True, np.True_),
+    *(
+        Decimal("1.00"),
+        Decimal("sNaN"),
+        dt.date(2020, 1, 1),
+        dt.datetime(2020, 1, 1),
+        10**400,
+        -1e308,
+        "-nan",
+        "Nan",
+        "1_0",
+        "\x00",
+        [1],
+    ),
+]
+
+
+@pytest.mark.parametrize("words", ['["?"]', "[]"])
+def test_what_a_value_becomes_does_not_depend_on_the_other_records(words: str) -> None:
+    """Of whatever type they are: one odd record must not decide how the column is read."""
+    chosen = train(missing_words=words)
+    for value in [*ODD, *OTHERS]:
+        alone = outcome([value], chosen)
+        for other in OTHERS:
+            together = outcome([value, other], chosen)
+            assert all("row 2" in str(there) or there == here for here, there in zip(alone, together, strict=True)), (value, other)
+
+
+SAME: list[list[Any]] = [
+    ["1", "1.0", " 1.", 1, 1.0, np.float32(1), Decimal("1.00"), b"1"],
+    ["2020-01-01", "2020-01-01 00:00:00", "2020-01-01T00:00:00.000", dt.date(2020, 1, 1), dt.datetime(2020, 1, 1)],
+    ["", None, "nan", float("nan"), np.datetime64("NaT"), Absent(), "<NA>"],
+    ["01"],
+    ["1.5", 1.5],
+    ["1.50"],
+    ["2020-01-01 00:00:01", dt.datetime(2020, 1, 1, 0, 0, 1)],
+]
+
+
+def test_a_category_is_the_same_however_the_rest_of_its_column_had_to_be_written() -> None:
+    """A writer puts 1.0 for 1 in all records where one is missing, and a time of day after each day where one has any."""
+    domain = [str(alike[0]) for alike in SAME if alike[0]]
+    chosen = train(FILE.replace('["CA", "NY"]', json.dumps(domain)))
+    column = [value for alike in SAME for value in alike]
+    table = {"age": [30] * len(column), "hours": [1] * len(column), "state": column}
+    found = encoded(table, chosen, "here")[:, 3:].argmax(1).tolist()
+    places = {text: place for place, text in enumerate([*domain, "other", ""])}
+    assert found == [places[alike[0]] for alike in SAME for _ in alike]
+    labels = train(labels='["1.0", "2020-01-01"]').labels
+    assert labels is not None and label_codes(SAME[0] + SAME[1], labels, "y", "here").tolist() == [0] * 8 + [1] * 5
+
+
 NUMBER = st.one_of(
     st.floats(), st.integers(-(10**400), 10**400), st.sampled_from(["", "?", "nan", "1e400", "-7", " 3 "]), st.none()
 )
@@ -151,6 +225,18 @@ def test_the_order_of_columns_means_nothing(folder: Path) -> None:
     assert train(other) == train()
     turned = arrays(train(other, data='"turned.csv"'), "people.toml").inputs
     np.testing.assert_array_equal(turned, arrays(train(), "people.toml").inputs)
+
+
+def test_columns_that_are_read_by_their_places_are_the_same_in_public_records(folder: Path) -> None:
+    plain = FILE[: FILE.index("[train.columns]")].replace('missing_words = ["?"]', "")
+    rows: list[Mapping[str, Any]] = [{"age": 1, "hours": 2, "income": "low"}, {"age": 3, "hours": 4, "income": "high"}]
+    written(folder, rows)
+    written(folder, [dict(reversed(row.items())) for row in rows], "turned.csv")
+    written(folder, [{"income": row["income"], "age": row["age"], "hours": row["hours"]} for row in rows], "moved.csv")
+    assert arrays(train(plain, public='"moved.csv"'), "people.toml").inputs.tolist() == [[1, 2], [3, 4]]
+    words = "people.toml: train.public: expected the columns of the private records in their order, found others"
+    with pytest.raises(InputError, match=words):
+        arrays(train(plain, public='"turned.csv"'), "people.toml")
 
 
 MISSING = "declare missing or indicator in train.columns"
@@ -189,6 +275,18 @@ def test_what_has_no_declared_meaning_is_refused_at_its_line_without_its_value(c
     assert f"people.{ending}{place}" in str(problem.value)
 
 
+@pytest.mark.parametrize("labels", ['labels = ["low", "high"]', "classes = 2"])
+@pytest.mark.parametrize("record", ["1,2,Alice", "Alice,2,0"])
+def test_a_first_record_in_place_of_the_names_is_not_quoted(folder: Path, labels: str, record: str) -> None:
+    text = FILE[: FILE.index("[train.columns]")].replace('missing_words = ["?"]', "").replace('label = "income"', "")
+    (folder / "people.csv").write_text(f"{record}\n3,4,x\nx,6,7\n")
+    with pytest.raises(
+        InputError, match=r"people\.csv.*: expected (numbers|one of) .* column|column 3: expected one of"
+    ) as problem:
+        arrays(train(text.replace('labels = ["low", "high"]', labels)), "people.toml")
+    assert "Alice" not in str(problem.value)
+
+
 def test_a_declared_column_must_be_there(folder: Path) -> None:
     written(folder, [{name: row[name] for name in ("age", "state", "income")} for row in people()])
     with pytest.raises(InputError, match=r"people\.csv: expected a column 'hours', as train\.columns declares, found none"):
@@ -207,6 +305,7 @@ DISAGREEING = {
     },
     "train.columns.age.max: expected no such key without min and max": {"age": '{ domain = ["a"], max = 3 }'},
     "train.columns.age.domain: expected values that are all different, found the same twice": {"age": '{ domain = ["a", " a"] }'},
+    "train.columns.state.domain: expected values that are all different": {"state": '{ domain = ["1", "1.0"] }'},
     "train.columns.age.domain: expected from 1 to 10,000 values, found 0": {"age": "{ domain = [] }"},
     "train.columns.income: expected a column that is neither the label": {
         "age": "{ min = 1, max = 2 }\nincome = { min = 1, max = 2 }"
@@ -218,6 +317,8 @@ DISAGREEING = {
     "train.class_weights[2]: expected a number > 0, found 0": {"class_weights": "[1, 0]"},
     "train.label: expected the column of the label, as columns choose among them, found nothing": {"label": ""},
     "train.shift: expected no such key with columns": {"labels": '["low", "high"]\nshift = 0.5'},
+    "train.public: expected a .csv or .parquet file, as columns are read by their names, found b.npz": {"public": '"b.npz"'},
+    "train.data: expected a .csv or .parquet file, as columns are read by their names, found a:b": {"data": '"a:b"'},
     "train.columns: expected no such key without data in a file with columns": {"data": '"a.npz"', "public": '"b.npz"'},
 }
 
@@ -255,6 +356,15 @@ def test_a_runs_folder_answers_about_raw_columns(folder: Path) -> None:
     assert measured["accuracy"] == pytest.approx(np.mean(expected.argmax(1) == 1))
     with pytest.raises(InputError, match="inputs: row 2: column 'age': expected a number"):
         model.probabilities({**table, "age": [1, "Alice", 3, 4, 5]})  # type: ignore[attr-defined]
+    made = np.array([inputs for _, inputs in ROWS], np.float32)
+    np.testing.assert_allclose(model.probabilities(made), expected, atol=1e-6)  # type: ignore[attr-defined]
+    np.savez(folder / "raw.npz", inputs=made + 1, labels=np.ones(len(ROWS), int))  # such as ages
+    for command in ("predict", "evaluate"):
+        assert (
+            "raw.npz: expected inputs within [-1, 1], as train.columns makes them"
+            in dpcli(command, "runs/people", "raw.npz", folder=folder).err
+        )
+        assert "dpcli: gone.csv: expected a file, found none" in dpcli(command, "runs/people", "gone.csv", folder=folder).err
 
 
 def test_the_shipped_table_is_within_its_declared_size() -> None:

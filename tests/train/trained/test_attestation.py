@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -15,9 +16,11 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from dpcli.ledger.stores.places import open_ledger
+from dpcli.rounding import up
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import LEFT
 from dpcli.train.trained.attestation import attestation
+from dpcli.train.trained.verification import verify
 from tests.command import Result, dpcli
 from tests.train.test_run import FILE, ledger
 
@@ -31,6 +34,10 @@ def sealed(run: Path, **changes: Any) -> None:
     content = json.loads((run / "model.json").read_text())
     for name, value in changes.items():
         content[name] = content[name] | value if isinstance(value, dict) else value
+    if "epsilon" in changes.get("guarantee", {}):
+        said = (run / "statement.md").read_text()
+        stated = f": epsilon <= {up(changes['guarantee']['epsilon'])} at"
+        (run / "statement.md").write_text(re.sub(": epsilon <= [^ ]+ at", stated, said, count=1))
     content["files"] = {name: hashlib.sha256((run / name).read_bytes()).hexdigest() for name in content["files"]}
     (run / "model.json").write_text(json.dumps(content))
 
@@ -101,8 +108,7 @@ def test_no_value_of_an_attestation_can_be_changed_or_left_out(run: Path, tmp_pa
             for key in place[:-1]:
                 held = held[key]
             if other == "drop":
-                if held.pop(place[-1]) is None:
-                    continue  # null and absent say the same
+                held.pop(place[-1])
             elif type(held[place[-1]]) is type(other) and held[place[-1]] == other:
                 continue
             else:
@@ -110,6 +116,37 @@ def test_no_value_of_an_attestation_can_be_changed_or_left_out(run: Path, tmp_pa
             file.write_text(json.dumps(changed))
             found = verified(run, file)
             assert found.code == (2 if place[-1] in ("_type", "predicateType") else 1), (place, other, found)
+
+
+def tables(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        yield place
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from tables(item, (*place, key))
+
+
+def test_no_name_can_be_added_to_an_attestation_with_or_without_a_value(run: Path) -> None:
+    statement = json.loads((run / "attestation.json").read_text())
+    places = list(tables(statement))
+    assert len(places) > 8
+    for place in places:
+        for name, value in itertools.product(("name", "uri", "digest", "epsilon", ""), (None, "other")):
+            changed: Any = copy.deepcopy(statement)
+            held = changed
+            for key in place:
+                held = held[key]
+            if name in held:
+                continue
+            held[name] = value
+            (run / "attestation.json").write_text(json.dumps(changed))
+            found = verify(str(run), str(run / "attestation.json")).problems
+            words = (
+                "not the file that was attested"
+                if place[-1:] == ("digest",)
+                else f"expected no such name, found {json.dumps(value)}"
+            )
+            assert len(found) == 1 and words in found[0], (place, name, found)
 
 
 def test_what_two_readers_may_read_differently_is_not_verified(run: Path, tmp_path: Path) -> None:
@@ -191,6 +228,15 @@ def test_a_seeded_run_is_never_attested_whatever_is_written_over_it(tmp_path: Pa
     (run / "statement.md").write_text("This run took 1 step.\n")
     sealed(run)
     refused("found another, or NOT PRIVATE")  # by its model
+
+
+def test_no_statement_of_another_run_is_attested(run: Path) -> None:
+    said = (run / "statement.md").read_text()
+    for other in (re.sub("epsilon <= [^ ]+ at", "epsilon <= 0.01 at", said, count=1), "This run is private.\n" + said):
+        (run / "statement.md").write_text(other)
+        sealed(run)
+        found = dpcli("attest", str(run))
+        assert found.code == 2 and "statement.md: expected the statement of this run, with epsilon <= " in found.err, found
 
 
 def test_no_smaller_epsilon_than_the_file_costs_is_attested(run: Path) -> None:

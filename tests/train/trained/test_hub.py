@@ -42,6 +42,8 @@ def test_the_card_says_what_the_run_guarantees(run: Path, tmp_path: Path) -> Non
 
 def test_the_same_model_is_loaded_from_there(run: Path, tmp_path: Path) -> None:
     there = tmp_path / "hub"
+    (run / "adapter").mkdir()  # which the run did not leave
+    (run / "adapter" / "adapter_config.json").write_text("{}")
     assert dpcli("export", "hugging-face", str(run), "-o", str(there)).code == 0
     images = np.random.default_rng(0).random((3, 1, 8, 8))
     before, after = (package.load_model(folder).probabilities(images) for folder in (run, there))  # type: ignore[attr-defined]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import math
+import py_compile
 import re
 import subprocess
 import sys
@@ -130,8 +132,12 @@ def test_no_value_of_a_model_is_an_internal_error(run: Path, key: str) -> None:
         package.load_model(run)
 
 
-@pytest.mark.parametrize("file", ["../../etc/passwd", "/etc/passwd"])
-def test_a_description_leads_nowhere_else(run: Path, file: str) -> None:
+OUTSIDE = ["../../etc/passwd", "/etc/passwd", "./model.safetensors", "adapter/../x.json", "", "a\0b"]
+PLANTED = ["adapter/README.md", "adapter/statement.md", "adapter/evil.py", "adapter/adapter_model.bin", "sub/model.safetensors"]
+
+
+@pytest.mark.parametrize("file", [*OUTSIDE, *PLANTED])
+def test_a_description_leads_nowhere_else_and_names_what_a_run_leaves(run: Path, file: str) -> None:
     path = run / "model.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"files": content["files"] | {file: "0" * 64}}))
@@ -142,7 +148,8 @@ def test_a_description_leads_nowhere_else(run: Path, file: str) -> None:
 MODULE = "import torch\ndef make():\n    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
 
 
-def test_a_module_of_the_users_own_must_be_the_one_of_the_training(tmp_path: Path) -> None:
+def test_a_module_of_the_users_own_must_be_the_one_of_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(FILE.replace('"logistic"', '"own_linear:make"').replace("steps = 30", "steps = 1"))
     code = tmp_path / "own_linear.py"
     code.write_text(MODULE)
@@ -150,8 +157,17 @@ def test_a_module_of_the_users_own_must_be_the_one_of_the_training(tmp_path: Pat
     run = tmp_path / "runs" / "tiny"
     assert type(package.load_model(run).module).__name__ == "Sequential"
     sys.modules.pop("own_linear")
-    code.write_text(MODULE.replace("Linear(64, 10)", "Linear(64, 10), torch.nn.Identity()"))
+    (tmp_path / "planted.py").write_text("open('was_run', 'w')\n" + MODULE)
+    cached = importlib.util.cache_from_source(str(code))
+    py_compile.compile(str(tmp_path / "planted.py"), cached, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    package.load_model(run)  # from what was hashed, and not from what stands for it
+    sys.modules.pop("own_linear")
+    code.write_text("open('was_run', 'w')\n" + MODULE)
     with pytest.raises(InputError, match="own_linear:make: expected the module as it was when the model was trained"):
+        package.load_model(run)
+    assert "own_linear" not in sys.modules and not (tmp_path / "was_run").exists()
+    code.unlink()
+    with pytest.raises(InputError, match="own_linear:make: cannot be imported: ModuleNotFoundError"):
         package.load_model(run)
 
 
