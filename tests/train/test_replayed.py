@@ -77,8 +77,9 @@ ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
         (SIZE, BUFFERED, TRAIN),
         (PER_UNIT, ONE, UNITS, "records_per_unit = 4\n"),
         (PER_RECORD, MAIN, UNITS),
+        (SIZE, MAIN, TRAIN, "augmentations = 2\naugment = { flip = true, crop = 1 }\n"),
     ],
-    ids="poisson rare full automatic per-layer shuffle balls tree buffered units records".split(),  # noqa: SIM905
+    ids="poisson rare full automatic per-layer shuffle balls tree buffered units records views".split(),  # noqa: SIM905
 )
 def test_what_is_right_passes(parts: tuple[str, ...]) -> None:
     assert failed(*parts) == []

@@ -108,14 +108,19 @@ class Train(ABC):
     public: Annotated[
         str | None, Key("data declared public, on which metrics are measured: a file, or held-out (a split declared public)")
     ] = None
-    physical_batch_size: Annotated[int, Key("examples that are in memory at once; no effect on the result", COUNT, varies=True)] = (
-        256
-    )
+    physical_batch_size: Annotated[
+        int, Key("examples, with all their views, in memory at once; no effect on the result", COUNT, varies=True)
+    ] = 256
     checkpoint_every: Annotated[int, Key("steps between two states that --resume can go on from", COUNT, varies=True)] = 200
     output: Annotated[str | None, Key("folder of the model, the metrics and the statement; runs/NAME where absent")] = None
     engine: Annotated[Literal["dpcli", "opacus"], Key("what computes the clipped sums", varies=True)] = "dpcli"
     device: Annotated[str, Key("cpu, cuda, or cuda:N", DEVICE)] = "cpu"
     covers: Annotated[Covers, Key("what else the accounting covers")] = Covers()
+
+    @property
+    def seen_as(self) -> str | None:
+        """Of what the gradient of a record is taken, in words, where that is not the record as it is."""
+        return None
 
     def problems(self) -> Iterator[Problem]:
         """What is inconsistent, as (path, expected, found)."""
