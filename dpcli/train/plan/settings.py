@@ -25,6 +25,7 @@ TASK = Key(
 )
 BUILT_IN = ("logistic", "mlp", "cnn")  # models for arrays
 SGD = Reader('optimizer = "sgd"', lambda train: train.optimizer == "sgd")
+BIAS_CORRECTED = Reader('optimizer = "adam-bc"', lambda train: train.optimizer == "adam-bc")
 HELD_OUT = Reader('public = "held-out"', lambda train: train.public == "held-out")
 
 
@@ -53,7 +54,7 @@ class Train(ABC):
     # Whether a part of a language model may be trained, which is then left as an adapter too.
     adapts: ClassVar[bool] = False
     # Keys that came after the first runs: one that does not state them is known as it was before.
-    later: ClassVar[frozenset[str]] = frozenset()
+    later: ClassVar[frozenset[str]] = frozenset({"moment_floor"})
     # Tables that between them state every key: here those that all tasks read alike, in each task its own.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
@@ -73,6 +74,7 @@ class Train(ABC):
             "device": "cuda:0",
             "covers": {"tuning": "on public data"},
         },
+        {"optimizer": "adam-bc", "momentum": 0.0, "moment_floor": 0.2},
     )
 
     task: Annotated[str, TASK]
@@ -95,9 +97,26 @@ class Train(ABC):
             varies=True,
         ),
     ] = None
-    optimizer: Annotated[Literal["sgd", "adam"], Key("how the noisy gradient is used: post-processing", varies=True)] = "sgd"
+    optimizer: Annotated[
+        Literal["sgd", "adam", "adamw", "adam-bc"],
+        Key(
+            "how the noisy gradient is used: post-processing; adam-bc: as adamw, with the noise's variance taken off the second moment",
+            varies=True,
+        ),
+    ] = "sgd"
     momentum: Annotated[float, Key("of sgd", MOMENTUM, reader=SGD, varies=True)] = 0.0
-    weight_decay: Annotated[float, Key("of either optimizer", NON_NEGATIVE, varies=True)] = 0.0
+    weight_decay: Annotated[
+        float, Key("of every optimizer: in the gradient of sgd and adam, beside it in adamw and adam-bc", NON_NEGATIVE, varies=True)
+    ] = 0.0
+    moment_floor: Annotated[
+        float | None,
+        Key(
+            "least second moment of adam-bc, in variances of the noise; 0.1 where absent",
+            POSITIVE,
+            reader=BIAS_CORRECTED,
+            varies=True,
+        ),
+    ] = None
     units: Annotated[
         str | None, Key("column or array that tells whose a record is; needed where a unit of privacy owns several records")
     ] = None
