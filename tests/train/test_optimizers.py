@@ -150,7 +150,7 @@ def test_the_variance_that_is_taken_off_is_that_of_the_noise(parts: tuple[str, .
     trainer = found.trainer
     for stage in found.plan.stages:
         noise, drawn, told = found.noise(stage), [], []
-        for _ in range(6):
+        for _ in range(60):
             trainer.backward(torch.empty(0, dtype=torch.int64), noise, stage.expected_batch)
             told.append(trainer.optimizer.param_groups[0]["noise_variance"])
             drawn.append(torch.cat([p.grad.flatten() for p in trainer.model.parameters()]).double())
