@@ -124,6 +124,7 @@ STYLES: dict[str, str] = {
     "flat": "dpcli.train.plan.clipping:FlatClipping",
     "automatic": "dpcli.train.plan.clipping:AutomaticClipping",
     "per-layer": "dpcli.train.plan.clipping:PerLayerClipping",
+    "per-group": "dpcli.train.plan.clipping:PerGroupClipping",
     "adaptive": "dpcli.train.plan.clipping:AdaptiveClipping",
 }
 

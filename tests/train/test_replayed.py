@@ -71,6 +71,7 @@ ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
         (SIZE, FULL, TRAIN.replace('"logistic"', '"mlp"')),
         (SIZE, MAIN, TRAIN.replace("norm = 1.0", 'norm = 1.0, style = "automatic"')),
         (SIZE, MAIN, TRAIN.replace("norm = 1.0", 'norm = 1.0, style = "per-layer"')),
+        (SIZE, MAIN, TRAIN.replace("norm = 1.0", 'norm = 1.0, style = "per-group", groups = { "1.weight" = 1.0, "*" = 0.2 }')),
         (SIZE, SHUFFLE, TRAIN),
         (SIZE, BALLS, TRAIN),
         (SIZE, TREE, TRAIN),
@@ -79,7 +80,7 @@ ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
         (PER_RECORD, MAIN, UNITS),
         (SIZE, MAIN, TRAIN, "augmentations = 2\naugment = { flip = true, crop = 1 }\n"),
     ],
-    ids="poisson rare full automatic per-layer shuffle balls tree buffered units records views".split(),  # noqa: SIM905
+    ids="poisson rare full automatic per-layer per-group shuffle balls tree buffered units records views".split(),  # noqa: SIM905
 )
 def test_what_is_right_passes(parts: tuple[str, ...]) -> None:
     assert failed(*parts) == []

@@ -154,8 +154,12 @@ class Train(ABC):
 
 def in_full(train: Train) -> dict[str, Any]:
     """Every key of every task and style, those of others at their defaults (None where they have none): what a run is known by."""
-    found = {**_absent(TASKS), **asdict(train), "clipping": {**_absent(STYLES), **asdict(train.clipping)}}
-    later = frozenset().union(*(load(target).later for target in TASKS.values()))
+    clipping = _known({**_absent(STYLES), **asdict(train.clipping)}, STYLES)
+    return _known({**_absent(TASKS), **asdict(train), "clipping": clipping}, TASKS)
+
+
+def _known(found: Mapping[str, Any], registry: Mapping[str, str]) -> dict[str, Any]:
+    later = frozenset().union(*(load(target).later for target in registry.values()))
     return {name: value for name, value in found.items() if value is not None or name not in later}
 
 
