@@ -28,6 +28,7 @@ MECHANISMS: dict[str, str] = {
     "composed": "dpcli.mechanisms.combined.composed:ComposedSpec",
     "tree-aggregation": "dpcli.mechanisms.noise.correlated:TreeSpec",
     "banded-toeplitz": "dpcli.mechanisms.noise.correlated:ToeplitzSpec",
+    "banded-matrix": "dpcli.mechanisms.noise.banded:BandedSpec",
     "buffered-toeplitz": "dpcli.mechanisms.noise.correlated:BufferedToeplitzSpec",
     "repeat-and-select": "dpcli.mechanisms.choice.repeat_and_select:RepeatAndSelectSpec",
     "gnmax": "dpcli.mechanisms.prediction.votes:GnMaxSpec",

@@ -198,6 +198,7 @@ def test_what_a_run_may_change_of_an_entry_is_said_by_its_key() -> None:
         "entry": {"steps", "epochs", "sampling"},
         "tree-aggregation": {"iterations", "max_participations", "min_separation"},
         "banded-toeplitz": {"iterations", "max_participations", "min_separation", "coefficients", "bands"},
+        "banded-matrix": {"iterations", "max_participations", "min_separation", "bands"},
         "buffered-toeplitz": {"iterations", "max_participations", "min_separation", "buf_decay", "output_scale"},
     }
     for type_ in MECHANISMS.registry:
