@@ -28,6 +28,7 @@ MECHANISMS: dict[str, str] = {
     "composed": "dpcli.mechanisms.combined.composed:ComposedSpec",
     "tree-aggregation": "dpcli.mechanisms.noise.correlated:TreeSpec",
     "banded-toeplitz": "dpcli.mechanisms.noise.correlated:ToeplitzSpec",
+    "banded-matrix": "dpcli.mechanisms.noise.banded:BandedSpec",
     "buffered-toeplitz": "dpcli.mechanisms.noise.correlated:BufferedToeplitzSpec",
     "repeat-and-select": "dpcli.mechanisms.choice.repeat_and_select:RepeatAndSelectSpec",
     "gnmax": "dpcli.mechanisms.prediction.votes:GnMaxSpec",
@@ -124,6 +125,7 @@ STYLES: dict[str, str] = {
     "flat": "dpcli.train.plan.clipping:FlatClipping",
     "automatic": "dpcli.train.plan.clipping:AutomaticClipping",
     "per-layer": "dpcli.train.plan.clipping:PerLayerClipping",
+    "per-group": "dpcli.train.plan.clipping:PerGroupClipping",
     "adaptive": "dpcli.train.plan.clipping:AdaptiveClipping",
 }
 

@@ -43,6 +43,8 @@ def _done(outcome: Outcome) -> str:
             f"At most {plan.train.records_per_unit} records of each {plan.pipeline.privacy.unit} were used; they are drawn together and "
             "clipped as one, and are one record in what follows."
         )
+    if plan.train.seen_as is not None:
+        lines.append(f"In each step the loss of a record was {plan.train.seen_as}; their mean gradient was clipped as one.")
     if outcome.repeated:
         lines.append(f"{outcome.repeated_steps:,} steps may have been done twice after a crash, and are counted twice.")
     if plan.train.own_code:

@@ -24,6 +24,13 @@ def toeplitz(column: tuple[float, ...], steps: int) -> Array:
     return np.array([[column[i - j] if 0 <= i - j < len(column) else 0.0 for j in range(steps)] for i in range(steps)])
 
 
+def banded(bands: int, steps: int) -> Array:
+    """Columns of length 1, each with entries of its own in its first so many rows."""
+    rows, columns = np.indices((steps, steps))
+    found = np.where((rows >= columns) & (rows < columns + bands), 1.0 / (1.0 + 2.0 * rows + columns), 0.0)
+    return np.asarray(found / np.linalg.norm(found, axis=0))
+
+
 def blt(decays: tuple[float, ...], scales: tuple[float, ...], steps: int) -> Array:
     """c_0 = 1, c_k = sum_i scale_i decay_i^{k-1}."""
     later = (sum(s * d ** (k - 1) for d, s in zip(decays, scales, strict=True)) for k in range(1, steps))

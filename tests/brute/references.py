@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from tests.brute import choices, noise, predictions, stability
-from tests.brute.matrices import blt, longest, toeplitz, tree
+from tests.brute.matrices import banded, blt, longest, toeplitz, tree
 from tests.brute.schemes import Array, Draws, Records, Release
 
 # Cells of one noisy outcome of a step: alone, beside that of another step, of two outcomes, and of two beside two.
@@ -300,6 +300,14 @@ REFERENCES: tuple[Reference, ...] = (
             correlated(toeplitz((1.0, 0.5, 0.25), 7), b, k, 3.0),
         )
         for k, b in ((1, 1), (2, 3), (9, 2))
+    ),
+    *(
+        Reference(
+            "banded-matrix",
+            {"noise_multiplier": 3.0, "iterations": 7, "max_participations": k, "min_separation": b, "bands": bands},
+            correlated(banded(bands, 7), b, k, 3.0),
+        )
+        for k, b, bands in ((1, 3, 3), (3, 3, 2), (9, 2, 2))
     ),
     Reference(
         "buffered-toeplitz",

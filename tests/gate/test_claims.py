@@ -24,6 +24,7 @@ MORE: dict[str, dict[str, Any]] = {
     "discrete-laplace": {"scale": 90.0, "sensitivity": 2},
     "tree-aggregation": {"noise_multiplier": 40.0, "iterations": 8, "max_participations": 2, "min_separation": 2},
     "confident-gnmax": {"queries": 8, "answers": 4, "threshold": 200.0, "threshold_sigma": 150.0, "sigma": 400.0},
+    "banded-matrix": {"noise_multiplier": 40.0, "iterations": 8, "max_participations": 2, "min_separation": 2, "bands": 2},
     "banded-toeplitz": {"noise_multiplier": 40.0, "iterations": 8, "max_participations": 2, "min_separation": 2, "bands": 2},
 }
 SHARES = {"buf_decay", "output_scale"}  # of noise: numbers up to 1

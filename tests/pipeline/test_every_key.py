@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from dpcli.gate.policy import Policy
 from dpcli.gate.policy_read import KEYS, read_policy_bytes
 from dpcli.keys.annotations import members_of
-from dpcli.keys.compound import Either, Listed, Opaque
+from dpcli.keys.compound import Either, Listed, Named, Opaque
 from dpcli.keys.kinds import Day, Flag, Kind, Number, WholeNumber
 from dpcli.keys.member import Member, Members
 from dpcli.keys.plain import plain as plain_value
@@ -75,6 +75,8 @@ def _sample(kind: Kind, member: Member) -> Any:
             return datetime.date(2031, 1, 2)
         case Listed():
             return [_sample(kind.item, member)]
+        case Named():
+            return {"a": _sample(kind.item, member)}
         case Either():
             return _sample(kind.scalar, member)
         case KeyTable():

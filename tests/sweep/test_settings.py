@@ -198,6 +198,7 @@ def test_what_a_run_may_change_of_an_entry_is_said_by_its_key() -> None:
         "entry": {"steps", "epochs", "sampling"},
         "tree-aggregation": {"iterations", "max_participations", "min_separation"},
         "banded-toeplitz": {"iterations", "max_participations", "min_separation", "coefficients", "bands"},
+        "banded-matrix": {"iterations", "max_participations", "min_separation", "bands"},
         "buffered-toeplitz": {"iterations", "max_participations", "min_separation", "buf_decay", "output_scale"},
     }
     for type_ in MECHANISMS.registry:
@@ -257,7 +258,7 @@ AXES = {  # values that a run may have, and values that none may
     "train.learning_rate": ([0.25, 0.5, 1.0], [-1.0, 0, "fast", "calibrate"]),
     "train.model": (["logistic", "cnn"], ["logistik", 3, "calibrate"]),
     "train.clipping.norm": ([0.5, 1.0, 2.0], [0.0, "calibrate", [1.0]]),
-    "train.optimizer": (["sgd", "adam"], ["sdg"]),
+    "train.optimizer": (["sgd", "adam", "adamw", "adam-bc"], ["sdg"]),
     "train.clipping": ([{"norm": 0.5}, {"norm": 2.0}], [{"norm": 1.0, "gamma": 0.1}, {"style": "flat"}, 2.0]),
     "mechanism.sgd.steps": ([5, 10, 20], [0, 1.5, "calibrate"]),
     "mechanism.sgd.sampling.batch_size": ([16, 64, 128], [0, 2_000, "calibrate"]),

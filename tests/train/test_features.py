@@ -31,6 +31,9 @@ public = "held-out"
 checkpoint_every = 10
 """
 BANDED = TREE.replace("tree-aggregation", "banded-toeplitz").replace('name = "tree"', 'name = "banded"\nbands = 4')
+MATRIX = TREE.replace("tree-aggregation", "banded-matrix").replace(
+    'name = "tree"', 'name = "matrix"\nbands = 3\nmin_separation = 8'
+)
 BUFFERED = TREE.replace("tree-aggregation", "buffered-toeplitz").replace(
     'name = "tree"', 'name = "buffered"\nbuf_decay = [0.9, 0.5]\noutput_scale = [0.2, 0.3]'
 )
@@ -54,8 +57,8 @@ def write(*parts: str) -> str:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "entries",
-    [FULL, CUT, SHUFFLE, BALLS, TREE, BANDED, BUFFERED],
-    ids=["full", "cut", "shuffle", "balls", "tree", "banded", "buffered"],
+    [FULL, CUT, SHUFFLE, BALLS, TREE, BANDED, MATRIX, BUFFERED],
+    ids=["full", "cut", "shuffle", "balls", "tree", "banded", "matrix", "buffered"],
 )
 def test_every_mechanism_trains(entries: str) -> None:
     quiet = entries.replace("multiplier = 2.0", "multiplier = 0.3").replace("multiplier = 5.0", "multiplier = 0.5")

@@ -18,10 +18,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 
 from dpcli.errors import InputError, InternalError  # noqa: E402
+from dpcli.mechanisms.noise.banded import BandedSpec  # noqa: E402
 from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, CorrelatedSpec, ToeplitzSpec, TreeSpec  # noqa: E402
 from dpcli.train.noise.declared import noise_of  # noqa: E402
 from dpcli.train.noise.randomness import SeededStream, SystemStream  # noqa: E402
 from dpcli.train.noise.step import Correlated, Noise  # noqa: E402
+from dpcli.train.noise.strategy import error, optimised  # noqa: E402
 from dpcli.train.noise.toeplitz import BandedToeplitz, BufferedToeplitz  # noqa: E402
 from dpcli.train.noise.tree import Tree  # noqa: E402
 from tests.command import ROOT  # noqa: E402
@@ -42,6 +44,8 @@ def specs(steps: int, most: int = 1, apart: int = 1) -> dict[str, CorrelatedSpec
         "one-band": ToeplitzSpec(**keys, bands=1),
         "square-root": ToeplitzSpec(**keys, bands=6),
         "all-bands": ToeplitzSpec(**keys, bands=steps + 3),
+        "matrix": BandedSpec(**keys, bands=min(apart, 4)),
+        "wide-matrix": BandedSpec(**{**keys, "min_separation": max(apart, steps + 3)}, bands=steps + 3),
         "buffered": BufferedToeplitzSpec(**keys, buf_decay=(0.95, 0.4, 0.0), output_scale=(0.3, 0.2, 0.1)),
     }
 
@@ -54,6 +58,9 @@ def encoder(spec: CorrelatedSpec) -> Matrix:
     n = spec.iterations
     if isinstance(spec, TreeSpec):
         return np.array([[float(first <= column < last) for column in range(n)] for first, last in spans(n)])
+    if isinstance(spec, BandedSpec):
+        columns = optimised(n, min(spec.bands, n))
+        return np.array([[columns[j, i - j] if 0 <= i - j < columns.shape[1] else 0.0 for j in range(n)] for i in range(n)])
     column = [coefficient(spec, k) for k in range(n)]
     return np.array([[column[row - k] if k <= row else 0.0 for k in range(n)] for row in range(n)])
 
@@ -139,7 +146,8 @@ def test_the_sensitivity_that_is_accounted_for_covers_every_participation(
     spec = specs(steps, most, apart)[name]
     found = decoder(spec, len(encoder(spec)), monkeypatch)
     implemented = encoder(spec) if isinstance(spec, TreeSpec) else np.linalg.inv(found)
-    largest = max(float(np.linalg.norm(implemented[:, list(pattern)].sum(axis=1))) for pattern in patterns(steps, most, apart))
+    allowed = patterns(steps, most, spec.min_separation)
+    largest = max(float(np.linalg.norm(implemented[:, list(pattern)].sum(axis=1))) for pattern in allowed)
     assert largest <= spec.encoded_norm() * (1.0 + 1e-9)
     if most == 1 or not isinstance(spec, TreeSpec):
         assert spec.encoded_norm() == pytest.approx(largest, rel=1e-9)
@@ -150,6 +158,42 @@ def patterns(steps: int, most: int, apart: int) -> Iterator[tuple[int, ...]]:
         for pattern in itertools.combinations(range(steps), count):
             if all(later - earlier >= apart for earlier, later in itertools.pairwise(pattern)):
                 yield pattern
+
+
+@pytest.mark.parametrize(("steps", "bands"), [(1, 1), (9, 1), (12, 3), (30, 8), (30, 30)])
+def test_an_optimised_matrix_costs_one_for_a_column_and_is_no_worse_than_a_square_root(steps: int, bands: int) -> None:
+    columns = optimised(steps, bands)
+    assert np.abs(np.linalg.norm(columns, axis=1) - 1.0).max() <= 1e-14
+    assert all(columns[t, lag] == 0.0 for t in range(steps) for lag in range(bands) if t + lag >= steps)
+    found = float(error(torch.tensor(columns)))
+    root = ToeplitzSpec(**run(steps, 1, 1), bands=bands)
+    prefixes = np.tril(np.ones((steps, steps)))
+    other = float(np.square(prefixes @ np.linalg.inv(encoder(root))).sum()) * root.encoded_norm() ** 2
+    dense = np.linalg.inv(encoder(BandedSpec(**{**run(steps), "min_separation": bands}, bands=bands)))
+    assert found == pytest.approx(float(np.square(prefixes @ dense).sum()), rel=1e-9)
+    assert found <= other * (1.0 - (0.02 if 1 < bands < steps else 0.0)) * (1.0 + 1e-9)
+
+
+def test_nothing_near_an_optimised_matrix_is_better() -> None:
+    """Columns moved at random and made as long again: to second order none has less error, one by one or together."""
+    columns, rng = torch.tensor(optimised(16, 4)), np.random.default_rng()
+    least = float(error(columns))
+    for _ in range(200):
+        moved = columns + 1e-2 * torch.tensor(rng.standard_normal((16, 4))) * (columns != 0.0)
+        assert float(error(moved / moved.norm(dim=1, keepdim=True))) >= least * (1.0 - 1e-6)
+
+
+def test_contributions_to_a_matrix_may_point_anywhere() -> None:
+    """Vectors of norm 1 in steps as far apart as the bands are wide: the encoded stream is sqrt(3) long, whatever they are."""
+    spec, rng = BandedSpec(**run(12, 3, 4), bands=4), np.random.default_rng()
+    matrix = encoder(spec)
+    for _ in range(100):
+        first, gaps = int(rng.integers(0, 2)), rng.integers(4, 6, size=2)
+        vectors = np.zeros((12, 3))
+        for step in np.cumsum([first, *gaps]):
+            vectors[step] = (direction := rng.standard_normal(3)) / np.linalg.norm(direction)
+        assert np.linalg.norm(matrix @ vectors) == pytest.approx(3.0**0.5, rel=1e-12)
+        assert np.linalg.norm(matrix @ vectors) <= spec.encoded_norm()
 
 
 def test_a_whole_tree_has_the_variance_of_estimates_from_below(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from tests.train.test_features import (  # noqa: E402
     BUFFERED,
     FULL,
     MAIN,
+    MATRIX,
     PER_RECORD,
     PER_UNIT,
     SHUFFLE,
@@ -71,14 +72,17 @@ ONE = MAIN.replace("batch_size = 50", "rate = 0.2")
         (SIZE, FULL, TRAIN.replace('"logistic"', '"mlp"')),
         (SIZE, MAIN, TRAIN.replace("norm = 1.0", 'norm = 1.0, style = "automatic"')),
         (SIZE, MAIN, TRAIN.replace("norm = 1.0", 'norm = 1.0, style = "per-layer"')),
+        (SIZE, MAIN, TRAIN.replace("norm = 1.0", 'norm = 1.0, style = "per-group", groups = { "1.weight" = 1.0, "*" = 0.2 }')),
         (SIZE, SHUFFLE, TRAIN),
         (SIZE, BALLS, TRAIN),
         (SIZE, TREE, TRAIN),
+        (SIZE, MATRIX, TRAIN),
         (SIZE, BUFFERED, TRAIN),
         (PER_UNIT, ONE, UNITS, "records_per_unit = 4\n"),
         (PER_RECORD, MAIN, UNITS),
+        (SIZE, MAIN, TRAIN, "augmentations = 2\naugment = { flip = true, crop = 1 }\n"),
     ],
-    ids="poisson rare full automatic per-layer shuffle balls tree buffered units records".split(),  # noqa: SIM905
+    ids="poisson rare full automatic per-layer per-group shuffle balls tree matrix buffered units records views".split(),  # noqa: SIM905
 )
 def test_what_is_right_passes(parts: tuple[str, ...]) -> None:
     assert failed(*parts) == []

@@ -11,6 +11,10 @@ from torch import Tensor
 
 from dpcli.errors import InputError
 
+REST = "*"
+SHOWN = 12  # names in a message
+LEAST = 1e-6  # of the largest share: one that vanishes in single precision would make 0 / 0 of a gradient of zeros
+
 
 class Clip(Protocol):
     """A clipping style.
@@ -133,8 +137,69 @@ class PerLayer:
         weights = self.weights or (1.0,) * count
         if len(weights) != count:
             raise InputError(f"clipping: expected one norm per module, {count}, found {len(weights)}")
-        limits = norms.new_tensor(weights) * (self.total / math.hypot(*weights))
-        return (limits / norms).clamp(max=1.0)
+        return (norms.new_tensor(shares(self.total, weights)) / norms).clamp(max=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PerGroup:
+    """Each group's gradient is scaled down to C_g where longer; the squares of the C_g add up to C^2.
+
+    Args:
+        total: C.
+        budgets: name of a group and its C_g, relative to the others'. A group has the parameters whose names are its own or begin with it
+            and a dot, less those of groups with a longer name; REST has those of no other.
+
+    Raises:
+        InputError: of `groups`: a parameter has no group, or a group no parameter: its share of C would be left unused.
+
+    Source: McMahan et al. 2018, arXiv:1710.06963, Section 2.3: per-layer clipping, C the root of the sum of the C_g^2.
+    """
+
+    total: float
+    budgets: tuple[tuple[str, float], ...]
+
+    def __post_init__(self) -> None:
+        positive("total", self.total)
+        for name, budget in self.budgets:
+            if positive(f"groups.{name}", budget) < LEAST * max(other for _, other in self.budgets):
+                raise InputError(f"clipping: groups.{name}: expected at least {LEAST:g} of the largest share, found {budget!r}")
+
+    @property
+    def bound(self) -> float:
+        return self.total
+
+    def groups(self, names: Sequence[str]) -> list[list[str]]:
+        found: dict[str, list[str]] = {group: [] for group, _ in self.budgets}
+        for name in names:
+            group = max((group for group in found if within(name, group)), key=len, default=REST)
+            if group not in found:
+                raise InputError(
+                    f"clipping: groups: expected a group for every parameter, found none for {name}: {REST} has all others"
+                )
+            found[group].append(name)
+        empty = next((group for group, own in found.items() if not own), None)
+        if empty is not None:
+            raise InputError(
+                f"clipping: groups.{empty}: expected the beginning of a trained parameter's name, up to a dot, found that of none: "
+                f"{', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''}"
+            )
+        return list(found.values())
+
+    def factors(self, norms: Tensor) -> Tensor:
+        limits = shares(self.total, [budget for _, budget in self.budgets])
+        return (norms.new_tensor(limits) / norms).clamp(max=1.0)
+
+
+def within(name: str, group: str) -> bool:
+    """Whether a parameter belongs to the module, or is the parameter, of this name."""
+    return name == group or name.startswith(f"{group}.")
+
+
+def shares(total: float, weights: Sequence[float]) -> list[float]:
+    """Numbers in proportion to the weights, of which the squares add up to the total's, up to rounding."""
+    largest = max(weights, default=1.0)  # taken out: a sum of squares would overflow, or vanish
+    length = math.hypot(*(weight / largest for weight in weights))
+    return [total * (weight / largest / length) for weight in weights]
 
 
 @dataclass(slots=True)

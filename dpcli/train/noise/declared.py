@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpcli.errors import InputError
+from dpcli.mechanisms.noise.banded import BandedSpec
 from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, square_root
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np
+from dpcli.train.noise.banded import Banded
 from dpcli.train.noise.randomness import Stream
 from dpcli.train.noise.step import Independent, Noise
+from dpcli.train.noise.strategy import optimised
 from dpcli.train.noise.toeplitz import BandedToeplitz, BufferedToeplitz
 from dpcli.train.noise.tree import Tree
 
@@ -50,14 +53,30 @@ def _banded(spec: ToeplitzSpec, bound: float, stream: Stream, runs: int, run: in
     return BandedToeplitz(column[: spec.iterations], spec.noise_multiplier * bound, stream, spec.iterations, runs, run)
 
 
+def _matrix(spec: BandedSpec, bound: float, stream: Stream, runs: int, run: int) -> Noise:
+    columns = optimised(spec.iterations, min(spec.bands, spec.iterations))
+    return Banded(columns, spec.noise_multiplier * bound, stream, runs, run)
+
+
 def _buffered(spec: BufferedToeplitzSpec, bound: float, stream: Stream, runs: int, run: int) -> Noise:
     decays, scales = np.array(spec.buf_decay), np.array(spec.output_scale)
     return BufferedToeplitz(decays, scales, spec.noise_multiplier * bound, stream, spec.iterations, runs, run)
 
 
+def first_weight(spec: Spec) -> float:
+    """C[0, 0] of the encoder, which the noise of the first step is divided by; 1 where steps are independent."""
+    return FIRST[type(spec)](spec) if type(spec) in FIRST else 1.0
+
+
+FIRST: dict[type[Spec], Callable[..., float]] = {
+    ToeplitzSpec: lambda spec: 1.0 if spec.coefficients is None else spec.coefficients[0],
+    BandedSpec: lambda spec: float(optimised(spec.iterations, min(spec.bands, spec.iterations))[0, 0]),
+}
+
 NOISES: dict[type[Spec], Callable[..., Noise]] = {
     GaussianSpec: _independent,
     TreeSpec: _tree,
     ToeplitzSpec: _banded,
+    BandedSpec: _matrix,
     BufferedToeplitzSpec: _buffered,
 }

@@ -28,6 +28,11 @@ class Noise(Protocol):
         """Whether nobody can know or repeat it."""
         ...
 
+    @property
+    def std(self) -> float | None:
+        """The standard deviation of every number of every step; None where steps differ, or depend on each other."""
+        ...
+
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
         """The noise of the next step, float32 on the CPU, one tensor for each name."""
         ...
@@ -49,6 +54,10 @@ class Independent:
     @property
     def private(self) -> bool:
         return self._stream.private
+
+    @property
+    def std(self) -> float:
+        return self._std
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
         return split(singles(total(shapes), self._std, self._stream), shapes)
@@ -90,6 +99,10 @@ class Correlated:
     @property
     def private(self) -> bool:
         return self._stream.private
+
+    @property
+    def std(self) -> None:
+        return None
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
         if os.getpid() != self._process:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from dpcli.train.engine.clip import Clip
 
 STYLE = Key(
-    "flat: scaled down to C; automatic: always scaled to about C; per-layer: C split over layers; adaptive: C follows a quantile",
+    "flat: scaled down to C; automatic: always scaled to about C; per-layer: C split evenly over layers; per-group: as groups says; "
+    "adaptive: C follows a quantile",
     varies=True,
 )
 
@@ -26,6 +27,8 @@ class Clipping(ABC):
     selection: ClassVar[Selection] = Selection("style", STYLES, "flat")
     # Tables that between them state every key of a style.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    # Keys that came after the first runs, as in `Train`.
+    later: ClassVar[frozenset[str]] = frozenset()
 
     norm: Annotated[
         float, Key("C: the L2 bound on one example's gradient; noise_multiplier is noise over C", POSITIVE, varies=True)
@@ -35,6 +38,11 @@ class Clipping(ABC):
     @property
     def count_noise(self) -> float | None:
         """The noise of a count of examples that a step releases besides the sum, in examples; None where it releases none."""
+        return None
+
+    @property
+    def split(self) -> str | None:
+        """How C is split, in words, where the file says how."""
         return None
 
     @abstractmethod
@@ -81,6 +89,36 @@ class PerLayerClipping(Clipping):
         from dpcli.train.engine.clip import PerLayer
 
         return PerLayer(self.norm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerGroupClipping(Clipping):
+    """Each group's part of a gradient is scaled down to a share C_g of C for itself; the squares of the shares add up to C^2."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0, "groups": {"encoder": 1.0, "head": 2.0}},)
+    later: ClassVar[frozenset[str]] = frozenset({"groups"})
+
+    style: Annotated[str, STYLE] = "per-group"
+    groups: Annotated[
+        Mapping[str, float],
+        Key(
+            "by the beginning of the names of its parameters, up to a dot, each group's share of C, relative to the others'; *: all others",
+            POSITIVE,
+            varies=True,
+        ),
+    ]
+
+    @property
+    def split(self) -> str:
+        from dpcli.train.engine.clip import shares
+
+        limits = shares(self.norm, tuple(self.groups.values()))
+        return ", ".join(f"{name} to {limit:.4g}" for name, limit in zip(self.groups, limits, strict=True))
+
+    def clip(self) -> Clip:
+        from dpcli.train.engine.clip import PerGroup
+
+        return PerGroup(self.norm, tuple(self.groups.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

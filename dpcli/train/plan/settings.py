@@ -25,6 +25,7 @@ TASK = Key(
 )
 BUILT_IN = ("logistic", "mlp", "cnn")  # models for arrays
 SGD = Reader('optimizer = "sgd"', lambda train: train.optimizer == "sgd")
+BIAS_CORRECTED = Reader('optimizer = "adam-bc"', lambda train: train.optimizer == "adam-bc")
 HELD_OUT = Reader('public = "held-out"', lambda train: train.public == "held-out")
 
 
@@ -53,7 +54,7 @@ class Train(ABC):
     # Whether a part of a language model may be trained, which is then left as an adapter too.
     adapts: ClassVar[bool] = False
     # Keys that came after the first runs: one that does not state them is known as it was before.
-    later: ClassVar[frozenset[str]] = frozenset()
+    later: ClassVar[frozenset[str]] = frozenset({"moment_floor"})
     # Tables that between them state every key: here those that all tasks read alike, in each task its own.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
@@ -73,6 +74,7 @@ class Train(ABC):
             "device": "cuda:0",
             "covers": {"tuning": "on public data"},
         },
+        {"optimizer": "adam-bc", "momentum": 0.0, "moment_floor": 0.2},
     )
 
     task: Annotated[str, TASK]
@@ -95,9 +97,26 @@ class Train(ABC):
             varies=True,
         ),
     ] = None
-    optimizer: Annotated[Literal["sgd", "adam"], Key("how the noisy gradient is used: post-processing", varies=True)] = "sgd"
+    optimizer: Annotated[
+        Literal["sgd", "adam", "adamw", "adam-bc"],
+        Key(
+            "how the noisy gradient is used: post-processing; adam-bc: as adamw, with the noise's variance taken off the second moment",
+            varies=True,
+        ),
+    ] = "sgd"
     momentum: Annotated[float, Key("of sgd", MOMENTUM, reader=SGD, varies=True)] = 0.0
-    weight_decay: Annotated[float, Key("of either optimizer", NON_NEGATIVE, varies=True)] = 0.0
+    weight_decay: Annotated[
+        float, Key("of every optimizer: in the gradient of sgd and adam, beside it in adamw and adam-bc", NON_NEGATIVE, varies=True)
+    ] = 0.0
+    moment_floor: Annotated[
+        float | None,
+        Key(
+            "least second moment of adam-bc, in variances of the noise; 0.1 where absent",
+            POSITIVE,
+            reader=BIAS_CORRECTED,
+            varies=True,
+        ),
+    ] = None
     units: Annotated[
         str | None, Key("column or array that tells whose a record is; needed where a unit of privacy owns several records")
     ] = None
@@ -108,14 +127,19 @@ class Train(ABC):
     public: Annotated[
         str | None, Key("data declared public, on which metrics are measured: a file, or held-out (a split declared public)")
     ] = None
-    physical_batch_size: Annotated[int, Key("examples that are in memory at once; no effect on the result", COUNT, varies=True)] = (
-        256
-    )
+    physical_batch_size: Annotated[
+        int, Key("examples, with all their views, in memory at once; no effect on the result", COUNT, varies=True)
+    ] = 256
     checkpoint_every: Annotated[int, Key("steps between two states that --resume can go on from", COUNT, varies=True)] = 200
     output: Annotated[str | None, Key("folder of the model, the metrics and the statement; runs/NAME where absent")] = None
     engine: Annotated[Literal["dpcli", "opacus"], Key("what computes the clipped sums", varies=True)] = "dpcli"
     device: Annotated[str, Key("cpu, cuda, or cuda:N", DEVICE)] = "cpu"
     covers: Annotated[Covers, Key("what else the accounting covers")] = Covers()
+
+    @property
+    def seen_as(self) -> str | None:
+        """Of what the gradient of a record is taken, in words, where that is not the record as it is."""
+        return None
 
     def problems(self) -> Iterator[Problem]:
         """What is inconsistent, as (path, expected, found)."""
@@ -130,8 +154,12 @@ class Train(ABC):
 
 def in_full(train: Train) -> dict[str, Any]:
     """Every key of every task and style, those of others at their defaults (None where they have none): what a run is known by."""
-    found = {**_absent(TASKS), **asdict(train), "clipping": {**_absent(STYLES), **asdict(train.clipping)}}
-    later = frozenset().union(*(load(target).later for target in TASKS.values()))
+    clipping = _known({**_absent(STYLES), **asdict(train.clipping)}, STYLES)
+    return _known({**_absent(TASKS), **asdict(train), "clipping": clipping}, TASKS)
+
+
+def _known(found: Mapping[str, Any], registry: Mapping[str, str]) -> dict[str, Any]:
+    later = frozenset().union(*(load(target).later for target in registry.values()))
     return {name: value for name, value in found.items() if value is not None or name not in later}
 
 

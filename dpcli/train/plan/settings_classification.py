@@ -12,6 +12,7 @@ from dpcli.keys.idle import idle
 from dpcli.toml.findings import Problem
 from dpcli.train.plan.features import Feature, plain
 from dpcli.train.plan.settings import HELD_OUT, TASK, Train
+from dpcli.train.plan.settings_images import Images
 from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
 
 WITH_COLUMNS = frozenset({".csv", ".jsonl", ".parquet"})
@@ -38,7 +39,7 @@ MLP = Reader('model = "mlp"', lambda train: train.model == "mlp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Classification(Train):
+class Classification(Images):
     """A label for each record of numbers, such as a row or an image."""
 
     build: ClassVar[str] = "dpcli.train.tasks.classification:build"
@@ -47,7 +48,13 @@ class Classification(Train):
     own_code: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"data": "people.csv", "label": "income", "classes": 2, "model": "mlp", "hidden": 32, "shift": 0.5},
-        {"data": "digits", "public": "held-out", "held_out": 0.1},
+        {
+            "data": "digits",
+            "public": "held-out",
+            "held_out": 0.1,
+            "augmentations": 4,
+            "augment": {"flip": True, "crop": 1},
+        },
         {
             "data": "people.csv",
             "label": "income",
@@ -61,7 +68,7 @@ class Classification(Train):
             },
         },
     )
-    later: ClassVar[frozenset[str]] = frozenset({"columns", "missing_words", "class_weights"})
+    later: ClassVar[frozenset[str]] = frozenset({"columns", "missing_words", "class_weights", "augmentations", "augment"})
 
     task: Annotated[str, TASK] = "classification"
     data: Annotated[str, Key("private data: digits, a .npz, .csv or .parquet file, or module:function", SOURCE)]

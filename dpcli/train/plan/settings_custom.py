@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dpcli.fields import Key, Reader
-from dpcli.train.plan.settings import TASK, Train
+from dpcli.train.plan.settings import TASK
+from dpcli.train.plan.settings_images import Images
 from dpcli.train.plan.sources import FUNCTION
 
 METRIC = Reader("metric", lambda train: train.metric is not None)
@@ -15,7 +16,7 @@ PUBLIC = Reader("public", lambda train: train.public is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Custom(Train):
+class Custom(Images):
     """Records, a model and a loss that are functions of your own."""
 
     build: ClassVar[str] = "dpcli.train.tasks.custom:build"
@@ -28,6 +29,8 @@ class Custom(Train):
             "metric": "own:metric",
             "public": "own:public",
             "canary": "own:canary",
+            "augmentations": 4,
+            "augment": {"flip": True},
         },
     )
 

@@ -12,7 +12,7 @@ from dpcli.train.plan.settings import TASK, Train
 CALLERS = "the caller's"
 GIVEN = Constraint('"the caller\'s"', lambda x: x == CALLERS, (("const", CALLERS),))
 # How the noisy gradient is used, which the caller's optimizer says.
-OF_THE_OPTIMIZER = ("learning_rate", "schedule", "optimizer", "momentum", "weight_decay")
+OF_THE_OPTIMIZER = ("learning_rate", "schedule", "optimizer", "momentum", "weight_decay", "moment_floor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from dpcli.audit.replay import Declared, Step
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.train.engine.batches import Batch, size, take
+from dpcli.train.noise.declared import first_weight
 from dpcli.train.noise.randomness import insecure_seed
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
@@ -80,8 +81,7 @@ def _std(plan: TrainingPlan, stage: Stage) -> float:
     spec, count_noise = stage.spec, plan.train.clipping.count_noise
     if count_noise is not None:
         spec = relative(spec, count_noise)
-    first = next(iter(getattr(spec, "coefficients", None) or (1.0,)))
-    return float(spec.noise_multiplier) / first  # type: ignore[attr-defined]
+    return float(spec.noise_multiplier) / first_weight(spec)  # type: ignore[attr-defined]
 
 
 def _rate(plan: TrainingPlan, stage: Stage) -> float | None:

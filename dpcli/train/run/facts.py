@@ -44,7 +44,10 @@ def _clipping(outcome: Outcome) -> str:
         if chosen.records_per_unit is None
         else f"unit (the mean loss over at most {chosen.records_per_unit} of its records)"
     )
-    words = f"the gradient of each {one} to L2 norm {chosen.clipping.norm:g} ({chosen.clipping.style})"
+    seen = "" if chosen.seen_as is None else f", of each record {chosen.seen_as},"
+    words = f"the gradient of each {one}{seen} to L2 norm {chosen.clipping.norm:g} ({chosen.clipping.style})"
+    if chosen.clipping.split is not None:
+        words += f", its parts each for itself: {chosen.clipping.split}"
     if chosen.clipping.count_noise is not None:
         words += (
             f" at the start; it then follows a quantile by a count with noise {chosen.clipping.count_noise:g}, which the noise "

@@ -21,6 +21,7 @@ from dpcli.train.isolation.rehearsal import Draw
 from dpcli.train.noise.step import Noise
 from dpcli.train.run.ranks import Alone, Ranks
 from dpcli.train.run.stopping import Stopped
+from dpcli.train.step.adam_bc import tell
 from dpcli.train.step.adaptive import Quantile
 from dpcli.train.step.average import Average
 
@@ -120,6 +121,7 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad:
                 parameter.grad = noisy[name].div_(expected_batch).to(parameter)
+        tell(self.optimizer, noise, bound / expected_batch)
         if self.quantile is not None:
             self.quantile.follow(sums.norms, self.ranks)
 

@@ -30,9 +30,11 @@ from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.threads import choose_threads
 from dpcli.train.sampling.schemes import participations, sampler
 from dpcli.train.sampling.units import by_unit, fewer
+from dpcli.train.step.adam_bc import tell
 from dpcli.train.step.adaptive import Quantile, relative
 from dpcli.train.step.average import Average
 from dpcli.train.step.loop import Indices, Trainer
+from dpcli.train.step.optimizers import optimizer_of
 from dpcli.train.tasks.learning import Learning, Metrics, learning, moved
 from dpcli.train.trained.weights import trained
 
@@ -77,7 +79,7 @@ class Prepared:
         """
         for stage in {stage.entry.name: stage for stage in reversed(self.plan.stages)}.values():
             next(self.batches(stage))
-            self.noise(stage)
+            tell(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
         self.trainer.gradients.rehearse(self.made_up)
         few = self.few()
         self.trainer.gradients(few)
@@ -167,7 +169,7 @@ class FromFile:
         return _rate(self.train, self.steps)
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        return _optimizer(self.train, model)
+        return optimizer_of(self.train, model)
 
 
 def assembled(
@@ -255,13 +257,6 @@ def _same_start(model: nn.Module, ranks: Ranks) -> None:
     with torch.no_grad():
         for value in model.state_dict().values():
             value.copy_(ranks.spread({"": value.clone()})[""])
-
-
-def _optimizer(chosen: Train, model: nn.Module) -> torch.optim.Optimizer:
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if chosen.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=chosen.learning_rate, weight_decay=chosen.weight_decay)
-    return torch.optim.SGD(parameters, lr=chosen.learning_rate, momentum=chosen.momentum, weight_decay=chosen.weight_decay)
 
 
 def _rate(chosen: Train, steps: int) -> Callable[[int], float]:

@@ -17,6 +17,7 @@ from dpcli.train.engine.method import Loss
 from dpcli.train.noise.randomness import Stream
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.arrays import Arrays, arrays
+from dpcli.train.tasks.augmentation import augmented
 from dpcli.train.tasks.encoding import input_names
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.models import model_of
@@ -31,9 +32,10 @@ def build(train: Classification, path: str) -> Learning:
     require_scores(model, shape, data.classes, path)
     records = pair(data.inputs, data.labels)
     draw = partial(drawn, shape, data.classes)
-    return Learning(
+    plain = Learning(
         model, loss_of(train), records, measure_of(model, data), data.units, draw, facts(train, shape, data.classes, path)
     )
+    return augmented(plain, train, path)
 
 
 def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> dict[str, Any]:

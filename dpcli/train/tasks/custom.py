@@ -14,6 +14,7 @@ from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
 from dpcli.train.noise.randomness import Stream
 from dpcli.train.plan.settings_custom import Custom
+from dpcli.train.tasks.augmentation import augmented
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating, moved, tensors
 from dpcli.train.tasks.owners import whose
 from dpcli.train.tasks.user_code import called_on_records, code_of, private_result, result, user
@@ -34,7 +35,8 @@ def build(train: Custom, path: str) -> Learning:
         raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(model).__name__}")
     records, units = _data(train, path)
     loss, draw = own_loss(train.loss, user(train.loss, path)), _draw(train, records, path)
-    return Learning(model, loss, records, measure_of(train, path, model), units, draw, code_of(train.model, path))
+    plain = Learning(model, loss, records, measure_of(train, path, model), units, draw, code_of(train.model, path))
+    return augmented(plain, train, path)
 
 
 def _data(train: Custom, path: str) -> tuple[Batch, NDArray[np.generic] | None]:

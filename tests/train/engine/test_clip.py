@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 
 from dpcli.errors import InputError  # noqa: E402
-from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer, gradient_noise_multiplier  # noqa: E402
+from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer, gradient_noise_multiplier  # noqa: E402
 
 NAMES = ["body.0.weight", "body.0.bias", "body.1.weight", "head.weight", "scale"]
 norms = st.lists(st.floats(0.0, 1e30), min_size=4, max_size=4)
@@ -25,6 +25,7 @@ def test_no_example_is_longer_than_the_bound(lengths: list[float], bound: float,
         Automatic(bound, gamma),
         PerLayer(bound),
         PerLayer(bound, (1.0, 2.0, 3.0, 4.0)),
+        PerGroup(bound, (("body.1", 3e294), ("*", 2e297), ("body", 1e300))),
         Adaptive(bound),
     ]
     for clip in styles:
@@ -53,11 +54,50 @@ def test_norms_per_layer() -> None:
         clip.factors(torch.ones(1, 3))
 
 
+def test_groups_are_the_longest_beginnings_of_names() -> None:
+    """Up to a dot: `b` has nothing, and `body.1` nothing of `body.10`."""
+    clip = PerGroup(10.0, (("body", 3.0), ("*", 4.0), ("body.1", 12.0)))
+    assert clip.groups([*NAMES, "body.10.weight"]) == [
+        ["body.0.weight", "body.0.bias", "body.10.weight"],
+        ["head.weight", "scale"],
+        ["body.1.weight"],
+    ]
+    assert clip.factors(torch.full((1, 3), 1000.0)) * 1000.0 == pytest.approx(torch.tensor([[30.0, 40.0, 120.0]]) / 13.0)
+    assert PerGroup(1.0, tuple((name, 1.0) for name in NAMES)).groups(NAMES) == [[name] for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        (("body", "head"), "clipping: groups: expected a group for every parameter, found none for scale: * has all others"),
+        (
+            ("b", "*"),
+            "clipping: groups.b: expected the beginning of a trained parameter's name, up to a dot, found that of none: body.0",
+        ),
+        (("body", "head", "scale", "*"), "clipping: groups.*: expected the beginning of a trained parameter's name"),
+        ((), "clipping: groups: expected a group for every parameter, found none for body.0.weight"),
+    ],
+)
+def test_a_group_that_is_not_there_is_said(groups: tuple[str, ...], expected: str) -> None:
+    with pytest.raises(InputError) as raised:
+        PerGroup(1.0, tuple((group, 1.0) for group in groups)).groups(NAMES)
+    assert str(raised.value).startswith(expected)
+
+
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_bounds_are_positive(value: float) -> None:
     for style in (Flat, Automatic, PerLayer, Adaptive):
         with pytest.raises(InputError, match=r"^clipping: \w+: expected a finite number above 0, found"):
             style(value)
+    with pytest.raises(InputError, match=r"^clipping: groups\.a: expected a finite number above 0, found"):
+        PerGroup(1.0, (("a", value),))
+
+
+def test_a_share_that_vanishes_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^clipping: groups\.b: expected at least 1e-06 of the largest share, found 1e-07"):
+        PerGroup(1.0, (("a", 1.0), ("b", 1e-7)))
+    clip = PerGroup(1e-3, (("a", 1.0), ("b", 1e-6)))
+    assert clip.factors(torch.zeros(1, 2)).tolist() == [[1.0, 1.0]]
 
 
 def test_adaptive_clipping_finds_the_quantile() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.utils._pytree import tree_map  # noqa: E402
 
 from dpcli.errors import InputError  # noqa: E402
-from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
+from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from tests.train.engine.models import LARGE, SMALL, Configuration, classification, language, mlp, texts, vectors  # noqa: E402
 from tests.train.engine.oracle import distance, length  # noqa: E402
@@ -44,6 +44,19 @@ def test_influence_on_random_data(configuration: Configuration, clip: Clip) -> N
     engine = ClippedGradients(configuration.model(), configuration.loss, copy.copy(clip))
     assert 0.5 < influence(engine, configuration.draw(4), 4) <= SLACK
     assert engine.method.name == configuration.method
+
+
+@pytest.mark.parametrize("budgets", [{"0": 3.0, "2": 4.0}, {"0.weight": 1.0, "*": 0.1}, {"*": 1.0, "2.bias": 5.0, "0": 2.0}])
+def test_groups_together_stay_within_the_bound(budgets: dict[str, float]) -> None:
+    """C is reached by an example that is long in every group, and each group's part of the change is its own share at most."""
+    clip, batch = PerGroup(1e-3, tuple(budgets.items())), vectors(4)
+    engine = ClippedGradients(mlp().double(), classification, clip)
+    assert influence(engine, batch, 4) == pytest.approx(1.0, rel=1e-5)
+    whole, less = engine(batch).gradients, engine(without(batch, 2, 4)).gradients
+    root = sum(budget**2 for budget in budgets.values()) ** 0.5
+    for group, budget in zip(clip.groups(list(whole)), budgets.values(), strict=True):
+        moved = distance({name: whole[name] for name in group}, {name: less[name] for name in group})
+        assert moved <= SLACK * clip.bound * budget / root
 
 
 def poisoned(data: Tensor, row: int, value: float) -> Tensor:

@@ -1,0 +1,71 @@
+"""Views of images: each record's loss is the mean over several, so that its gradient is their mean before anything is clipped.
+
+One record still adds one clipped gradient, whatever its views are: the sensitivity is C as without them. What a view is drawn by comes from
+torch's generator and need not be secret: given all draws, a step is that of another loss for each record.
+
+Source: De et al. 2022, arXiv:2204.13650, Section 3.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from dpcli.errors import InputError
+from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.method import Loss, per_example_losses
+from dpcli.train.plan.settings_images import Images, View
+from dpcli.train.tasks.learning import Learning
+
+IMAGE = 4  # dimensions of a tensor of images, (B, channels, height, width); every other tensor goes with each view as it is
+
+
+def augmented(problem: Learning, train: Images, path: str) -> Learning:
+    """With the loss over views, where [train] asks for them. Raises InputError where no record has an image."""
+    if train.augmentations is None or train.augment is None:
+        return problem
+    if all(leaf.dim() != IMAGE for leaf in tree_leaves(problem.records)):
+        raise InputError(f"{path}: train.augment: expected records with an image (channels, height, width), found none")
+    return replace(problem, loss=mean_over_views(problem.loss, train.augmentations, train.augment))
+
+
+def mean_over_views(loss: Loss, count: int, view: View) -> Loss:
+    """From a loss of records (B,) to the mean, for each record, of the losses of `count` views of it (B,)."""
+
+    def of_views(model: nn.Module, batch: Batch) -> Tensor:
+        records = tree_leaves(batch)[0].shape[0]
+        moves = drawn_moves(records, count, view.crop or 0)
+        mirrored = torch.rand(records, count) < (0.5 if view.flip else 0.0)
+
+        def seen(leaf: Tensor) -> Tensor:
+            if leaf.dim() == IMAGE:
+                return views(leaf, moves.to(leaf.device), mirrored.to(leaf.device)).flatten(0, 1)
+            return leaf[:, None].expand(records, count, *leaf.shape[1:]).flatten(0, 1)
+
+        return per_example_losses(model, loss, tree_map(seen, batch), records * count).view(records, count).mean(1)
+
+    return of_views
+
+
+def drawn_moves(records: int, count: int, most: int) -> Tensor:
+    """Pixels down and to the right, (B, K, 2), uniform on -most to most."""
+    return torch.randint(-most, most + 1, (records, count, 2))
+
+
+def views(images: Tensor, moves: Tensor, mirrored: Tensor) -> Tensor:
+    """(B, K, channels, height, width) of images (B, channels, height, width): each view is a selection of its own image's pixels.
+
+    Args:
+        moves: (B, K, 2), how far down and to the right the view is cut out; beyond the edge, the edge is repeated.
+        mirrored: (B, K), whether its columns are taken in reverse.
+    """
+    records, channels, height, width = images.shape
+    rows = (torch.arange(height, device=images.device) + moves[..., :1]).clamp(0, height - 1)  # (B, K, height)
+    columns = (torch.arange(width, device=images.device) + moves[..., 1:]).clamp(0, width - 1)  # (B, K, width)
+    columns = torch.where(mirrored[..., None], columns.flip(-1), columns)
+    pixels = (rows[..., :, None] * width + columns[..., None, :]).flatten(-2)[:, :, None]  # (B, K, 1, height * width)
+    shape = (records, moves.shape[1], channels, height * width)
+    return images.flatten(-2)[:, None].expand(shape).gather(3, pixels.expand(shape)).view(*shape[:3], height, width)
