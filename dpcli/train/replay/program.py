@@ -25,7 +25,7 @@ from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.draws import OwnDraws
 from dpcli.train.run.ranks import Alone, T
-from dpcli.train.step.adaptive import relative
+from dpcli.train.step.adaptive import noise_std
 from dpcli.train.step.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
@@ -76,12 +76,8 @@ def replays(path: str) -> Replayed:
 
 
 def _std(plan: TrainingPlan, stage: Stage) -> float:
-    """Standard deviation over C of the noise of the entry's first step, in which all numbers are independent."""
-    spec, count_noise = stage.spec, plan.train.clipping.count_noise
-    if count_noise is not None:
-        spec = relative(spec, count_noise)
-    first = next(iter(getattr(spec, "coefficients", None) or (1.0,)))
-    return float(spec.noise_multiplier) / first  # type: ignore[attr-defined]
+    """Of the entry's first step, over C."""
+    return noise_std(stage.spec, plan.train.clipping.count_noise)
 
 
 def _rate(plan: TrainingPlan, stage: Stage) -> float | None:

@@ -32,6 +32,14 @@ class Quantile:
         self.clip.update(0.5 + ranks.same(noised) / self.expected_batch)
 
 
+def noise_std(spec: Spec, count_noise: float | None) -> float:
+    """Standard deviation over C of the noise of a first step, in which all numbers are independent."""
+    if count_noise is not None:
+        spec = relative(spec, count_noise)
+    first = next(iter(getattr(spec, "coefficients", None) or (1.0,)))
+    return float(spec.noise_multiplier) / first  # type: ignore[attr-defined]
+
+
 def relative(spec: Spec, count_noise: float) -> Spec:
     """The entry with its noise over C = 1, so much larger that the gradients and the count together cost what the entry states.
 
