@@ -65,6 +65,7 @@ def replays(path: str) -> Replayed:
         noise=_std(plan, firsts[0]),
         exchanged=1,
         rate=rates.pop() if len(rates) == 1 else None,
+        records=plan.size,
         fresh=fresh,
     )
     unseen = (f"only the first {STEPS} steps of each entry were replayed, on one process",) + (
