@@ -82,7 +82,7 @@ def right_programs(count: int, seed: int) -> None:
         alarms["gradients"] += by_gradients(path, seed + number).violated
         for check in wrong:
             say(f"program {number} of seed {seed}: {check.name}: {check.message}")
-        if (number + 1) % 20 == 0 or number + 1 == count:
+        if (number + 1) % 10 == 0 or number + 1 == count:
             said = ", ".join(f"{name} {100.0 * k / (number + 1):.1f} %" for name, k in alarms.items())
             say(f"right programs: {number + 1} audited by each, called wrong by {said}")
 
