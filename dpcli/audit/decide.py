@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dpcli.audit import f_dp, one_run, power, two_run
 from dpcli.audit.claim import Claim
+from dpcli.audit.gradient_power import Guessing, best_guessing, least_found, needed
+from dpcli.audit.gradient_scores import SampledSteps
 from dpcli.audit.result import Audit, CurveTest, MeasuredScores, ProvenBound
 from dpcli.audit.scores import Guessed, Scores, Tested, by_bonferroni, by_split, by_stated, check_fair, guess, guess_counts
 from dpcli.audit.settings import AuditSettings
@@ -22,13 +25,21 @@ COINS = "each canary was in the run by the toss of its own fair coin, and the sc
 BEFOREHAND = "the number of guesses, the sides and the confidence were fixed before the scores were seen"
 INDEPENDENT = "every score comes from a run of its own, with fresh randomness, on one of two datasets that differ in one record"
 COUNTED = "the test behind the counts was fixed before they were taken"
+AFTER_CLIPPING = (
+    "the canaries are gradients that were put into the sums: the model, the loss and the clipping were not put to the test; a replay "
+    "does that"
+)
 TRUSTED = (
     "the scores are what the program under test really gave: an audit cannot see a program that behaves otherwise when audited"
 )
 
 
-def one_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
+def one_run_audit(
+    scores: Scores, claim: Claim, settings: AuditSettings, subject: str, gradients: tuple[SampledSteps, ...] | None = None
+) -> Audit:
     """Guess about the highest and lowest scores of one run's canaries.
+
+    gradients: None for canaries that are records; else the steps that sampled them, none where the audit cannot simulate these.
 
     Raises:
         InputError: coins that were not fair, more guesses than canaries, or another number of canaries than was stated.
@@ -36,14 +47,20 @@ def one_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject
     if settings.canaries is not None and settings.canaries != len(scores):
         raise InputError(f"{subject}: expected {settings.canaries} canaries as stated, found {len(scores)} scores")
     check_fair(scores)
+    settings = _with_guesses(settings, claim, len(scores), gradients) if gradients else settings
     numbers = (settings.guesses,) if settings.guesses is not None else guess_counts(len(scores))
     made = tuple(guess(scores, number, settings.one_sided) for number in numbers)
     measured = MeasuredScores(scores, independent=False, confidence=settings.confidence)
-    return guessed_audit(made, claim, settings, subject, measured)
+    return guessed_audit(made, claim, settings, subject, measured, gradients)
 
 
 def guessed_audit(
-    made: tuple[Guessed, ...], claim: Claim, settings: AuditSettings, subject: str, measured: MeasuredScores | None = None
+    made: tuple[Guessed, ...],
+    claim: Claim,
+    settings: AuditSettings,
+    subject: str,
+    measured: MeasuredScores | None = None,
+    gradients: tuple[SampledSteps, ...] | None = None,
 ) -> Audit:
     """Judge guesses. Several numbers of guesses, and the pair beside the curve, share the significance equally."""
     tests = len(made) * (2 if claim.whole else 1)
@@ -61,9 +78,11 @@ def guessed_audit(
         claim=claim,
         bounds=tuple(bounds),
         curve=_curve_of_guesses(made, claim, each) if claim.whole else None,
-        assumptions=(COINS, BEFOREHAND, TRUSTED),
+        assumptions=(COINS, BEFOREHAND, TRUSTED, *(() if gradients is None else (AFTER_CLIPPING,))),
         notes=_shared(tests, each),
-        power=_guessing_power(made, claim, settings, each),
+        power=_gradient_power(made, claim, settings, each, gradients)
+        if gradients
+        else _guessing_power(made, claim, settings, each),
         measured=measured,
         counts={"canaries": best.canaries, "guesses": best.guesses, "correct": best.correct, "tests": tests},
     )
@@ -108,16 +127,43 @@ def _guessing_power(made: tuple[Guessed, ...], claim: Claim, settings: AuditSett
 
     def detects(factor: float) -> bool:
         assert attack is not None
-        for one in made:
-            right = power.guessed_right(attack, factor, one.canaries, one.guesses, settings.one_sided)
-            if one_run.epsilon_lower(one.canaries, one.guesses, right, claim.delta, each) > claim.epsilon:
-                return True
-            if claim.whole and f_dp.excess(one.canaries, one.guesses, right, claim.trade_off, each) > 0.0:
-                return True
-        return False
+        return any(
+            _refutes(one, power.guessed_right(attack, factor, one.canaries, one.guesses, settings.one_sided), claim, each)
+            for one in made
+        )
 
     factor = math.inf if attack is None else power.least_factor(detects)
     return power.words(most, factor, claim, "every guess been right")
+
+
+def _gradient_power(
+    made: tuple[Guessed, ...], claim: Claim, settings: AuditSettings, each: float, steps: tuple[SampledSteps, ...]
+) -> tuple[str, ...]:
+    """By audits of the same canaries and the same test, simulated with less noise."""
+    most = max(one_run.epsilon_lower(one.canaries, one.guesses, one.guesses, claim.delta, each) for one in made)
+    ways = [
+        Guessing(one.guesses, settings.one_sided, needed(one.guesses, lambda right, one=one: _refutes(one, right, claim, each)))  # type: ignore[misc]
+        for one in made
+    ]
+    factor = least_found(steps, made[0].canaries, ways)
+    return power.words(most, factor, claim, "every guess been right", "these canaries", "by simulated audits of them")
+
+
+def _refutes(one: Guessed, right: int, claim: Claim, each: float) -> bool:
+    return one_run.epsilon_lower(one.canaries, one.guesses, right, claim.delta, each) > claim.epsilon or (
+        claim.whole and f_dp.excess(one.canaries, one.guesses, right, claim.trade_off, each) > 0.0
+    )
+
+
+def _with_guesses(settings: AuditSettings, claim: Claim, canaries: int, steps: tuple[SampledSteps, ...]) -> AuditSettings:
+    """Where none are stated, those that find the smallest fault in simulated audits; no score is seen."""
+    if settings.guesses is not None:
+        return settings
+    each = (1.0 - settings.confidence) / (2 if claim.whole else 1)
+    guesses, one_sided = best_guessing(
+        steps, canaries, lambda count, right: _refutes(Guessed(canaries, count, right), right, claim, each)
+    )
+    return replace(settings, guesses=guesses, one_sided=one_sided)
 
 
 def _shared(tests: int, each: float) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """What an audit by scores could have found: a pass without power is said to be one.
 
-Two answers. By the evidence alone: the epsilon that it would have proven had every guess been right. By a program: the factor x such that
+Three answers. By the evidence alone: the epsilon that it would have proven had every guess been right. By a program: the factor x such that
 a program with 1/x of its noise would have been found in 90 % of audits, by scores that tell as much of a record as the released sum
-itself does: one number with noise, Gaussian for a claim with delta > 0, Laplace for one without, in the place where the claim is exact.
+itself does: one number with noise, Gaussian for a claim with delta > 0, Laplace for one without, in the place where the claim is exact. Of
+canaries that are gradients the scores' own distribution is known, and the audit is simulated as it is, with less noise (gradient_power).
 """
 
 from __future__ import annotations
@@ -101,7 +102,12 @@ def _many(count: int, rate: float, level: float) -> int:
 
 
 def words(
-    most: float, factor: float, claim: Claim, everything: str, attack: str = "the strongest attack there is"
+    most: float,
+    factor: float,
+    claim: Claim,
+    everything: str,
+    attack: str = "the strongest attack there is",
+    means: str = "scores that tell less of a record than the noisy sum itself find less: canaries that nobody would remember find nothing",
 ) -> tuple[str, ...]:
     """What it could have found, shortly, and how that is meant."""
     best = f"had {everything}, it would have proven epsilon >= {down(most)}"
@@ -113,5 +119,5 @@ def words(
     said = "no loss of noise is too small" if factor <= 1.01 else f"noise divided by {up(factor, 2)} or more"
     return (
         f"with {attack}, {said} would have been found with {100 - 100 * MISSED:g} %",
-        f"{best}; scores that tell less of a record than the noisy sum itself find less: canaries that nobody would remember find nothing",
+        f"{best}; {means}",
     )

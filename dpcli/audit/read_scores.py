@@ -5,6 +5,8 @@ A finished run leaves `audit.json` in its folder. That file is the whole seam be
     {"schema": "dpcli/canaries/v1", "neighbours": "add-remove",
      "canaries": [{"member": true, "score": 3.1}, {"member": false, "score": -0.4}, ...]}
 
+beside it "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...] where the canaries were gradients.
+
 `member`: whether the canary's own fair coin put it into the run. `score`: higher means likelier a member. A file without the schema may be
 the list alone, or counts: {"canaries", "guesses", "correct"} or {"members", "others", "true_positives", "false_positives"}.
 """
@@ -14,12 +16,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpcli.audit.gradient_scores import SampledSteps
 from dpcli.audit.one_run import checked_guesses
 from dpcli.audit.scores import Guessed, Scores
 from dpcli.audit.two_run import Counts
@@ -35,13 +39,17 @@ FLAGS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out":
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an attack left: scores, guesses about canaries, or the counts of one test; `neighbours` where the file says what it varied."""
+    """What an attack left: scores, guesses about canaries, or the counts of one test; `neighbours` where the file says what it varied.
+
+    gradients: None where the canaries were no gradients; else the steps that sampled them, none where they are not drawn step by step.
+    """
 
     path: str
     scores: Scores | None = None
     guessed: Guessed | None = None
     counts: Counts | None = None
     neighbours: str | None = None
+    gradients: tuple[SampledSteps, ...] | None = None
 
 
 def read_found(path: str) -> Found:
@@ -83,12 +91,24 @@ def _of_json(path: str, document: Any) -> Found:
         raise InputError(f"{path}: expected schema {SCHEMA!r}, found {document['schema']!r}")
     if type(document.get("canaries")) is list:
         found = _of_rows(path, document["canaries"])
-        return Found(path, found.scores, found.guessed, None, document.get("neighbours"))
+        return Found(path, found.scores, found.guessed, None, document.get("neighbours"), _gradients(path, document))
     for keys, make in COUNTED.items():
         if set(keys) <= set(document):
             return make(path, [_whole(path, key, document[key]) for key in keys])
     wanted = " or ".join("{" + ", ".join(keys) + "}" for keys in COUNTED)
     raise InputError(f"{path}: expected canaries, or counts {wanted}, found {', '.join(sorted(document)) or 'nothing'}")
+
+
+def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ...] | None:
+    if "gradients" not in document:
+        return None
+    try:
+        found = tuple(SampledSteps(int(one["steps"]), float(one["rate"]), float(one["noise"])) for one in document["gradients"])
+    except (TypeError, KeyError, ValueError, OverflowError):
+        found = (SampledSteps(0, 0.0, 0.0),)
+    if not all(0 < one.steps <= 10**7 and 0.0 < one.rate <= 1.0 and 0.0 < one.noise < math.inf for one in found):
+        raise InputError(f"{path}: gradients: expected steps, rate and noise of each part of the run, found something else")
+    return found
 
 
 def _guessed(path: str, counts: list[int]) -> Found:

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from dpcli.audit.binomial import tail
 from dpcli.audit.noise_draws import draws_of
-from dpcli.audit.noise_statistics import Statistic, factor, statistics
+from dpcli.audit.noise_statistics import FOUND, Statistic, factor, statistics
 from dpcli.audit.result import ReplayCheck
 from dpcli.audit.user_code import FAILURES, error_text
 from dpcli.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.registry import lazy
+from dpcli.rounding import up
 
 if TYPE_CHECKING:
     from scipy import special
@@ -51,13 +53,15 @@ class Declared:
 
     sensitivity: largest L2 distance between the sums of neighbouring datasets. noise: standard deviation, None where that is not checked.
     exchanged: ids that may be in one batch and not in the other. rate: of Poisson sampling, None where batches are drawn otherwise.
-    fresh: whether each step has noise of its own, and not part of a correlated stream. significance: of the statistical checks.
+    records: that are sampled at this rate, at most. fresh: whether each step has noise of its own, and not part of a correlated stream.
+    significance: of the statistical checks.
     """
 
     sensitivity: float
     noise: float | None
     exchanged: int = 1
     rate: float | None = None
+    records: int | None = None
     fresh: bool = True
     significance: float = 0.05
 
@@ -95,7 +99,7 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
     among all that it looks at (Bonferroni), so that a correct program fails any of them with at most that probability.
     """
     exact = (_steps(pairs), _shapes(pairs), _batches(pairs, declared), _finite(pairs), _sensitivity(pairs, declared))
-    tests = [*_statistics(pairs, declared), *_sizes(pairs, declared)]
+    tests = [*_statistics(pairs, declared), *_sizes(pairs, declared), *_drawn(pairs, declared)]
     return (*exact, *_noise_checks(pairs, declared), *(_judged(one, declared.significance / len(tests)) for one in tests))
 
 
@@ -235,3 +239,25 @@ def _sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
         said,
         lambda level: f"sizes that vary {1.0 / factor(len(sizes) - 1, level) ** 2:.2g} times as much",
     )
+
+
+def _drawn(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
+    """No more records are drawn than the declared rate draws of all that there may be."""
+    rate = declared.rate or 0.0
+    steps = [step for pair in pairs for step in pair.left]
+    trials, count = len(steps) * (declared.records or 0), sum(len(step.batch) for step in steps)
+    if not 0.0 < rate < 1.0 or not trials:
+        return
+
+    def power(level: float) -> str:
+        low, high = 0, trials + 1
+        while high > low + 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if float(tail(trials, rate, np.array([middle]))[0]) <= level else (middle, high)
+        least = float(special.betaincinv(high, trials - high + 1, FOUND)) / rate if high <= trials else math.inf
+        return f"records drawn {up(least, 2)} times as often" if least < 1.0 / rate else "nothing"
+
+    said = (
+        f"{count:,} records drawn in {len(steps):,} steps, {rate * trials:,.6g} expected of {declared.records:,} at rate {rate:.4g}"
+    )
+    yield Statistic("records drawn as often as declared", float(tail(trials, rate, np.array([count]))[0]), said, power)

@@ -27,6 +27,7 @@ def declared(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacen
         noise=noise,
         exchanged=times,
         rate=_rate(entry, pipeline),
+        records=None if pipeline is None else pipeline.privacy.dataset_size,
         fresh=entry is None or not hasattr(entry.spec, "iterations"),
         significance=1.0 - settings.confidence,
     )

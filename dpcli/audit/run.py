@@ -126,7 +126,7 @@ def _one_run(audit_request: AuditRequest) -> Audit:
     found = _evidence(audit_request)
     claim = audit_request.claim(audit_request.varied(found))
     if found.scores is not None:
-        return one_run_audit(found.scores, claim, audit_request.settings, found.path)
+        return one_run_audit(found.scores, claim, audit_request.settings, found.path, found.gradients)
     if found.guessed is None:
         raise InputError(f"{found.path}: expected scores or guesses about canaries, found counts of two runs; state --kind two-run")
     return guessed_audit((found.guessed,), claim, audit_request.settings, found.path)

@@ -44,6 +44,10 @@ class AuditSettings:
         Key("file of scores (csv, json), or folder of a finished run; with function, where its trials are kept", reader=SCORED),
     ] = None
     canaries: Annotated[int | None, Key("how many canaries are inserted, each by the toss of a fair coin", COUNT)] = None
+    canary: Annotated[
+        Literal["record", "gradient"],
+        Key("made-up records, or gradients of norm C put into the clipped sums, which make a run NOT PRIVATE"),
+    ] = "record"
     guesses: Annotated[
         int | None,
         Key("about how many canaries is guessed; absent: several numbers are tried, and corrected for", COUNT, reader=ONE_RUN),

@@ -21,7 +21,7 @@ def statement(outcome: Outcome) -> str:
     from dpcli.present import disclosure as disclosure_report
 
     plan = outcome.plan
-    heading = "" if outcome.private else "**NOT PRIVATE: the noise was drawn from a seed that somebody knows.**\n\n"
+    heading = "" if outcome.private else f"**NOT PRIVATE: {outcome.unprotected}.**\n\n"
     done = f"{heading}{_done(outcome)}\n\n"
     pipeline = plan.costs([(0, plan.steps), *outcome.repeated]) if outcome.repeated else plan.pipeline
     facts = gather(replace(pipeline, path=plan.path, disclosure=stated(outcome)), None, ())

@@ -21,7 +21,7 @@ NOISELESS = (
     "public"
 )
 DECLARED = "the training file declares these data public, which nobody has checked; no noise was added"
-SEEDED = "NOT PRIVATE (seeded noise): the run guarantees nothing"
+SEEDED = "NOT PRIVATE (seeded noise, or laid open to an audit): the run guarantees nothing"
 
 
 def predictions(description: Description, answers: Predictions) -> Document:

@@ -90,7 +90,7 @@ def outcome(found: Outcome) -> Document:
     plan = found.plan
     name = os.path.basename(plan.path)
     measured = f"; {words(found.metrics)} on data that {name} declares public (not checked)" if found.metrics else ""
-    private = "" if found.private else "NOT PRIVATE (seeded noise): "
+    private = "" if found.private else f"NOT PRIVATE ({found.unprotected}): "
     said = f"{private}epsilon <= {up(found.epsilon)} at delta = {plan.account.delta!r} after {found.taken:,} steps{measured}"
     data = {
         "schema": "dpcli/train/v1",

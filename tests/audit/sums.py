@@ -1,4 +1,4 @@
-"""Programs that release noisy clipped sums, as DP-SGD does: one that is right, and ten that are wrong in ways that have happened."""
+"""Programs that release noisy clipped sums, as DP-SGD does: one that is right, and eleven that are wrong in ways that have happened."""
 
 from __future__ import annotations
 
@@ -126,6 +126,11 @@ class Shuffled(Right):
         return np.isin(np.arange(count), self.order[at * size : (at + 1) * size])
 
 
+class DrawnTwiceAsOften(Right):
+    def drawn(self, step: int, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        return rng.random(count) < 2.0 * RATE
+
+
 class NoiseFollowsData(Right):
     """One draw too many where the record is present: all later draws differ."""
 
@@ -142,3 +147,4 @@ class NoiseFollowsData(Right):
 right, no_noise, half_noise, no_clip, clip_per_batch = Right(), NoNoise(), HalfNoise(), NoClip(), ClipPerBatch()
 noise_over_batch, fixed_seed, noise_once = NoiseOverBatch(), FixedSeed(), NoiseOnce()
 empty_skipped, nan_passed, shuffled, noise_follows_data = EmptySkipped(), NanPassed(), Shuffled(), NoiseFollowsData()
+drawn_twice_as_often = DrawnTwiceAsOften()

@@ -24,12 +24,13 @@ from tests.audit.test_replay import FILE
 
 KINDS: tuple[str, ...] = get_args(get_args(get_type_hints(AuditSettings)["kind"])[0])
 KEYS = [key for key in members_of(AuditSettings) if key != "kind"]
-BY_TRAINING = {"canaries"}  # which are inserted whatever the audit is
+BY_TRAINING = {"canaries", "canary"}  # which are inserted whatever the audit is
 HEAD = FILE[: FILE.index("[audit]")]
 EVERY: dict[str, Any] = {
     "confidence": 0.9,
     "scores": "s.csv",
     "canaries": 40,
+    "canary": "gradient",
     "guesses": 10,
     "one_sided": True,
     "threshold": 0.5,

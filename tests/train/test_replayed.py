@@ -287,6 +287,28 @@ def shuffled(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(prepare, "sampler", sampler)
 
 
+def drawn_twice_as_often(patch: pytest.MonkeyPatch) -> None:
+    real = prepare.sampler
+
+    def sampler(scheme, size, stream, count):
+        return (np.union1d(one, other) for one, other in zip(*(real(scheme, size, stream, count) for _ in range(2)), strict=True))
+
+    patch.setattr(prepare, "sampler", sampler)
+
+
+def noise_by_batch(patch: pytest.MonkeyPatch) -> None:
+    """Noise for the mean of the records that were drawn, added to their sum over the expected number."""
+    drawn, backward = [1], loop.Trainer.backward
+    real = Independent.next
+
+    def noted(self: loop.Trainer, batch: torch.Tensor, *rest: object) -> None:
+        drawn[0] = max(1, len(batch))
+        backward(self, batch, *rest)  # type: ignore[arg-type]
+
+    patch.setattr(loop.Trainer, "backward", noted)
+    patch.setattr(Independent, "next", lambda self, shapes: {k: v * drawn[0] / 50.0 for k, v in real(self, shapes).items()})
+
+
 def changed(change: Callable[[str, torch.Tensor, int], torch.Tensor]) -> Callable[[pytest.MonkeyPatch], None]:
     """By the tensor's name, its noise of standard deviation 1, and how many steps were before."""
 
@@ -329,6 +351,9 @@ BUGS = {
     "noise over the batch size": (scaled(1 / 50), "size of the noise", MAIN),
     "noise drawn once": (drawn_once, "new noise in every step", MAIN),
     "fixed seed": (fixed_seed, "new noise in every run", MAIN),
+    "noise/20": (scaled(0.05), "size of the noise", MAIN),
+    "noise by the records drawn": (noise_by_batch, noises.TIME, MAIN),
+    "records drawn twice as often": (drawn_twice_as_often, "records drawn as often as declared", MAIN),
     "no clip": (no_clip, "sensitivity of the sums", MAIN),
     "clip per batch": (clip_per_batch, "sensitivity of the sums", MAIN),
     "nan passed through": (nan_passed, "finite sums", MAIN),

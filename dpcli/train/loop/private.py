@@ -70,7 +70,7 @@ class PrivateResult:
 
     def __str__(self) -> str:
         """The guarantee in a line, rounded up."""
-        private = "" if self.private else "NOT PRIVATE (seeded noise): "
+        private = "" if self.private else "NOT PRIVATE (seeded noise, or laid open to an audit): "
         return f"{private}epsilon <= {up(self.epsilon)} at delta = {self.delta!r} after {self.steps:,} steps; see {self.folder}"
 
 

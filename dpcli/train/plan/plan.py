@@ -21,6 +21,7 @@ from dpcli.train.plan.stages import Stage, counted, stages
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
 
+LAID_OPEN = {"record": False, "gradient": True}
 Portion = tuple[int, int]  # from one step to another
 
 
@@ -29,17 +30,23 @@ class TrainingPlan(PricedFile):
     """One run, as it is accounted and as it is done.
 
     stages: what is done, one after the other.
-    canaries: records of [audit] that do not exist, each inserted by a fair coin. source: the file's content.
+    canaries: of [audit], each inserted by a fair coin; canary: what one is, a record or a gradient. source: the file's content.
     """
 
     train: Train
     stages: tuple[Stage, ...]
     canaries: int = 0
+    canary: str = "record"
     source: bytes = field(default=b"", repr=False)
 
     @property
     def steps(self) -> int:
         return self.stages[-1].stop
+
+    @property
+    def laid_open(self) -> bool:
+        """Whether an audit looks into the steps: what such a run leaves is not private."""
+        return self.canaries > 0 and LAID_OPEN[self.canary]
 
     @property
     def size(self) -> int:
@@ -54,7 +61,14 @@ class TrainingPlan(PricedFile):
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that a resumed run must not have changed."""
-        return fingerprint({"pipeline": tables_of(self.pipeline), "train": in_full(self.train), "canaries": self.canaries})
+        return fingerprint(
+            {
+                "pipeline": tables_of(self.pipeline),
+                "train": in_full(self.train),
+                "canaries": self.canaries,
+                **({"canary": self.canary} if self.laid_open else {}),
+            }
+        )
 
     def stage_at(self, step: int) -> Stage:
         """The stage that takes step number `step` + 1."""
@@ -115,8 +129,10 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
         )
     _require_units(pipeline, train, path)
     found = priced_file(path, pipeline).account
-    canaries = read_settings(data, path).canaries or 0
-    return TrainingPlan(path, pipeline, found, train, tuple(_stages(pipeline, train, path)), canaries, data)
+    audit = read_settings(data, path)
+    return TrainingPlan(
+        path, pipeline, found, train, tuple(_stages(pipeline, train, path)), audit.canaries or 0, audit.canary, data
+    )
 
 
 def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:

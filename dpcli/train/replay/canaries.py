@@ -30,6 +30,11 @@ class Canaries:
     member: torch.Tensor
 
     @property
+    def sampled(self) -> int:
+        """How many are sampled beside the records: none, as those in the run are among them."""
+        return 0
+
+    @property
     def inserted(self) -> Batch:
         """Those that are in the run."""
         return take(self.records, self.member.nonzero()[:, 0])

@@ -20,13 +20,12 @@ from dpcli.audit.replay import Declared, Step
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.noise.declared import first_weight
 from dpcli.train.noise.randomness import insecure_seed
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.draws import OwnDraws
 from dpcli.train.run.ranks import Alone, T
-from dpcli.train.step.adaptive import relative
+from dpcli.train.step.adaptive import noise_std
 from dpcli.train.step.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
@@ -66,6 +65,7 @@ def replays(path: str) -> Replayed:
         noise=_std(plan, firsts[0]),
         exchanged=1,
         rate=rates.pop() if len(rates) == 1 else None,
+        records=plan.size,
         fresh=fresh,
     )
     unseen = (f"only the first {STEPS} steps of each entry were replayed, on one process",) + (
@@ -77,11 +77,8 @@ def replays(path: str) -> Replayed:
 
 
 def _std(plan: TrainingPlan, stage: Stage) -> float:
-    """Standard deviation over C of the noise of the entry's first step, in which all numbers are independent."""
-    spec, count_noise = stage.spec, plan.train.clipping.count_noise
-    if count_noise is not None:
-        spec = relative(spec, count_noise)
-    return float(spec.noise_multiplier) / first_weight(spec)  # type: ignore[attr-defined]
+    """Of the entry's first step, over C."""
+    return noise_std(stage.spec, plan.train.clipping.count_noise)
 
 
 def _rate(plan: TrainingPlan, stage: Stage) -> float | None:

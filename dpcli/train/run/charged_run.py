@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dpcli.errors import InputError
 from dpcli.train.noise.randomness import Streams, insecure_seed, system_entropy
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.checkpoint import save
@@ -30,7 +31,12 @@ def charged_run(
 
     Raises as `dpcli.train.run.run.train` does.
     """
-    before = ranks.same(begun(plan, ledger, resume, seed is None, folder) if ranks.first else None)
+    if plan.laid_open and (ledger is not None or resume):
+        raise InputError(
+            f'audit.canary: expected a run that is neither charged nor resumed with "{plan.canary}", found '
+            f"{'a ledger' if ledger is not None else '--resume'}: its steps are laid open to an audit, and its model is not private"
+        )
+    before = ranks.same(begun(plan, ledger, resume, seed is None and not plan.laid_open, folder) if ranks.first else None)
     streams = system_entropy() if seed is None else insecure_seed(seed, before.step)
     prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
     prepared.rehearse()

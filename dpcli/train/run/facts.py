@@ -22,7 +22,7 @@ def stated(outcome: Outcome) -> Disclosure:
         "implementation": f"dpcli {__version__} on torch; clipped sums by {outcome.method}",
         "randomness": f"the noise is drawn from {outcome.noise}; batches from the operating system; no seed exists and nothing is saved"
         if outcome.private
-        else "NOT PRIVATE: a seed that somebody knows",
+        else f"NOT PRIVATE: {outcome.unprotected}",
         "floating_point": (
             "sums in single precision over micro-batches and in double precision over these, with noise that is larger by a bound on "
             "the rounding; noise is in single precision, so that its last bits are not protected (Mironov 2012)"

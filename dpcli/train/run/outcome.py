@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from dpcli.train.plan.plan import Portion, TrainingPlan
 
+SEEDED = "the noise was drawn from a seed that somebody knows"
+LAID_OPEN = "an audit put gradients of its own into the sums, and its scores tell of the noise"
 STATE, MODEL, METRICS, STATEMENT = "state.pt", "model.safetensors", "metrics.jsonl", "statement.md"
 DESCRIPTION, PIPELINE = (
     "model.json",
@@ -45,6 +47,11 @@ class Outcome:
     def epsilon(self) -> float:
         """Of every step that drew noise, the repeated ones included; an upper bound."""
         return self.plan.account_with(self.repeated).upper
+
+    @property
+    def unprotected(self) -> str:
+        """Why the run is not private, where it is not."""
+        return LAID_OPEN if self.plan.laid_open else SEEDED
 
     @property
     def repeated_steps(self) -> int:

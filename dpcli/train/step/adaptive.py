@@ -12,6 +12,7 @@ import torch
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.train.engine.clip import Adaptive, gradient_noise_multiplier
+from dpcli.train.noise.declared import first_weight
 from dpcli.train.noise.randomness import Stream, gaussian
 from dpcli.train.run.ranks import Ranks
 
@@ -30,6 +31,13 @@ class Quantile:
         count = ranks.number(self.clip.centred_count(norms))
         noised = count + float(gaussian((1,), self.count_noise, self.stream)[0])
         self.clip.update(0.5 + ranks.same(noised) / self.expected_batch)
+
+
+def noise_std(spec: Spec, count_noise: float | None) -> float:
+    """Standard deviation over C of the noise of a first step, in which all numbers are independent."""
+    if count_noise is not None:
+        spec = relative(spec, count_noise)
+    return float(spec.noise_multiplier) / first_weight(spec)  # type: ignore[attr-defined]
 
 
 def relative(spec: Spec, count_noise: float) -> Spec:

@@ -17,7 +17,7 @@ from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.registry import load
 from dpcli.train.engine.batches import Batch
-from dpcli.train.engine.clip import Adaptive
+from dpcli.train.engine.clip import Adaptive, Clip
 from dpcli.train.isolation.rehearsal import like
 from dpcli.train.noise.declared import noise_of
 from dpcli.train.noise.randomness import Streams, cryptographic
@@ -26,6 +26,7 @@ from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.settings import Train
 from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.canaries import Canaries, canaries
+from dpcli.train.replay.gradients import GradientCanaries, gradient_canaries
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.threads import choose_threads
 from dpcli.train.sampling.schemes import participations, sampler
@@ -46,13 +47,13 @@ ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus":
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A plan with its data. canaries: of an audit; those that won the toss are among the records."""
+    """A plan with its data. canaries: of an audit; records that won the toss are among the records."""
 
     plan: TrainingPlan
     problem: Learning
     trainer: Trainer
     streams: Streams
-    canaries: Canaries | None
+    canaries: Canaries | GradientCanaries | None
     buffers: dict[str, Tensor]
 
     def stage(self, stage: Stage, after: Callable[[int], None], asked: Callable[[], bool]) -> None:
@@ -103,7 +104,8 @@ class Prepared:
 
     def batches(self, stage: Stage) -> Indices:
         """Samples as the stage's entry declares them, from its first step."""
-        size, stream, count = self.plan.size, self.streams.sampling, self.problem.count
+        size, stream = self.plan.size, self.streams.sampling
+        count = self.problem.count + (0 if self.canaries is None else self.canaries.sampled)
         if isinstance(stage.spec, CorrelatedSpec):
             return participations(stage.spec, size, stream, count)
         return sampler(stage.entry.sampling or Unsampled("none"), size, stream, count)
@@ -187,6 +189,7 @@ def assembled(
     problem = (problem if inserted is None else problem.extended(inserted.inserted)).on(_device(chosen.device))
     model = problem.model
     clip = chosen.clipping.clip()
+    laid_open = _laid_open(plan, problem, clip, streams)
     gradients = load(ENGINES[chosen.engine])(model, problem.loss, clip)
     optimizer = optimization.optimizer(model)
     _same_start(model, ranks)
@@ -201,11 +204,11 @@ def assembled(
         chosen.physical_batch_size,
         before.step if before else 0,
         _quantile(plan, clip, streams, before),
-        ranks,
+        laid_open or ranks,
         None if chosen.average is None else Average(model, chosen.average, before.average if before else {}),
     )
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
-    return Prepared(plan, problem, trainer, streams, inserted, buffers)
+    return Prepared(plan, problem, trainer, streams, laid_open or inserted, buffers)
 
 
 def _bounded_and_few(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:
@@ -222,9 +225,17 @@ def _bounded_and_few(plan: TrainingPlan, problem: Learning, streams: Streams, ra
 
 def _inserted(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool) -> Canaries | None:
     """The canaries of an audit, drawn and kept by the first process."""
-    if not plan.canaries:
+    if not plan.canaries or plan.laid_open:
         return None
     return ranks.same(canaries(problem, plan.canaries, streams.initialisation, folder, resumed) if ranks.first else None)
+
+
+def _laid_open(plan: TrainingPlan, problem: Learning, clip: Clip, streams: Streams) -> GradientCanaries | None:
+    """The canaries of an audit that are gradients, which take the place of the processes."""
+    if not plan.laid_open:
+        return None
+    width = sum(p.numel() for p in problem.model.parameters() if p.requires_grad)
+    return gradient_canaries(plan, problem.count, width, clip, streams.initialisation)
 
 
 def _bounded(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:

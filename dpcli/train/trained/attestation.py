@@ -78,7 +78,8 @@ def require_private(found: Description, private: bool) -> None:
     """Nobody may attest what a seed can undo. Raises InputError."""
     if not private:
         raise InputError(
-            f"{found.folder}: expected a private run, found one that is NOT PRIVATE (seeded noise): nothing is attested"
+            f"{found.folder}: expected a private run, found one that is NOT PRIVATE (seeded noise, or laid open to an audit): nothing is "
+            "attested"
         )
 
 

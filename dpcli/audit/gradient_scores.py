@@ -1,0 +1,62 @@
+"""Scores of canaries that are gradients of norm C: how much likelier their inner products with the noisy sums are with them than without.
+
+A product of a step, over C, is b + s n: b whether the canary was in the step's sum, n standard normal, s the noise multiplier. Directions
+are orthonormal and the sum of the records themselves is taken off, so nothing else is in it.
+
+Source: Nasr et al. 2023, arXiv:2302.07956 (gradient canaries); Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (many of them in one run).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dpcli.numerics.arrays import Array, np
+
+POOL, WORK = 4000, 2_000_000  # scores of members, and of others, that audits are drawn from; products behind each kind, at most
+LEAST = 250
+
+
+@dataclass(frozen=True, slots=True)
+class SampledSteps:
+    """So many steps, each with a canary in its sum with probability `rate` by itself; noise: standard deviation over C."""
+
+    steps: int
+    rate: float
+    noise: float
+
+
+def log_ratios(products: Array, rate: float, noise: float) -> Array:
+    """Log of the likelihood with each canary over that without it; products: (steps, canaries), over C."""
+    with np.errstate(divide="ignore"):  # at rate 1 a canary is in every step
+        absent = np.log1p(-rate)
+    found: Array = np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0)
+    return found
+
+
+@lru_cache(maxsize=64)
+def pools(steps: Sequence[SampledSteps], factor: float) -> tuple[Array, Array]:
+    """Scores of members and of others in a program with 1 / factor of its noise; the same random numbers for every factor."""
+    chance, size = np.random.default_rng(0), max(LEAST, min(POOL, WORK // sum(one.steps for one in steps)))
+    found = np.zeros((2, size))
+    for one in steps:
+        for start in range(0, one.steps, 256):
+            count = min(256, one.steps - start)
+            noise = one.noise / factor * chance.standard_normal((2, count, size))
+            noise[0] += chance.random((count, size)) < one.rate
+            found[0] += log_ratios(noise[0], one.rate, one.noise)
+            found[1] += log_ratios(noise[1], one.rate, one.noise)
+    return found[0], found[1]
+
+
+def right_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> tuple[Array, Array]:
+    """In simulated audits of a program with 1 / factor of its noise, a coin for each canary: how many of the k highest scores are
+    members', and how many of the k lowest are others'; each (audits, canaries + 1), k = 0, 1, ..."""
+    inside, outside = pools(tuple(steps), factor)
+    chance, shape = np.random.default_rng(seed), (audits, canaries)
+    member = chance.random(shape) < 0.5
+    scores = np.where(member, chance.choice(inside, shape), chance.choice(outside, shape))
+    ordered = np.take_along_axis(member, np.argsort(scores, axis=1), axis=1)
+    none = np.zeros((audits, 1))
+    return np.hstack([none, np.cumsum(ordered[:, ::-1], axis=1)]), np.hstack([none, np.cumsum(~ordered, axis=1)])
