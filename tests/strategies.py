@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None
 
 def pipeline(*entries: Entry, adjacency: str = "add-remove", delta: float | None = 1e-5, **privacy: Any) -> Pipeline:
     """A pipeline of these entries, renamed so that names are unique."""
-    named = tuple(Entry(f"{i}", e.type, e.spec, e.steps, e.epochs, e.sampling, e.partition) for i, e in enumerate(entries))
+    named = tuple(replace(e, name=f"{i}") for i, e in enumerate(entries))
     return Pipeline(Privacy(Adjacency(adjacency), delta=delta, **privacy), named)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from dpcli.fields import COUNT, DELTA, POSITIVE, RATE, Key, Note, Prose
@@ -129,7 +130,7 @@ class Entry:
             'name of the sample that it reads with every entry of the same name, or "own", which no other entry reads; absent: as "own"',
             claim=True,
         ),
-    ] = None
+    ] = field(default=None, kw_only=True)  # what is given by its place keeps its meaning
     partition: Annotated[
         str | PartitionKey | None,
         Key(
