@@ -261,6 +261,17 @@ def test_lint_asks_until_the_file_says(scheme: str) -> None:
         assert asked(*said) == 0, said
 
 
+def test_lint_asks_whatever_the_same_draw_is_called() -> None:
+    """50 steps of 100 records are 5 epochs of a tenth."""
+    words: list[Document] = [{"steps": 50}, {"epochs": 5.0}, {"epochs": 4.99}]
+    rates: list[Document] = [POISSON, {"scheme": "poisson", "batch_size": 100}]
+    ways = [{**count, "sampling": rate} for count in words for rate in rates]
+    for first in ways:
+        for second in ways:
+            text = text_of(document(entry("a", **first), entry("b", **second)))
+            assert [found.rule for found in lint_bytes(text.encode(), "a.toml")].count("DP120") == 1, (first, second)
+
+
 def test_a_change_of_who_shares_is_one_change() -> None:
     """Each stands alone: no entry is left at odds with the sample that it is said to read."""
     for old, new, edits in [
