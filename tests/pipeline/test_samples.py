@@ -237,6 +237,19 @@ def test_a_sample_is_of_several_that_are_sampled(entries: tuple[Document, ...], 
     assert any(words in found.message for found in caught.value.diagnostics), [found.message for found in caught.value.diagnostics]
 
 
+@pytest.mark.parametrize("name", ["Batch", "b\u0430tch", "batch ", "OWN", "0wn", "\uff4fwn"])
+def test_two_samples_do_not_look_alike(name: str) -> None:
+    """A reader would take them for one sample, or for own ones; what looks like another is refused in ASCII, hints included."""
+    four = [*pair(), *({**one, "name": f"{one['name']}2", "sample": name} for one in pair())]
+    with pytest.raises(InvalidFile) as caught:
+        read(*four)
+    said = [found.message for found in caught.value.diagnostics]
+    assert len(said) == 2 and all("or a name that does not look like it, found" in words for words in said), said
+    with pytest.raises(InvalidFile) as caught:
+        read(*four[:1], *four[2:3])
+    assert all(found.message.isascii() for found in caught.value.diagnostics)
+
+
 def test_a_part_that_shares_a_sample_is_not_left_unpaid() -> None:
     """The first of a sample may not vanish with the entry that names it, in a pipeline that no file states."""
     whole = read(entry("a"), entry("b"), {"name": "whole", "type": "composed", "mechanisms": ["a"]})
