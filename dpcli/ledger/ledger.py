@@ -14,11 +14,11 @@ from dpcli.ledger.chain import LedgerEntry, digest, opened, sealed
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
-from dpcli.ledger.names import looks, mixed, strange
 from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Upgrade, checked_key
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
 from dpcli.ledger.terms import LedgerTerms
+from dpcli.toml.looks import looks, mixed, strange
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from math import ceil
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import covered, section, switched_on
@@ -45,7 +47,8 @@ def _same_sample(pipeline: Pipeline) -> Iterator[RuleFinding]:
         rate = scheme.exact_rate(pipeline.privacy.dataset_size) if isinstance(scheme, Batched) else None
         if entry.name in named or rate is None or not 0 < rate < 1 or not getattr(scheme, "amplified", True) or entry.sample == OWN:
             continue
-        alike.setdefault((type(scheme), float(rate), entry.epochs, entry.steps), []).append((path, entry))
+        steps = entry.steps if entry.epochs is None else ceil(Fraction(repr(entry.epochs)) / rate)
+        alike.setdefault((type(scheme), float(rate), steps), []).append((path, entry))
     for found in alike.values():
         yield from _unsaid(found)
 

@@ -9,6 +9,7 @@ from typing import Any
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.pipeline.model import OWN, Entry
 from dpcli.toml.findings import Problem
+from dpcli.toml.looks import looks
 from dpcli.toml.shown import escaped, quoted
 from dpcli.toml.suggest import did_you_mean
 
@@ -30,8 +31,9 @@ def together(entry: Entry, entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def sample_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """Samples of what is not sampled, of one entry alone, and of entries that draw in different ways."""
+    """Samples of what is not sampled, of one entry alone, of names that look alike, and of entries that draw in different ways."""
     stated = Counter(table["sample"] for table in tables if type(table.get("sample")) is str)
+    seen = {looks(OWN): OWN}
     first: dict[str, Entry] = {}
     for index, entry in entries.items():
         if entry.sample is None:
@@ -39,6 +41,8 @@ def sample_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, 
         here = ("mechanism", index)
         if isinstance(entry.sampling, Unsampled | None):
             yield (*here, "sample"), "sampling with sample", "none: every step sees all records"
+        elif (alike := seen.setdefault(looks(entry.sample), entry.sample)) != entry.sample:
+            yield (*here, "sample"), f"{quoted(alike)}, or a name that does not look like it", quoted(entry.sample)
         elif entry.sample != OWN and stated[entry.sample] < 2:
             hint = did_you_mean(entry.sample, [name for name in stated if name != entry.sample])
             found = f"{quoted(entry.sample)}, which no other mechanism has" + (f"; {hint}" if hint else "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dpcli.toml.shown import quoted
+
 # A tenth of a millisecond per choice, for each of up to a hundred findings.
 MOST_CHOICES = 128
 LONGEST_WORD = 64
@@ -89,4 +91,4 @@ def _same(word: str, choice: str) -> bool:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`did you mean 'x'`, or nothing."""
     meant = closest(word, known)
-    return f"did you mean '{meant}'" if meant else ""
+    return f"did you mean {quoted(meant)}" if meant else ""

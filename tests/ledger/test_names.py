@@ -7,8 +7,8 @@ import unicodedata
 import pytest
 
 from dpcli.errors import InputError, LedgerError
-from dpcli.ledger.names import looks, mixed, strange
 from dpcli.ledger.stores.places import init, open_store
+from dpcli.toml.looks import looks, mixed, strange
 from tests.command import dpcli
 from tests.ledger.conftest import Database, File
 from tests.ledger.setting import terms

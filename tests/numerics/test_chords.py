@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from dpcli.errors import NotRepresentable
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.one_step import log_deltas, single_log_delta
 from dpcli.numerics.grid.chords import symmetric_pair
@@ -39,6 +40,31 @@ def test_the_pair_lies_between_what_it_bounds_and_the_bounds(points: int) -> Non
         assert np.all(found <= bounds * (1.0 + 1e-8) + 1e-11), SEED
         mirrored = np.exp(log_deltas(pair, -x[:0:-1]))[::-1]
         assert np.all(1.0 - np.exp(-x[1:]) + np.exp(-x[1:]) * true[1:] <= mirrored * (1.0 + 1e-9)), SEED
+
+
+@pytest.mark.parametrize("infinite", [0.0, 1e-9, 0.3])
+def test_losses_of_every_size_are_bounded_or_refused(infinite: float) -> None:
+    """Randomised response, and bounds that any factor is too large: losses that differ by less than 1 differs from its next number too."""
+    random, made = Random(f"{SEED}/{infinite}"), 0
+    for _ in range(60):
+        epsilon, points = 10.0 ** random.uniform(-18.0, 0.5), random.choice([3, 200, 2048])
+        x = epsilon / points * np.arange(points + 1)
+        true = infinite + (1.0 - infinite) * -np.expm1(x - epsilon) / (1.0 + math.exp(-epsilon))
+        bounds = np.minimum(true * random.choice([1.0, 1.0 + 1e-3, 30.0]), 1.0)
+        try:
+            pair = symmetric_pair(float(x[1]), bounds)
+        except NotRepresentable:
+            assert infinite > 1e-7 * epsilon / points, (SEED, epsilon, points)
+            continue
+        made += 1
+        rest = np.exp(pair.log_infinite)
+        assert np.exp(pair.log_p).sum() + rest == pytest.approx(1.0, abs=1e-8), (SEED, epsilon, points)
+        for i in random.sample(range(points), 3):
+            above = pair.losses > x[i] * (1.0 + 1e-14)
+            masses, losses = np.exp(pair.log_p[above]), pair.losses[above]
+            found = rest - (masses * np.expm1(x[i] - losses)).sum()  # of terms >= 0: to its last digits
+            assert true[i] * (1.0 - 1e-11) <= found <= bounds[i] * (1.0 + 1e-8), (SEED, epsilon, points, i)
+    assert made > 5
 
 
 def test_many_deltas_are_each_of_them() -> None:

@@ -237,6 +237,19 @@ def test_a_sample_is_of_several_that_are_sampled(entries: tuple[Document, ...], 
     assert any(words in found.message for found in caught.value.diagnostics), [found.message for found in caught.value.diagnostics]
 
 
+@pytest.mark.parametrize("name", ["Batch", "b\u0430tch", "batch ", "OWN", "0wn", "\uff4fwn"])
+def test_two_samples_do_not_look_alike(name: str) -> None:
+    """A reader would take them for one sample, or for own ones; what looks like another is refused in ASCII, hints included."""
+    four = [*pair(), *({**one, "name": f"{one['name']}2", "sample": name} for one in pair())]
+    with pytest.raises(InvalidFile) as caught:
+        read(*four)
+    said = [found.message for found in caught.value.diagnostics]
+    assert len(said) == 2 and all("or a name that does not look like it, found" in words for words in said), said
+    with pytest.raises(InvalidFile) as caught:
+        read(*four[:1], *four[2:3])
+    assert all(found.message.isascii() for found in caught.value.diagnostics)
+
+
 def test_a_part_that_shares_a_sample_is_not_left_unpaid() -> None:
     """The first of a sample may not vanish with the entry that names it, in a pipeline that no file states."""
     whole = read(entry("a"), entry("b"), {"name": "whole", "type": "composed", "mechanisms": ["a"]})
@@ -259,6 +272,17 @@ def test_lint_asks_until_the_file_says(scheme: str) -> None:
     assert asked(None, None, None) == asked(None, None, "x", "x") == 2 * amplified
     for said in [(None,), ("x", "x"), ("own", None), (None, "own"), ("own", "own"), ("x", "y", "x", "y"), ("own", "x", "x")]:
         assert asked(*said) == 0, said
+
+
+def test_lint_asks_whatever_the_same_draw_is_called() -> None:
+    """50 steps of 100 records are 5 epochs of a tenth."""
+    words: list[Document] = [{"steps": 50}, {"epochs": 5.0}, {"epochs": 4.99}]
+    rates: list[Document] = [POISSON, {"scheme": "poisson", "batch_size": 100}]
+    ways = [{**count, "sampling": rate} for count in words for rate in rates]
+    for first in ways:
+        for second in ways:
+            text = text_of(document(entry("a", **first), entry("b", **second)))
+            assert [found.rule for found in lint_bytes(text.encode(), "a.toml")].count("DP120") == 1, (first, second)
 
 
 def test_a_change_of_who_shares_is_one_change() -> None:

@@ -22,6 +22,8 @@ from dpcli.numerics.work import hold, spend
 
 FURTHEST = 300.0  # largest loss whose exponential is squared here
 INFLATED = 1e-9  # relative, of every bound: many times the rounding of slopes, masses and their sums
+SLOPE = 1e-15  # rounding of a slope, relative to what is high over what is wide
+FAR_OR_NEAR = "its losses are too near each other, or too large, for a grid"
 COLUMNS = 1 << 18  # of atoms times orders at once
 
 
@@ -68,19 +70,21 @@ def symmetric_pair(spacing: float, heights: Array) -> ChordPair:
     """
     spend(20.0 * len(heights))
     x: Array = spacing * np.arange(len(heights), dtype=float) * (1.0 + 1e-15)  # further out: h falls
-    s = np.exp(x)
-    if not (np.diff(s) > 0.0).all() or not math.isfinite(float(s[-1])):
-        raise NotRepresentable("its losses are too near each other, or too large, for a grid")
+    beyond = np.expm1(x)  # s - 1, which tells points near 1 apart where s does not
+    if not (np.diff(beyond) > 0.0).all() or not math.isfinite(float(beyond[-1])):
+        raise NotRepresentable(FAR_OR_NEAR)
     bounds = np.minimum.accumulate(np.minimum(np.asarray(heights, dtype=float) * (1.0 + INFLATED), 1.0))  # h falls
     bounds[0] = _at_one(x, bounds)
-    kept = _hull(s, bounds)
-    x, s, bounds = x[kept], s[kept], bounds[kept]
-    slopes = np.append(np.diff(bounds) / np.diff(s), 0.0)
+    kept = _hull(beyond, bounds)
+    x, beyond, bounds = x[kept], beyond[kept], bounds[kept]
+    slopes = np.append(np.diff(bounds) / np.diff(beyond), 0.0)
     mass_q = np.diff(slopes).clip(min=0.0)  # at x[1:]
-    mass_p = mass_q * s[1:]
+    mass_p = mass_q * np.exp(x[1:])
     infinite = float(bounds[-1])
     middle = 1.0 - math.fsum(mass_q.tolist()) - math.fsum(mass_p.tolist()) - infinite
     if not middle > -INFLATED:
+        if middle > -INFLATED - SLOPE * float(bounds[0]) / float(beyond[1]):  # the height at 1 is rounded more than a step is high
+            raise NotRepresentable(FAR_OR_NEAR)
         raise InternalError(f"the atoms of a pair weigh {1.0 - middle!r}: this is a bug in dpcli, and no number")
     losses = np.concatenate((-x[:0:-1], [0.0], x[1:]))
     with np.errstate(divide="ignore"):
@@ -99,10 +103,10 @@ def _at_one(x: Array, heights: Array) -> float:
     return float((heights + (1.0 - heights) * np.tanh(0.5 * x)).min())
 
 
-def _hull(s: Array, heights: Array) -> Array:
+def _hull(places: Array, heights: Array) -> Array:
     """Positions of the vertices of the largest convex function that does not exceed `heights`; first and last are kept."""
     found: list[int] = []
-    at, high = s.tolist(), heights.tolist()
+    at, high = places.tolist(), heights.tolist()
     for k in range(len(at)):
         while len(found) > 1:
             i, j = found[-2], found[-1]

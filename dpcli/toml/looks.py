@@ -1,4 +1,4 @@
-"""Names of datasets as people see them: two that look alike are taken for one.
+"""Names as people see them: two that look alike are taken for one.
 
 Source: Unicode Technical Standard 39, Unicode Security Mechanisms, section 4 (skeletons of confusable strings); the letters here are
 those of Cyrillic, Greek and Armenian that have the shape of a Latin one, and the digits that are taken for letters.
