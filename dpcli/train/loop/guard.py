@@ -84,7 +84,8 @@ class Guard:
 
     def _lasting(self) -> Iterator[tuple[str, object]]:
         """What they do not."""
-        modules, tensors = dict(every_module(self.model)), every_tensor(self.model)
+        modules = dict(every_module(self.model))
+        tensors = every_tensor(modules)
         known = {id(one) for one in (*tensors.values(), *modules.values(), self.optimizer, *tree_leaves(self.records))}
         for name, module in modules.items():
             order = [tuple(vars(module)[key]) for key in REGISTERED]

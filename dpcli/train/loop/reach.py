@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
-from dpcli.train.loop.held import DEEPEST, parts
+from dpcli.train.loop.held import DEEPEST, SIMPLE, parts
 
 REGISTERED = ("_parameters", "_buffers", "_modules")
 
@@ -22,14 +22,14 @@ def every_module(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
                 seen.add(id(module))
                 yield name, module
                 for key, value in vars(module).items():
-                    if key not in REGISTERED:
+                    if key not in REGISTERED and type(value) not in SIMPLE:
                         waiting.extend(modules_in(f"{name}.{key}" if name else key, value, frozenset()))
 
 
-def every_tensor(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers of all of these, each once."""
+def every_tensor(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
+    """Their parameters and buffers, each once."""
     found: dict[int, tuple[str, Tensor]] = {}
-    for name, module in every_module(model):
+    for name, module in modules.items():
         for key, tensor in (*module.named_parameters(name, recurse=False), *module.named_buffers(name, recurse=False)):
             found.setdefault(id(tensor), (key, tensor))
     return dict(found.values())
