@@ -1,4 +1,5 @@
-"""What may stand around private steps: neither another precision, nor a mode without gradients, nor hooks on the optimizer."""
+"""What may stand around private steps: no other precision, no mode without gradients, nothing that does operators' work for them, and no
+hooks on the optimizer."""
 
 from __future__ import annotations
 
@@ -8,12 +9,16 @@ from typing import Any
 import torch
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from dpcli.errors import InputError
 
 
 def require_plain_modes(model: nn.Module) -> None:
-    """Raises InputError under torch.inference_mode, or under torch.autocast for a device of the model's."""
+    """Raises InputError under torch.inference_mode, under torch.autocast for a device of the model's, and under modes and hooks that
+    operators go through."""
     if torch.is_inference_mode_enabled():
         raise InputError(
             "torch.inference_mode: expected none around dpcli.private and its steps, which need gradients, found one; leave it first "
@@ -25,6 +30,18 @@ def require_plain_modes(model: nn.Module) -> None:
                 f"torch.autocast: expected none around dpcli.private and its steps, found one for {device}: norms and sums are taken in "
                 "full precision; put it inside the loss, around the call of the model"
             )
+    functions = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    modes = [*_get_current_dispatch_mode_stack(), *(mode for mode in functions if type(mode) is not DeviceContext)]
+    for mode in modes:
+        raise InputError(
+            f"{type(mode).__name__}: expected no mode of operators around dpcli.private and its steps but that of a default device, found "
+            "one: records that were seen to stay apart may meet in it; leave it first"
+        )
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        raise InputError(
+            "torch.autograd.graph.saved_tensors_hooks: expected none around dpcli.private and its steps, found some, through which "
+            "one record may change what is kept of another; physical_batch_size in the file saves memory"
+        )
 
 
 def require_made_with_gradients(model: nn.Module) -> None:

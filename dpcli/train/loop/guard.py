@@ -13,10 +13,11 @@ from torch.utils._pytree import tree_leaves
 
 from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.loop.held import Itself, TensorValue, attributes, held, numbers, of_class
+from dpcli.train.loop.held import Itself, TensorValue, attributes, held, numbers, of_class, version
+from dpcli.train.loop.reach import REGISTERED, every_module, every_tensor
 
 # Of a module's attributes: compared in another way, or set by accelerate and read by no forward.
-APART = frozenset(("_parameters", "_buffers", "_modules", "training", "_is_accelerate_prepared"))
+APART = frozenset((*REGISTERED, "training", "_is_accelerate_prepared"))
 
 
 @dataclass(slots=True)
@@ -37,7 +38,8 @@ class Guard:
 
     def __post_init__(self) -> None:
         require_same_parameters(self.model, self.optimizer)
-        self.modes = {module: module.training for module in self.model.modules()}
+        require_readable(self.model)
+        self.modes = {module: module.training for _, module in every_module(self.model)}
         self.begun, self.left = together(self._lasting()), together(self._moving())
         self.read = [numbers(leaf) for leaf in tree_leaves(self.records)]
 
@@ -76,17 +78,20 @@ class Guard:
         for name, value in trained_by(self.model).items():
             yield f"the weights {name}", numbers(value)
         known = {id(value) for value in self.model.parameters()}
-        for number, state in enumerate(self.optimizer.state.values()):
+        for number, (key, state) in enumerate(self.optimizer.state.items()):
+            yield f"the optimizer's state [{number}]: whose it is", Itself(key)
             yield from held(f"the optimizer's state [{number}]", state, known)
 
     def _lasting(self) -> Iterator[tuple[str, object]]:
         """What they do not."""
-        tensors = dict((*self.model.named_parameters(), *self.model.named_buffers()))
-        known = {id(one) for one in (*tensors.values(), *self.model.modules(), self.optimizer, *tree_leaves(self.records))}
-        for name, module in self.model.named_modules():
-            yield f"the module {name or 'itself'}", (Itself(module), Itself(type(module)))
+        modules = dict(every_module(self.model))
+        tensors = every_tensor(modules)
+        known = {id(one) for one in (*tensors.values(), *modules.values(), self.optimizer, *tree_leaves(self.records))}
+        for name, module in modules.items():
+            order = [tuple(vars(module)[key]) for key in REGISTERED]
+            yield f"the module {name or 'itself'}", (Itself(module), Itself(type(module)), order)
             yield from attributes(f"the module {name or 'itself'}", vars(module), APART, known)
-        for kind in {base: None for module in self.model.modules() for base in type(module).__mro__ if base is not object}:
+        for kind in {base: None for module in modules.values() for base in type(module).__mro__ if base is not object}:
             yield from of_class(kind)
         trained = trained_by(self.model)
         for name, value in tensors.items():
@@ -113,6 +118,16 @@ def require_same(before: Mapping[str, list[object]], now: Mapping[str, list[obje
     for name in (*before, *(name for name in now if name not in before)):
         if name not in before or name not in now or now[name] != before[name]:
             raise _touched(name)
+
+
+def require_readable(model: nn.Module) -> None:
+    """Raises InputError for a trained parameter that nobody could compare."""
+    for name, value in trained_by(model).items():
+        if numbers(value).bits is None:
+            raise InputError(
+                f"model: {name}: expected a parameter whose numbers can be compared between steps, found {type(value).__name__} of layout "
+                f"{value.layout}: train a dense torch.nn.Parameter"
+            )
 
 
 def trained_by(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -143,7 +158,7 @@ def _set(modes: dict[nn.Module, bool]) -> None:
 
 
 def _place(value: Tensor) -> object:
-    return Itself(value), None if value.is_inference() else value._version, value.data_ptr()
+    return Itself(value), version(value), value.data_ptr()
 
 
 def _touched(what: str) -> InputError:

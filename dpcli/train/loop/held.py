@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 PLAIN: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, bytearray)
 BYTES: tuple[type, ...] = (np.ndarray, np.generic, array)
-TENSORS = (Tensor, nn.Parameter, nn.Buffer)
 BITS = {1: torch.uint8, 2: torch.int16}  # by bytes of a number
 SIMPLE = frozenset((type(None), bool, int, float, str))
-DEEPEST = 6  # containers in containers
+DEEPEST = 32  # containers in containers
 READ_BY_ATTRIBUTE = ("__call__", "__getattr__", "__getattribute__")
 WHOLE = 2**16  # numbers of a tensor that is kept as it is
 COLUMNS = 1021  # odd and no width of a layer: a factor of two, or of minus one, on all numbers moves every row's sum
@@ -60,20 +59,26 @@ class TensorValue:
 def numbers(tensor: Tensor) -> TensorValue:
     """Of a large tensor, sums of its bits by row and by column of a table: changes that leave all of these are not by accident.
 
-    Edge cases: of a sparse or quantised tensor, of one without storage and of a subclass of torch's the form alone.
+    Edge cases: a subclass is read as torch's own; of one that says itself what operators do, of a sparse or quantised tensor and of one
+    without storage the form alone.
     """
-    form = tensor.shape, tensor.dtype, tensor.device, tensor.layout
-    plain = type(tensor) in TENSORS and tensor.layout is torch.strided
-    if not plain or tensor.is_meta or tensor.is_quantized:
-        return TensorValue(form, None)
+    with torch._C.DisableTorchFunctionSubclass():
+        form = tensor.shape, tensor.dtype, tensor.device, tensor.layout
+        plain = type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__ and tensor.layout is torch.strided
+        if not plain or tensor.is_meta or tensor.is_quantized:
+            return TensorValue(form, None)
+        return TensorValue(form, _bits(tensor.as_subclass(Tensor)))
+
+
+def _bits(tensor: Tensor) -> Tensor:
     kind = BITS.get(tensor.element_size(), torch.int32)
     bits = (tensor.resolve_conj().resolve_neg() if tensor.is_complex() or tensor.is_neg() else tensor).detach()
     bits = bits.contiguous().reshape(-1).view(kind)
     if len(bits) < WHOLE:
-        return TensorValue(form, bits.clone())
+        return bits.clone()
     table = bits[: len(bits) // COLUMNS * COLUMNS].view(-1, COLUMNS)
     sums = [table.sum(dim, dtype=torch.int32) for dim in (0, 1)]
-    return TensorValue(form, torch.cat([*sums, bits[table.numel() :].int()]))
+    return torch.cat([*sums, bits[table.numel() :].int()])
 
 
 @singledispatch
@@ -84,11 +89,15 @@ def mark(value: Any) -> object:
 
 @mark.register
 def _(value: Tensor) -> object:
-    version = None if value.is_inference() else value._version
-    return Itself(value), version, numbers(value)
+    found = numbers(value)
+    return Itself(value), found, version(value) if found.bits is None else None
 
 
-@mark.register(Mapping)
+@mark.register
+def _(value: Mapping) -> object:  # type: ignore[type-arg]
+    return type(value), tuple(mark(key) for key in value)
+
+
 @mark.register(list)
 @mark.register(tuple)
 @mark.register(deque)
@@ -99,6 +108,11 @@ def _(value: Any) -> object:
 @mark.register
 def _(value: AbstractSet) -> object:  # type: ignore[type-arg]
     return type(value), frozenset(value)
+
+
+def version(value: Tensor) -> int | None:
+    """torch's count of writes; of a tensor that torch.inference_mode made there is none."""
+    return None if value.is_inference() else value._version
 
 
 def shown(value: Any) -> object:
@@ -136,11 +150,6 @@ def _(value: Any) -> Iterable[tuple[str, Any]]:
     return ((f"[{place}]", part) for place, part in enumerate(value))
 
 
-@parts.register
-def _(value: nn.Module) -> Iterable[tuple[str, Any]]:
-    return ((f".{name}", tensor) for name, tensor in (*value.named_parameters(), *value.named_buffers()))
-
-
 def held(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth: int = 0) -> Iterator[tuple[str, object]]:
     """Marks of a value and of its parts, by name. known: ids of what is compared elsewhere, here only by which object it is."""
     if id(value) in known:
@@ -149,7 +158,7 @@ def held(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth: in
     yield name, mark(value)
     if depth < DEEPEST:
         for key, part in parts(value):
-            yield from held(f"{name}{key}", part, known, depth + 1)
+            yield from held(f"{name}{key}", part, known | {id(value)}, depth + 1)
 
 
 def attributes(

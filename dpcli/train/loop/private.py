@@ -34,10 +34,10 @@ UNCHECKED = (
     "versions, and by value at the end. A change that was seen would have stopped the run, and so would a hook on the optimizer's steps.",
     "Not checked: that the weights at the start, and whatever else the model, the loss and the optimizer read besides a record (class "
     "weights, means that records are scaled by, attributes), come from public data alone; that each record was prepared by itself; that "
-    "what the loss and functions of the user's own read, what objects of other kinds hold, and sparse tensors past torch's count of "
-    "versions stayed as they were; that records were not changed and changed back past that count (.data, numpy); that learning rates "
-    "and the optimizer's own code use nothing but the noisy gradients and public data; that the program shows nothing else of the "
-    "records, such as a training loss.",
+    "what the loss and functions of the user's own read, functions of libraries, what objects of other kinds hold, and sparse tensors past "
+    "torch's count of versions stayed as they were; that records were not changed and changed back past that count (.data, numpy); that "
+    "learning rates, other options of the optimizer and its own code use nothing but the noisy gradients and public data; that the program "
+    "shows nothing else of the records, such as a training loss.",
 )
 
 
@@ -82,8 +82,8 @@ class Private:
 
     What would make the guarantee false is refused with an InputError: a batch that was not drawn last, or a second time; a step of the
     optimizer by anybody else, and hooks on its steps; weights, modules, records or the optimizer's state that are not as the last step
-    left them; torch.autocast or torch.inference_mode around a step. Learning rates may change. A run in which something changed, or whose
-    step raised, takes no more steps.
+    left them; torch.autocast, torch.inference_mode, modes of operators or hooks on saved tensors around a step. Learning rates may
+    change. A run in which something changed, or whose step raised, takes no more steps.
 
     As a context manager it saves, where the block is left early, a state that `resume=True` goes on from without repeating a step.
     """

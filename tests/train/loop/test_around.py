@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from torch.optim import lr_scheduler  # noqa: E402
 from torch.optim import optimizer as torch_optimizer  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import dpcli  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
@@ -112,12 +114,30 @@ def test_accelerate_wraps_the_optimizer(begin: Begin) -> None:
 AROUND = {
     "torch.inference_mode": torch.inference_mode,
     "torch.autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "torch.autograd.graph.saved_tensors_hooks": lambda: torch.autograd.graph.saved_tensors_hooks(quantised, lambda saved: saved),
+    "Dispatching": lambda: Dispatching(),
+    "Overriding": lambda: Overriding(),
 }
+
+
+def quantised(saved: torch.Tensor) -> torch.Tensor:
+    """By the largest number of all records."""
+    return (saved / saved.abs().max()).mul(127.0).round()
+
+
+class Dispatching(TorchDispatchMode):
+    def __torch_dispatch__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+        return function(*given, **(named or {}))
+
+
+class Overriding(TorchFunctionMode):
+    def __torch_function__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+        return function(*given, **(named or {}))
 
 
 @pytest.mark.parametrize("name", AROUND)
 def test_what_stands_around_the_loop_is_named(begin: Begin, name: str) -> None:
-    around, words = AROUND[name], f"{name}: expected none around dpcli.private and its steps"
+    around, words = AROUND[name], rf"{name}: expected no.* around dpcli\.private and its steps"
     with around(), pytest.raises(InputError, match=words):
         begin()
     assert not Path("runs/own/state.pt").exists()
@@ -130,6 +150,11 @@ def test_what_stands_around_the_loop_is_named(begin: Begin, name: str) -> None:
         private.optimizer.step()
     private.optimizer.step()
     assert stepped(private, STEPS).finish().steps == STEPS
+
+
+def test_a_default_device_is_no_matter(begin: Begin) -> None:
+    with torch.device("cpu"):
+        assert stepped(begin(), STEPS).finish().steps == STEPS
 
 
 def test_what_inference_made(begin: Begin) -> None:

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import dpcli  # noqa: E402
 from dpcli.errors import InputError  # noqa: E402
+from dpcli.train.loop.guard import require_readable  # noqa: E402
 from dpcli.train.loop.held import WHOLE, numbers  # noqa: E402
 from dpcli.train.tasks.loop import records_of  # noqa: E402
 from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records  # noqa: E402
@@ -41,9 +42,16 @@ class Own(nn.Tanh):
     def __init__(self) -> None:
         super().__init__()
         self.held = {"tensors": (torch.ones(3),), "numbers": [1.0, "one"], "array": np.ones(2), "module": nn.Linear(2, 2)}
+        self.deep = [1.0]
+        for _ in range(12):
+            self.deep = [{"more": self.deep}]
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.tanh(x)
+
+
+class OwnParameter(nn.Parameter):
+    """As some libraries have, to know theirs again."""
 
 
 class ListsInItsState(torch.optim.Optimizer):
@@ -71,6 +79,7 @@ def model_with_buffers() -> nn.Sequential:
     model = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5), nn.Linear(5, 8), Own(), nn.Linear(8, 3)).eval()
     model[0].requires_grad_(False)
     model[1].requires_grad_(False)
+    model[4].weight = OwnParameter(model[4].weight.detach())
     return model
 
 
@@ -105,6 +114,10 @@ def hidden_write(loop: Loop) -> None:
 def write(loop: Loop) -> None:
     with torch.no_grad():
         loop.model[4].bias.add_(loop.data[0].mean())
+
+
+def own_parameter(loop: Loop) -> None:
+    loop.model[4].weight.data[0, 0] += 1e-3
 
 
 def other_numbers(loop: Loop) -> None:
@@ -222,6 +235,36 @@ def hidden_module(loop: Loop) -> None:
     loop.model[3].held["module"].weight.data += 1.0
 
 
+def hook_on_a_hidden_module(loop: Loop) -> None:
+    loop.model[3].held["module"].register_forward_hook(lambda module, given, output: output - output.mean(0))
+
+
+def forward_of_a_hidden_module(loop: Loop) -> None:
+    loop.model[3].held["module"].forward = lambda x: x - x.mean(0)
+
+
+def deep_number(loop: Loop) -> None:
+    value = loop.model[3].deep
+    while isinstance(value[0], dict):
+        value = value[0]["more"]
+    value[0] = 2.0
+
+
+def order_of_a_dictionary(loop: Loop) -> None:
+    loop.model[3].held["tensors"] = loop.model[3].held.pop("tensors")
+
+
+def order_of_modules(loop: Loop) -> None:
+    loop.model._modules["3"] = loop.model._modules.pop("3")
+
+
+def states_exchanged(loop: Loop) -> None:
+    one, other = (parameter for parameter in loop.optimizer.state if parameter.shape in ((8,), (3,)))
+    every = {{id(one): other, id(other): one}.get(id(key), key): value for key, value in loop.optimizer.state.items()}
+    loop.optimizer.state.clear()
+    loop.optimizer.state.update(every)
+
+
 def hook_on_all_modules(loop: Loop) -> None:
     nn.modules.module._global_forward_hooks[-1] = lambda module, given, output: None
 
@@ -267,6 +310,13 @@ TOUCHED = [
     list_attribute,
     array_attribute,
     hidden_module,
+    hook_on_a_hidden_module,
+    forward_of_a_hidden_module,
+    deep_number,
+    order_of_a_dictionary,
+    order_of_modules,
+    states_exchanged,
+    own_parameter,
     hook_on_all_modules,
     another_hook_in_its_place,
     hook_on_a_weight,
@@ -374,6 +424,13 @@ def written_back(loop: Loop) -> None:
         value.data.copy_(before)
 
 
+def all_of_it_written_back(loop: Loop) -> None:
+    """Frozen weights and buffers too: their versions are others, and their numbers the same."""
+    kept = {name: value.clone() for name, value in loop.model.state_dict().items()}
+    loop.model.load_state_dict({name: torch.zeros_like(value) for name, value in kept.items()})
+    loop.model.load_state_dict(kept)
+
+
 def hooks_that_are_gone(loop: Loop) -> None:
     loop.model[2].register_forward_hook(lambda module, given, output: None).remove()
     loop.model[2].weight.register_hook(lambda gradient: gradient).remove()
@@ -402,6 +459,7 @@ HARMLESS = [
     left_in_another_mode,
     learning_rate,
     written_back,
+    all_of_it_written_back,
     hooks_that_are_gone,
     schedules,
     gradients,
@@ -483,6 +541,24 @@ def test_a_closure_is_refused(begin: Begin) -> None:
     private.backward(next(private))
     with pytest.raises(InputError, match="without a closure"):
         optimizer.step(lambda: loss_of(model, records()).mean())
+
+
+class Wrapped(Tensor):
+    """It says itself what operators do."""
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+        raise NotImplementedError
+
+
+def test_weights_that_nobody_could_compare_are_refused() -> None:
+    model = nn.Linear(2, 2)
+    model.weight = nn.Parameter(torch.eye(2).to_sparse())
+    with pytest.raises(
+        InputError, match="weight: expected a parameter whose numbers can be compared between steps, found Parameter of"
+    ):
+        require_readable(model)
+    assert numbers(Wrapped._make_wrapper_subclass(Wrapped, (2,))).bits is None  # type: ignore[attr-defined]
 
 
 def test_the_optimizer_has_what_is_trained(begin: Begin) -> None:
