@@ -83,7 +83,8 @@ def line(case: str, form: str, column: Column, base: Column) -> str:
         return f"{head} refused or failed: {column.failure}"
     low, middle, high = statistics.quantiles(column.ratios(base), n=4)
     seconds = statistics.median(column.turns)
-    return f"{head} {1e3 * seconds:10.2f} ms {middle:7.2f} ({low:.2f} to {high:.2f}) {column.peak:8.0f} MB"
+    memory = f"{column.peak:8.0f} MB {column.peak / base.peak:6.2f}"
+    return f"{head} {1e3 * seconds:10.2f} ms {middle:7.2f} ({low:.2f} to {high:.2f}) {memory}"
 
 
 def main() -> None:
@@ -97,7 +98,7 @@ def main() -> None:
     chosen = parser.parse_args()
     from tests.benchmarks.training_cases import CASES
 
-    print(f"{'case':16} {'':5} {'way':13} {'median':>13} {'over the first (quartiles)':>28} {'memory':>8}")  # noqa: T201
+    print(f"{'case':16} {'':5} {'way':13} {'median':>13} {'over the first (quartiles)':>28} {'memory, over the first':>24}")  # noqa: T201
     for name in chosen.cases or CASES:
         forms = {"step": STEPS} | ({"epoch": EPOCHS} if name == "mlp" else {})
         for form, ways in forms.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,10 +79,26 @@ def gpt2(tied: bool, layers: int = 4, width: int = 256, words: int = 5000) -> nn
     return GPT2LMHeadModel(config)  # type: ignore[no-any-return]
 
 
-def lora() -> nn.Module:
-    from peft import LoraConfig, get_peft_model
+def lora(dora: bool = False) -> nn.Module:
+    from peft import LoraConfig
 
-    config = LoraConfig(task_type="CAUSAL_LM", r=8, target_modules=["c_attn"], fan_in_fan_out=True)
+    return adapted(LoraConfig(task_type="CAUSAL_LM", r=8, target_modules=["c_attn"], fan_in_fan_out=True, use_dora=dora))
+
+
+def ia3() -> nn.Module:
+    from peft import IA3Config
+
+    return adapted(
+        IA3Config(
+            task_type="CAUSAL_LM", target_modules=["c_attn", "mlp.c_proj"], feedforward_modules=["mlp.c_proj"], fan_in_fan_out=True
+        )
+    )
+
+
+def adapted(config: Any) -> nn.Module:
+    """GPT-2 small with adapters."""
+    from peft import get_peft_model
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return get_peft_model(gpt2(True, 12, 768, 50257), config)  # type: ignore[no-any-return]
@@ -169,9 +186,12 @@ CASES = {
         Case("gpt2 tied", 16, lambda: gpt2(True), texts(64, 5000)),
         Case("gpt2 untied", 16, lambda: gpt2(False), texts(64, 5000)),
         Case("lstm", 64, Reader, pictures((32, 64))),
+        Case("gru", 64, lambda: Reader(nn.GRU), pictures((32, 64))),
         Case("encoder", 32, Encoder, pictures((32, 128))),
         Case("conv1d", 64, waves, pictures((16, 128))),
         Case("llama, mask", 16, llama, masked(64, 5000)),
         Case("gpt2-small lora", 4, lora, texts(32, 50257)),
+        Case("gpt2-small dora", 4, lambda: lora(dora=True), texts(32, 50257)),
+        Case("gpt2-small ia3", 4, ia3, texts(32, 50257)),
     )
 }

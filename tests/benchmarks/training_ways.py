@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def sgd(case: Case, place: Place) -> Step:
 
 
 def ours(case: Case, place: Place) -> Step:
-    """Clipped sums, noise from the cryptographic generator, a step."""
+    """Clipped sums, one example of them taken alone as well, noise from the cryptographic generator, a step."""
     model, batch = place.model(case), place.batch(case)
     release = releaser(case, place, model, float(case.batch))
     return lambda: release(batch)
@@ -76,7 +77,7 @@ def releaser(case: Case, place: Place, model: nn.Module, expected: float) -> Cal
 
     def release(batch: Batch) -> None:
         with place.precision():
-            sums = gradients(batch)
+            sums = gradients.checked(batch, secrets.randbelow(max(1, len(batch["targets"]))))
         drawn = noise.next(shapes)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
@@ -111,9 +112,11 @@ def opacus(mode: str) -> Callable[[Case, Place], Step]:
 
 
 def private(model: nn.Module, loader: Any, mode: str, poisson_sampling: bool) -> tuple[Any, Any, Any, Any]:
-    """(model, optimizer, criterion, loader) of Opacus."""
+    """(model, optimizer, criterion, loader) of Opacus, with its own layers where it has no rule for torch's."""
     from opacus import PrivacyEngine
+    from opacus.validators import ModuleValidator
 
+    model = ModuleValidator.fix(model)
     criterion = nn.CrossEntropyLoss()
     made = PrivacyEngine().make_private(
         module=model,

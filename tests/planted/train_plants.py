@@ -33,8 +33,8 @@ TRAIN_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "one draw for all parameters",
         T + "noise/step.py",
-        "parts = np.split(values, ends[:-1])",
-        "parts = [values[: shape.numel()] for shape in shapes.values()]",
+        "parts = tensor(values, (len(values),)).split_with_sizes([shape.numel() for shape in shapes.values()])",
+        "parts = [tensor(values[: shape.numel()], (shape.numel(),)) for shape in shapes.values()]",
     ),
     (
         "fixed seed",

@@ -5,11 +5,16 @@ T steps, B examples, H hidden numbers; gates (T, B, 4H) or (T, B, 3H).
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+aten = torch.ops.aten
+SIGMOID, TANH = aten.sigmoid_backward.grad_input, aten.tanh_backward.grad_input  # given y (1 - y), given (1 - y^2)
+SLOPES = (SIGMOID, SIGMOID, TANH, SIGMOID)  # of the gates i, f, g, o
 
 
 class LstmCell(torch.autograd.Function):
@@ -21,15 +26,14 @@ class LstmCell(torch.autograd.Function):
         size = state.shape[-1]
         gates, states, cells = torch.empty_like(entering), begun(entering, state), begun(entering, cell)
         squashed, across = torch.empty_like(states[1:]), hidden.T
-        for t in range(len(entering)):
-            now = torch.addmm(entering[t], states[t], across, out=gates[t])
-            now[:, : 2 * size].sigmoid_()
-            now[:, 2 * size : 3 * size].tanh_()
-            now[:, 3 * size :].sigmoid_()
-            i, f, g, o = now.chunk(4, 1)
-            torch.mul(f, cells[t], out=cells[t + 1]).addcmul_(i, g)
-            torch.tanh(cells[t + 1], out=squashed[t])
-            torch.mul(o, squashed[t], out=states[t + 1])
+        each = zip(
+            entering.unbind(), gates.unbind(), pairwise(states.unbind()), pairwise(cells.unbind()), squashed.unbind(), strict=True
+        )
+        for enters, now, (state, state_after), (cell, cell_after), curved in each:
+            first, g, o = torch.addmm(enters, state, across, out=now).split_with_sizes([2 * size, size, size], 1)
+            i, f = first.sigmoid_().chunk(2, 1)
+            torch.mul(f, cell, out=cell_after).addcmul_(i, g.tanh_())
+            torch.mul(o.sigmoid_(), torch.tanh(cell_after, out=curved), out=state_after)
         ctx.save_for_backward(hidden, gates, cells, squashed)
         return states, cells[-1].clone()
 
@@ -39,14 +43,17 @@ class LstmCell(torch.autograd.Function):
         """Gradients at what enters, at the first state and at the first cell."""
         hidden, gates, cells, squashed = ctx.saved_tensors
         i, f, g, o = gates.chunk(4, 2)
-        slopes = torch.cat([g * i * (1 - i), cells[:-1] * f * (1 - f), i * (1 - g * g), squashed * o * (1 - o)], 2)
-        through = o * (1 - squashed * squashed)
-        found, state, cell = torch.empty_like(slopes), torch.zeros_like(above[0]), last
-        for t in reversed(range(len(gates))):
-            state = state + above[t + 1]
-            cell = torch.addcmul(cell, state, through[t])
-            torch.mul(slopes[t], torch.cat([cell, cell, cell, state], 1), out=found[t])
-            state, cell = found[t] @ hidden, cell * f[t]
+        found = torch.empty_like(gates)  # the slopes of the gates, until each step's gradients take their place
+        for slope, given, squash, out in zip(SLOPES, (g, cells[:-1], i, squashed), (i, f, g, o), found.chunk(4, 2), strict=True):
+            slope(given, squash, grad_input=out)
+        through = aten.tanh_backward(o, squashed)
+        state, cell = torch.zeros_like(above[0]), last
+        steps = zip(found.unbind(), above[1:].unbind(), through.unbind(), f.unbind(), strict=True)
+        for now, enters, curved, forgets in reversed(list(steps)):
+            state = state + enters
+            cell = torch.addcmul(cell, state, curved)
+            now.mul_(torch.cat([cell, cell, cell, state], 1))
+            state, cell = now @ hidden, cell * forgets
         return found, None, state + above[0], cell
 
 
@@ -75,16 +82,19 @@ class GruCell(torch.autograd.Function):
         """Gradients at what enters, at what states add to it, and at the first state."""
         hidden, gates, states, products = ctx.saved_tensors
         r, z, n = gates.chunk(3, 2)
-        update, candidate = (states[:-1] - n) * z * (1 - z), (1 - z) * (1 - n * n)
-        reset = products * r * (1 - r) * candidate
-        slopes, inner = torch.cat([reset, update, candidate], 2), torch.cat([reset, update, candidate * r], 2)
-        found, own, state = torch.empty_like(slopes), torch.empty_like(slopes), torch.zeros_like(above[0])
-        for t in reversed(range(len(gates))):
-            state = state + above[t + 1]
+        found = torch.empty_like(gates)  # the slopes, as above
+        reset, update, candidate = found.chunk(3, 2)
+        TANH(1 - z, n, grad_input=candidate)
+        SIGMOID(states[:-1] - n, z, grad_input=update)
+        SIGMOID(products * candidate, r, grad_input=reset)
+        own, state = found.clone(), torch.zeros_like(above[0])
+        own.chunk(3, 2)[2].mul_(r)
+        steps = zip(found.unbind(), own.unbind(), above[1:].unbind(), z.unbind(), strict=True)
+        for now, inner, enters, keeps in reversed(list(steps)):
+            state = state + enters
             three = state.repeat(1, 3)
-            torch.mul(slopes[t], three, out=found[t])
-            torch.mul(inner[t], three, out=own[t])
-            state = torch.addmm(state * z[t], own[t], hidden)
+            now.mul_(three)
+            state = torch.addmm(state * keeps, inner.mul_(three), hidden)
         return found, own, None, None, state + above[0]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -86,10 +86,8 @@ def product(
     left = wide(positions(gradient))
     if left.shape[2] != shape[0]:
         left = functional.pad(left, (start, shape[0] - start - left.shape[2]))
-    return {
-        weight: lambda: Outer(left, wide(positions(inputs)), shape),
-        **dict.fromkeys(biases, lambda: PlainRows(summed(left))),
-    }
+    bias = cache(lambda: PlainRows(summed(left)))  # biases that are added up have one gradient
+    return {weight: lambda: Outer(left, wide(positions(inputs)), shape), **dict.fromkeys(biases, bias)}
 
 
 @contextmanager

@@ -95,6 +95,10 @@ class Outer:
 
     def weighted(self, factors: Tensor) -> Tensor:
         left, right, column = self.left, self.right, factors.to(self.left.dtype)[:, None, None]
+        if left.stride(0) < left.stride(
+            1
+        ):  # positions first, as recurrences leave them: the same sum, in that order, needs no copy
+            left, right, column = left.transpose(0, 1), right.transpose(0, 1), column.transpose(0, 1)
         if left.shape[2] <= right.shape[2]:  # the smaller of the two is copied
             left = left * column
         else:

@@ -76,20 +76,26 @@ def clipped(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor])
     lengths, finites = [], []
     for pieces, count in parts:
         with full_precision(like.device):
-            norms = group_norms(pieces, groups, like.new_zeros(count))
-            usual = (norms < LARGE).all(1)  # false of a NaN
-            if bool(usual.all()):
+            norms, usual, wide = measured(pieces, groups, like.new_zeros(count))
+            if not wide:
                 add(gradients, pieces, groups, clip.factors(norms))
             else:
-                add(gradients, {name: piece.kept(usual) for name, piece in pieces.items()}, groups, clip.factors(norms[usual]))
-                wide = {name: Levelled.of(piece.kept(~usual), like.dtype) for name, piece in pieces.items()}
-                norms = norms.double().index_put((~usual,), levelled_norms(wide, groups, norms[~usual].double(), like.dtype))
+                factors = clip.factors(norms[usual].to(like.dtype))
+                add(gradients, {name: piece.kept(usual) for name, piece in pieces.items()}, groups, factors)
                 finite = norms[~usual].isfinite().all(1)
                 factors = clip.factors(norms[~usual][finite])
                 add(gradients, {name: piece.kept(finite) for name, piece in wide.items()}, groups, factors)
+        lengths.append(length(norms, like.dtype))
         finites.append(norms.isfinite().all(1))
-        lengths.append(torch.linalg.vector_norm(norms, dim=1).to(like.dtype).masked_fill(~finites[-1], torch.inf))
     return completed(gradients, lengths, finites, parameters)
+
+
+def lengths_of(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tensor:
+    """The norms of `clipped` (B,), without its sums."""
+    pieces, count = part
+    like = zeros(next(iter(parameters.values())).detach().reshape(-1)[:0])
+    with full_precision(like.device):
+        return length(measured(pieces, clip.groups(list(parameters)), like.new_zeros(count))[0], like.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,25 @@ class Levelled:
         return self.piece.weighted(factors * self.power).to(self.kind)
 
 
+def measured(
+    pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], none: Tensor
+) -> tuple[Tensor, Tensor, dict[str, Levelled]]:
+    """Norms (B, groups); which examples (B,) the number format is wide enough for; and the gradients of the others, if there are any."""
+    norms = group_norms(pieces, groups, none)
+    usual = (norms < LARGE).all(1)  # false of a NaN
+    if bool(usual.all()):
+        return norms, usual, {}
+    wide = {name: Levelled.of(piece.kept(~usual), none.dtype) for name, piece in pieces.items()}
+    levelled = levelled_norms(wide, groups, norms[~usual].double(), none.dtype)
+    return norms.double().index_put((~usual,), levelled), usual, wide
+
+
+def length(norms: Tensor, kind: torch.dtype) -> Tensor:
+    """Over all groups, (B,): infinite where a gradient is not finite."""
+    lengths: Tensor = torch.linalg.vector_norm(norms, dim=1).to(kind)
+    return lengths.masked_fill(~norms.isfinite().all(1), torch.inf)
+
+
 def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], none: Tensor) -> Tensor:
     """Norms (B, groups), rounded up; `none` stands for a parameter that the losses do not depend on."""
     squares = {name: piece.squares().to(none.dtype) for name, piece in pieces.items()}
@@ -136,8 +161,8 @@ def levelled_norms(pieces: Mapping[str, Levelled], groups: Sequence[Sequence[str
 
 def add(totals: dict[str, Tensor], pieces: Mapping[str, Weighted], groups: Sequence[Sequence[str]], factors: Tensor) -> None:
     """Adds every parameter's clipped sum, each with the factors of its group."""
-    for column, group in enumerate(groups):
+    for column, group in zip(factors.unbind(1), groups, strict=True):
         for name in group:
             if name in pieces:
-                more = pieces[name].weighted(factors[:, column])
+                more = pieces[name].weighted(column)
                 totals[name] = totals[name].add_(more) if name in totals else more

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from dpcli.errors import InputError
-from dpcli.train.engine.batches import Batch, size, take
+from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import remembered, repeated
-from dpcli.train.engine.method import Loss, Method
+from dpcli.train.engine.method import Loss, Method, per_example_losses
+from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.probe import tolerance_of
-from dpcli.train.engine.sums import Sums, clipped
-from dpcli.train.engine.vectorised import Looped
+from dpcli.train.engine.sums import LARGE, Sums, lengths_of
+from dpcli.train.engine.vectorised import one_example
 from dpcli.train.isolation.program import Program, dense
 
-LARGE = 1e15  # a norm above it may be beyond the number format one way and not the other
+BEYOND = 1e15  # a norm above it may be beyond the number format one way and not the other
 
 
 class Sum(Protocol):
@@ -57,11 +60,11 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     if engine.method.isolates:
         return engine(batch)
     random = engine.program is None or engine.program.random
-    nothing: list[list[torch.Tensor]] = [[]]
-    listening: AbstractContextManager[list[list[torch.Tensor]]] = remembered(row, size(batch)) if random else nullcontext(nothing)
+    nothing: list[list[Tensor]] = [[]]
+    listening: AbstractContextManager[list[list[Tensor]]] = remembered(row, size(batch)) if random else nullcontext(nothing)
     with listening as kept:
         sums = engine(batch)
-    together, alone = float(sums.norms[row]), take(batch, [row])
+    together, alone = float(sums.norms[row]), tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
     if not any(agree(engine, given(engine, alone, drawn), together) for drawn in kept):
         raise InputError(
             "model: expected an example's gradient in the batch to be the one that it has alone, found another: the model or the loss "
@@ -70,11 +73,21 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     return sums
 
 
-def given(engine: Sum, alone: Batch, drawn: list[torch.Tensor]) -> float:
+def given(engine: Sum, alone: Batch, drawn: list[Tensor]) -> float:
     """Length of the example's gradient, where it is given these random numbers."""
     parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
     with dense(engine.model), repeated(drawn) if drawn else nullcontext():
-        return float(clipped(Looped(engine.model, engine.loss).parts(alone), engine.clip, parameters).norms[0])
+        return length_alone(
+            one_example(per_example_losses(engine.model, engine.loss, alone, 1), parameters), engine.clip, parameters
+        )
+
+
+def length_alone(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str, Tensor]) -> float:
+    """Over all parameters: at once, unless it is so long that its squares may leave the number format."""
+    with torch.no_grad():
+        each = [torch.linalg.vector_norm(rows.values) for rows in gradients.values()]
+        found = math.hypot(*torch.stack(each).tolist()) if each else 0.0
+    return found if found < LARGE else float(lengths_of((gradients, 1), clip, parameters)[0])
 
 
 def tolerance_for(engine: Sum) -> float:
@@ -86,5 +99,5 @@ def tolerance_for(engine: Sum) -> float:
 def agree(engine: Sum, alone: float, together: float) -> bool:
     """Up to rounding, relative to the length or to a fiftieth of C."""
     if not (math.isfinite(alone) and math.isfinite(together)):
-        return math.isfinite(alone) == math.isfinite(together) or max(x for x in (alone, together, 0.0) if x < math.inf) > LARGE
+        return math.isfinite(alone) == math.isfinite(together) or max(x for x in (alone, together, 0.0) if x < math.inf) > BEYOND
     return abs(alone - together) <= tolerance_for(engine) * (max(alone, together) + 0.02 * engine.clip.bound)

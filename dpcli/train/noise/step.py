@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from dpcli.errors import InputError, InternalError
-from dpcli.numerics.arrays import np
 from dpcli.train.noise.randomness import Stream, normals, singles, tensor
 
 if TYPE_CHECKING:
@@ -138,11 +137,10 @@ class Correlated:
 
 def split(values: NDArray[Any], shapes: Shapes) -> dict[str, torch.Tensor]:
     """One vector as tensors of these shapes, in order."""
-    ends = np.cumsum([shape.numel() for shape in shapes.values()])
     if len(values) != total(shapes):
         raise InternalError(f"expected parameters of {len(values)} numbers as in the step before, found {total(shapes)}")
-    parts = np.split(values, ends[:-1])
-    return {name: tensor(part, shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
+    parts = tensor(values, (len(values),)).split_with_sizes([shape.numel() for shape in shapes.values()])
+    return {name: part.view(shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
 
 
 def total(shapes: Shapes) -> int:

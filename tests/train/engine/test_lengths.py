@@ -1,0 +1,46 @@
+"""What is computed in a cheaper order, or at once, is what it was: products over positions that lie first, lengths of one example."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+from torch import Tensor, nn  # noqa: E402
+
+from dpcli.train.engine.clip import Clip, Flat, PerLayer  # noqa: E402
+from dpcli.train.engine.pieces import Outer  # noqa: E402
+from dpcli.train.engine.sums import clipped  # noqa: E402
+from dpcli.train.engine.vectorised import Looped, one_example  # noqa: E402
+from dpcli.train.isolation.single_record import length_alone  # noqa: E402
+
+
+@pytest.mark.parametrize(("p", "d"), [(2, 7), (7, 2), (3, 3)])
+@pytest.mark.parametrize("first", [(False, False), (True, False), (False, True), (True, True)])
+def test_a_weighted_product_does_not_depend_on_how_its_sides_lie(p: int, d: int, first: tuple[bool, bool]) -> None:
+    left, right, factors = torch.randn(4, 5, p).double(), torch.randn(4, 5, d).double(), torch.rand(4).double()
+    one, other = (laid(side, turn) for side, turn in zip((left, right), first, strict=True))
+    found = Outer(one, other, torch.Size((p, d))).weighted(factors)
+    torch.testing.assert_close(found, torch.einsum("b,btp,btd->pd", factors, left, right))
+
+
+def laid(side: Tensor, positions_first: bool) -> Tensor:
+    """The same numbers, in memory by examples or by positions."""
+    return side.transpose(0, 1).contiguous().transpose(0, 1) if positions_first else side
+
+
+@pytest.mark.parametrize("clip", [Flat(0.1), PerLayer(0.1)])
+@pytest.mark.parametrize("scale", [0.0, 1e-12, 1e-3, 1.0, 1e12, 1e18, 1e25, math.inf, math.nan])
+def test_an_example_alone_has_the_length_that_clipping_finds(clip: Clip, scale: float) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    parameters = dict(model.named_parameters())
+
+    def loss(model: nn.Module, batch: Tensor) -> Tensor:
+        return model(batch).sum(1) * scale
+
+    batch = torch.rand(1, 3) + 0.5
+    expected = float(clipped(Looped(model, loss).parts(batch), clip, parameters).norms[0])
+    found = length_alone(one_example(loss(model, batch), parameters), clip, parameters)
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert found == math.inf if not math.isfinite(scale) else math.isfinite(found)
