@@ -20,7 +20,8 @@ def command(run: str, verify: str | None, format_: str, outputs: tuple[str, ...]
     The epsilon is computed anew from the run's copy of its file first. The attestation is not signed: sign its bytes with a tool for DSSE
     or in-toto, such as cosign. A run that is NOT PRIVATE, or of which a file has changed, is refused.
 
-    --verify: exit code 1 where a byte of the model, the statement or the pipeline file differs from what is attested.
+    --verify: exit code 1 where a byte of the model, its description, the statement or the pipeline file differs from what is
+    attested. The log of the run (metrics.jsonl) is not attested.
     """
     from dpcli.present.attestation import attested, verified
 
