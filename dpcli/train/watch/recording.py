@@ -66,3 +66,9 @@ def order_of(loader: Any) -> str:
     """The sampler's name where torch documents that it goes through the data in passes, or draws with replacement; else ""."""
     sampler = getattr(getattr(inside(loader), "batch_sampler", None), "sampler", None)
     return type(sampler).__name__ if isinstance(sampler, IN_PASSES) else ""
+
+
+def rate_of(loader: Any) -> float | None:
+    """The rate that its sampler says it draws with, as that of Opacus does; None where it says nothing."""
+    rate = getattr(getattr(inside(loader), "batch_sampler", None), "sample_rate", None)
+    return float(rate) if isinstance(rate, float | int) else None

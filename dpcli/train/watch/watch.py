@@ -25,6 +25,7 @@ CALLBACKS = {
     "lightning": "dpcli.train.watch.lightning_callback:LightningWatch",
 }
 SEEN = "no contradiction seen"
+SAME = 1e-9  # relative, of rates
 NOT_SEEN = {
     "sampling": "not seen: whether batches are drawn as the file declares",
     "clipping": "not seen: whether each record's gradient is clipped",
@@ -128,8 +129,8 @@ class Watch:
 
     def follow_loader(self, loader: Any, accumulated: int = 1) -> None:
         """The half of `follow` about the loader, where a framework has the two at different times."""
-        from dpcli.train.watch.drawn import PassBatches, WholeBatches, batches_of
-        from dpcli.train.watch.recording import order_of, record
+        from dpcli.train.watch.drawn import PassBatches, PoissonBatches, WholeBatches, batches_of
+        from dpcli.train.watch.recording import order_of, rate_of, record
 
         if len({stage.entry.name for stage in self.plan.stages}) > 1 or accumulated != 1:
             return  # which batch belongs to which entry, or step, is not seen
@@ -143,6 +144,10 @@ class Watch:
         order, scheme = order_of(loader), stage.entry.sampling
         if order and scheme is not None and self.drawn is not None and not isinstance(self.drawn, PassBatches | WholeBatches):
             self.refuse("sampling", f"a loader with {order}, which is no {scheme.scheme} sampling and costs more")
+        rate = rate_of(loader)
+        if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > SAME * rate:
+            said = f"a sampler of rate {rate:.8g}, where the file declares {self.drawn.rate:.8g}"
+            self.refuse("sampling", f"{said} (Opacus draws with 1 / len(loader), whatever the batch size)")
 
     def follow_optimizer(self, optimizer: Any) -> None:
         """The half of `follow` about the optimizer."""

@@ -129,6 +129,21 @@ def test_more_records_than_declared_are_refused() -> None:
         loop(dpcli.watch("own.toml"), DataLoader(dataset(N + 1), batch_sampler=PoissonSampler(N + 1)))
 
 
+@pytest.mark.parametrize("batch", [20, 30])
+def test_the_rate_that_opacus_draws_with_is_read_before_the_first_batch(batch: int) -> None:
+    """1 / len(loader): of 400 records in batches of 30, 1/14 and not 3/40."""
+    pytest.importorskip("opacus", reason="the extra opacus is not installed")
+    from opacus.data_loader import DPDataLoader
+
+    Path("own.toml").write_text(POISSON.replace(f"batch_size = {BATCH}", f"batch_size = {batch}"))
+    watch, loader = dpcli.watch("own.toml"), DPDataLoader.from_data_loader(DataLoader(dataset(), batch_size=batch, shuffle=True))
+    if batch == BATCH:
+        watch.follow_loader(loader)
+        return
+    with pytest.raises(InputError, match=r"found a sampler of rate 0\.071428571, where the file declares 0\.075 \(Opacus draws"):
+        watch.follow_loader(loader)
+
+
 def test_steps_without_batches_are_found() -> None:
     watch, model = dpcli.watch("own.toml"), model_of()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
