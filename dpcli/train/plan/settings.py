@@ -178,7 +178,8 @@ def read_train(data: bytes, path: str) -> Train:
     if not isinstance(found, Train):
         text, tables = toml_document(data, path)
         findings = Findings()
-        findings.add("DP005", ("train",), "a [train] table, which says what is trained on which data", "none")
+        what = "a [train] table, which says what is trained on which data"
+        findings.add("DP005", ("train",), what, "none; dpcli init train prints a file that has one")
         refuse(findings, tables, text, path)
     assert isinstance(found, Train)
     return found
