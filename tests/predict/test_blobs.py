@@ -62,7 +62,7 @@ def test_blobs(tmp_path: Path) -> None:
     student = json.loads(dpcli("pate", "student", str(path), "-f", "json", folder=tmp_path).out)
     found = json.loads(dpcli("pate", "account", str(path), "-f", "json", folder=tmp_path).out)
     private, held = found["unsanitised_do_not_publish"], found["held"]
-    assert held["asked"] == 640
+    assert held["asked"] == 640 or held["answered"] == 400  # where 400 are answered sooner, which is rare, the rest are not asked
     assert abs(held["answered"] - 379) <= 63  # five standard deviations of a sum of 640 coins
     assert (
         private["expected"]["epsilon"] < 1.05 and private["realised"]["epsilon"] < 1.25
