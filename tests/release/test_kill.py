@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -142,10 +143,12 @@ def test_death_at_every_event(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_death_at_random_moments(tmp_path: Path) -> None:
-    (tmp_path / "whole").mkdir()
-    before = time.monotonic()
-    child(lambda: watched(Place(tmp_path / "whole")))
-    whole, draw, kills = time.monotonic() - before, random.Random(1), 0
+    whole, draw, kills = math.inf, random.Random(1), 0
+    for name in ("first", "second"):  # the first may compile what it imports
+        (tmp_path / name).mkdir()
+        before = time.monotonic()
+        child(lambda name=name: watched(Place(tmp_path / name)))  # type: ignore[misc]
+        whole = min(whole, time.monotonic() - before)
     for number in range(50):
         (tmp_path / str(number)).mkdir()
         place = Place(tmp_path / str(number))
