@@ -119,3 +119,11 @@ def test_one_stated_rho_does_not_cost_a_file_its_grid() -> None:
     uppers = {row.accountant.name: row.upper for row in found.rows}
     assert 2.40 < uppers["pld"] < 2.51 < 2.67 < uppers["rdp"]
     assert found.lower == pytest.approx(2.4548129, rel=1e-7)
+
+
+@pytest.mark.parametrize("rho", [0.0, 5e-324, 1e-310, 1e-170])
+def test_a_curve_that_underflows_is_as_good_as_none_and_no_division_by_nothing(rho: float) -> None:
+    for mechanism in (Zcdp(rho), Pure(math.sqrt(2.0 * rho))):
+        for epsilon in (0.0, 1e-9, 1.0):
+            lower, upper = single_log_delta(RenyiPairLoss(((mechanism, 3),)), epsilon)
+            assert lower <= upper and upper < -100.0

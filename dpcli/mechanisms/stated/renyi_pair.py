@@ -21,6 +21,7 @@ OCTAVES = (-20, 20)  # of order - 1, over all that may count
 COARSE, FINE = 2, 16  # orders in an octave: over all of them, and where it matters
 LOG_LEAST = -180.0  # logarithm of the height at the last point, where it counts as mass at +inf
 HALVINGS = 60
+UNDERFLOWN = 1e-300  # what is less may be nothing but rounding
 UNKNOWN = "a Renyi curve allows infinite losses, so that its worst pair has no CGF"
 
 
@@ -53,7 +54,7 @@ class RenyiPairLoss:
         """The sum of the Renyi divergences; inf where one is."""
         with np.errstate(all="ignore"):
             total = sum((count * np.asarray(mechanism.rdp(orders)) for mechanism, count in self.parts), np.zeros(len(orders)))
-        return np.where(np.isnan(total), np.inf, total * (1.0 + 1e-15 * (2 + len(self.parts))))
+        return np.where(np.isnan(total), np.inf, np.maximum(total * (1.0 + 1e-15 * (2 + len(self.parts))), UNDERFLOWN))
 
 
 @shared(16)
