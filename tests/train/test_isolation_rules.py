@@ -121,6 +121,22 @@ def crossed(x: Tensor) -> Any:
     return x + torch.ops.aten.native_dropout_backward(rows, columns, 1.0).view(x.shape[0], 3).sum(1, keepdim=True)
 
 
+def turned_over(x: Tensor) -> Any:
+    """The places of all records, read row by row as three for each."""
+    return x + x[torch.arange(x.shape[0]).expand(3, -1).contiguous().view(-1, 3)].sum(1)
+
+
+def read_as_narrower(x: Tensor) -> Any:
+    """Half of each place is zero: the first record's."""
+    return x + x[torch.arange(x.shape[0])[:, None].view(torch.int32).long()].sum(1)
+
+
+def read_as_wider(x: Tensor) -> Any:
+    """Two records' numbers, one behind the other, are one number of another kind."""
+    pairs = x.detach().float()[:, :2].repeat(2, 1).view(torch.float64).view(-1, 2)
+    return x + (pairs > 0.0).any(1, keepdim=True)
+
+
 def zeros(count: int) -> Tensor:
     found: Tensor = torch.zeros(count, 1, dtype=torch.long)
     return found
@@ -144,6 +160,9 @@ MIXING: dict[str, Step] = {
     "two orders in one operator": crossed,
     "statistics by an operator that always takes them": updated,
     "drawn below what the batch holds": lambda x: x * torch.randint_like(x, (x.abs().max() * 50).long() + 2),
+    "places turned over": turned_over,
+    "places read as narrower numbers": read_as_narrower,
+    "numbers read as wider ones": read_as_wider,
     "a branch on len": lambda x: x - x.mean(0) if len(x) < 100 else x,
     **{
         f"read {'after' if late else 'before'} it is written through {name}": written(view, lambda t: t[0], late)

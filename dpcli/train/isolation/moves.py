@@ -24,10 +24,10 @@ def agreed(call: Call, along_records: AlongRecords) -> bool:
 
 
 def viewed(call: Call) -> Kinds:
-    """Another shape of the same numbers in the same order."""
+    """Another shape of the same numbers in the same order; read as numbers of another width they are others."""
     tensor, found = call.one()
     after = following(tensor.shape, found.dim)
-    if after is None:
+    if after is None or call.outputs[0].dtype.itemsize != tensor.dtype.itemsize:
         return Unknown(call.name)
     return placed(call.outputs[0], found.inner * after, found) or Unknown(call.name)
 

@@ -29,6 +29,7 @@ TORCH = os.path.dirname(torch.__file__) + os.sep
 INSTEAD = "take it over the dimensions of one example, never over the batch"
 HANDLERS = ("__torch_dispatch__", "__torch_function__")
 TORCHS = ("aten", "prims", "prim")
+MOVED = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
 WHOLE = (torch.int32, torch.int64)  # which can count as many records as there are
 SIZES = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
 
@@ -264,12 +265,14 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return Numbers(0, self.number) if (start, step) == (0, 1) and counts(call.outputs[0], 0) else Unknown("arange")
 
     def numbered(self, call: Call, rows: Sequence[Kind]) -> Kind:
-        """The places in another shape are still places; calculated with, they are nothing that can be told."""
-        (output,) = call.outputs if len(call.outputs) == 1 else (None,)
-        dims = [] if output is None else [dim for dim, length in enumerate(output.shape) if records(length)]
-        moved = call.name in ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
-        if moved and output is not None and len(dims) == 1 and counts(output, dims[0]):
-            return Numbers(dims[0], self.number)
+        """Moved as a record's own numbers are, places are still places; calculated with, they are nothing that can be told."""
+        if call.name not in MOVED:
+            return Unknown(f"{call.name} of the records' places")
+        layouts = {id(tensor): laid_out(self.kind(tensor)) for tensor in call.tensors()}
+        judged = RULES[call.name](replace(call, kind=lambda tensor: layouts[id(tensor)]))
+        (found,), (output,) = judged if isinstance(judged, list) else [judged], call.outputs
+        if isinstance(found, AlongRecords) and (found.outer, found.inner) == (1, 1) and counts(output, found.dim):
+            return Numbers(found.dim, self.number)
         return Unknown(f"{call.name} of the records' places")
 
     def require_written(self, func: Any, values: Any) -> None:
@@ -340,6 +343,11 @@ def ours(frame: Any) -> bool:
             return bool(os.path.dirname(file) == os.path.dirname(__file__))
         frame = frame.f_back
     return False
+
+
+def laid_out(kind: Kind) -> Kind:
+    """One place for each record lies as one number of each record does."""
+    return AlongRecords(kind.dim, 1, 1, kind.call) if isinstance(kind, Numbers) else kind
 
 
 def counts(output: Tensor, dim: int) -> bool:
