@@ -19,7 +19,7 @@ from dpcli.values import dataclass
 
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
 NEAR = 1.5  # losses at an order up to which a power series serves
-TERMS = 24  # of it: the rest is below 1e-18
+TERMS, LAST = 24, 2e-20  # of it, at most; the rest is below twice the latter
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,10 @@ def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
     """
     power, sums = np.ones_like(b), np.ones_like(a)
     total = 0.5 * sums
+    furthest = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
     for k in range(2, TERMS):
+        if furthest ** (k - 1) / math.factorial(k) <= LAST:  # what this term may be at most, and more than the next ones together
+            break
         power = power * b
         sums = a * sums + power
         total = total + sums / float(math.factorial(k + 1))
