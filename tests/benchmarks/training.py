@@ -6,8 +6,9 @@ Each way of training a case has a process of its own, on one thread. They take t
 SGD, and what is reported is the median of the ratios with their quartiles. Memory is what the process's second step reaches at most, above
 the model and its data. An epoch is 10,000 records, with everybody's own sampling and loading.
 
-Aims, not all of them met: a step at most 1.3 (MLP with a batch of 1,024, GPT-2), 1.6 (CNN), 1.05 (LoRA) times SGD and never slower than Opacus' faster mode;
-an epoch of the MLP at least 20 times as fast as Opacus' default. With a batch of 256 the MLP's noise alone is 0.3 of its step.
+Aims, not all of them met: a step at most 1.3 (MLP with a batch of 1,024, GPT-2), 1.6 (CNN), 1.05 (LoRA) times SGD and never slower than
+Opacus' faster mode; an epoch of the MLP at least 20 times as fast as Opacus' default. With a batch of 256 the MLP's noise alone is 0.3 of
+its step.
 """
 
 from __future__ import annotations
