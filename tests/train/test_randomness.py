@@ -31,6 +31,7 @@ from tests.command import ROOT
 
 P = 1e-6  # of seeded streams, where a test either always passes or never
 RARE = 1e-12  # of the system's, where it may fail once in 10^12 runs
+SAME_TWICE = 4  # of 150,000 pairs: one angle in some 2^25 has the same cosine and sine in single precision; five of them: 10^-13
 PATHS = {"words": box_muller, "bulk": lambda stream, count: stream.bulk().standard_normal(count)}
 
 
@@ -63,7 +64,7 @@ def test_draws_are_standard_normal(path: str, stream: Stream, p: float) -> None:
     assert kstest(drawn, "norm").pvalue > p
     assert variance_p(drawn) > p
     assert abs(drawn.mean()) * np.sqrt(len(drawn)) < norm.isf(p / 2)
-    assert len(np.unique(drawn)) == len(drawn)
+    assert len(np.unique(drawn)) >= len(drawn) - SAME_TWICE
 
 
 @pytest.mark.parametrize(("stream", "p"), [(SeededStream(1), P), (SystemStream(), RARE)])
