@@ -18,7 +18,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 
 BITS = 112  # of a fixed-point number: 33 decimal digits
 MOST_TURNS = 250
-CASES = 10
+CASES = 6
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def test_death_at_every_event(tmp_path: Path) -> None:
 def test_death_at_random_moments(tmp_path: Path) -> None:
     """Within the time that the shortest whole run took so far: the first compiles what it imports, and machines are busy now and then."""
     whole, draw, kills = math.inf, random.Random(1), 0
-    for number in range(52):
+    for number in range(34):
         (tmp_path / str(number)).mkdir()
         place, before = Place(tmp_path / str(number)), time.monotonic()
         killed = child(lambda place=place: watched(place), after=None if number < 2 else draw.random() * whole)  # type: ignore[misc]
@@ -153,7 +153,7 @@ def test_death_at_random_moments(tmp_path: Path) -> None:
         whole = whole if killed else min(whole, time.monotonic() - before)
         place.require_paid()
         place.ended()
-    assert kills >= 25
+    assert kills >= 14
 
 
 def test_several_at_once(tmp_path: Path) -> None:

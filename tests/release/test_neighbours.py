@@ -104,7 +104,7 @@ def test_nothing_moves_further_than_is_priced(engine: DuckDB, tmp_path: Path) ->
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(2))
 def test_nothing_moves_further_than_is_priced_in_many(part: int, engine: DuckDB, tmp_path: Path) -> None:
-    assert list(breaches(engine, range(1000 + 200 * part, 1200 + 200 * part), tmp_path)) == []
+    assert list(breaches(engine, range(1000 + 200 * part, 1120 + 200 * part), tmp_path)) == []
 
 
 def halved(sound: Any, *arguments: Any, **keys: Any) -> Any:

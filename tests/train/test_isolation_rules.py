@@ -363,9 +363,9 @@ def generated(seed: int) -> Step:
 def test_generated_programs_that_pass_the_rules_isolate() -> None:
     torch.manual_seed(5)
     passed = 0
-    for seed in range(250):
+    for seed in range(150):
         done = generated(seed)
         if passes(done):
             passed += 1
             assert isolates(done), seed
-    assert passed >= 10
+    assert passed >= 6
