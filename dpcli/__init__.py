@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Calibration, calibrate
     from dpcli.analysis.epsilon import Epsilons, epsilon
     from dpcli.exchange.events.objects import from_dp_event, to_dp_event
+    from dpcli.ledger.budget import DatasetBudget, ReservedRun, budget
     from dpcli.pipeline.model import Pipeline
     from dpcli.pipeline.read import load
     from dpcli.train.loop.private import Private, PrivateBatch, PrivateResult, private
@@ -28,16 +29,19 @@ __version__ = "0.1.0"
 __all__ = [
     "Account",
     "Calibration",
+    "DatasetBudget",
     "Epsilons",
     "Pipeline",
     "Private",
     "PrivateBatch",
     "PrivateResult",
     "PrivateTrainer",
+    "ReservedRun",
     "TrainedModel",
     "Watch",
     "__version__",
     "account",
+    "budget",
     "calibrate",
     "epsilon",
     "from_dp_event",
@@ -57,6 +61,9 @@ _HOME = {
     "epsilon": "dpcli.analysis.epsilon:epsilon",
     "from_dp_event": "dpcli.exchange.events.objects:from_dp_event",
     "to_dp_event": "dpcli.exchange.events.objects:to_dp_event",
+    "DatasetBudget": "dpcli.ledger.budget:DatasetBudget",
+    "ReservedRun": "dpcli.ledger.budget:ReservedRun",
+    "budget": "dpcli.ledger.budget:budget",
     "Pipeline": "dpcli.pipeline.model:Pipeline",
     "load": "dpcli.pipeline.read:load",
     "Private": "dpcli.train.loop.private:Private",

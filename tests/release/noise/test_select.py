@@ -134,9 +134,7 @@ def test_sparse_vector_has_its_law_and_its_price(answers: int) -> None:
 def test_many_choices_have_their_law() -> None:
     laws, scores = SparseVectorLaws(epsilon=1.7, sensitivity=2, answers=2, threshold_share=0.3), (2, 0, 1, 1)
     assert (
-        chi_square(
-            chosen(lambda: tuple(above_threshold(scores, 1, laws)), 8_000), sparse(scores, 1, laws.threshold, laws.query, 2)
-        )
+        chi_square(chosen(lambda: tuple(above_threshold(scores, 1, laws)), 8_000), sparse(scores, 1, laws.threshold, laws.query, 2))
         > SURE
     )
     assert chi_square(chosen(lambda: tuple(top_k(scores, 3, 2, 1.0)), 8_000), peeled(scores, 3, 2.0)) > SURE

@@ -1,0 +1,140 @@
+"""A budget from Python: charge a run, draw its noise, say that it has ended."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from dpcli.errors import InputError, LedgerError
+from dpcli.ledger.expiry import expiry
+from dpcli.ledger.stores.places import open_ledger
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.ledger.state import Run
+    from dpcli.pipeline.model import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetBudget:
+    """The ledger of one dataset, reached anew by each request: nothing is held while a run takes its hours.
+
+    url: a path, sqlite:///path or postgresql://... dataset: its name there; the only one where None.
+    """
+
+    url: str
+    dataset: str | None = None
+
+    def reserve(
+        self,
+        pipeline: Pipeline | str | os.PathLike[str],
+        key: str,
+        why: str = "",
+        delta: float | None = None,
+        expires: str | None = None,
+    ) -> ReservedRun:
+        """Charge one run in full, before it starts; what is returned is for `with`.
+
+        Args:
+            pipeline: what the run does, or the path of its file.
+            key: names the run. Asked for again before the run was started, it is the same charge; afterwards it is refused, since what
+                draws noise again is another run.
+            why: for the log.
+            delta: that the run is described at, where the filter needs one; the file's where None.
+            expires: a time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged.
+
+        Raises:
+            Denied: it does not fit in what is left. Nothing was written.
+            InputError: the file, the key or the time is wrong, or the run is of another unit or adjacency.
+            LedgerError: the ledger is missing, locked or damaged, or the key is another run's or has begun.
+            CannotCertify, NotRepresentable: the ledger's filter has no cost for it.
+        """
+        with self._open() as ledger:
+            until = expiry(expires, ledger.now())
+            ledger.reserve(_pipeline(pipeline), key, delta, why, until)
+            return ReservedRun(DatasetBudget(self.url, ledger.dataset), key)
+
+    def spend(self, pipeline: Pipeline | str | os.PathLike[str], key: str, why: str = "", delta: float | None = None) -> None:
+        """Charge a run that is made at once; when this returns, and not before, its noise may be drawn.
+
+        Raises what `reserve` raises, and LedgerError where the key was charged before: its noise may have been drawn.
+        """
+        with self._open() as ledger:
+            if ledger.spend(_pipeline(pipeline), key, delta, why).repeated:
+                raise LedgerError(
+                    f'key "{key}": expected a run that was not charged before, found one that was: noise may have been drawn, '
+                    "and a run that draws noise again needs a key of its own"
+                )
+
+    def _open(self) -> Ledger:
+        return open_ledger(self.url, self.dataset)
+
+
+class ReservedRun:
+    """A run that is charged. `start` it before the first noise; the end of the `with` commits it.
+
+    Whatever goes wrong, it stays charged: an exception in the block, one that was not started, a process that dies. `void` gives back what
+    was not started. Threads and processes may hold the same run; one of them starts it.
+    """
+
+    def __init__(self, budget: DatasetBudget, key: str) -> None:
+        self.budget, self.key = budget, key
+
+    @property
+    def run(self) -> Run:
+        """As the ledger has it now: status is reserved, started, committed or void."""
+        with self.budget._open() as ledger:
+            return ledger.state().run(self.key)
+
+    def start(self) -> None:
+        """Noise is about to be drawn; granted once. Raises LedgerError where it was started before or voided: then draw nothing."""
+        with self.budget._open() as ledger:
+            receipt = ledger.start(self.key)
+        assert not receipt.repeated  # a second start is refused by the ledger
+
+    def commit(self) -> None:
+        """The run has ended; it stays charged. Raises LedgerError where it was voided."""
+        with self.budget._open() as ledger:
+            ledger.commit(self.key)
+
+    def void(self, why: str) -> None:
+        """Give it back, as no noise was drawn. Raises LedgerError where it was started or has expired, InputError without a reason."""
+        with self.budget._open() as ledger:
+            ledger.void(self.key, why)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            error.add_note(f'dpcli: the run "{self.key}" stays charged; where no noise was drawn, void it with the reason')
+            return
+        status = self.run.status
+        if status == "started":
+            self.commit()
+        elif status == "reserved":
+            raise InputError(
+                f'run "{self.key}": expected start() before the first noise, or void(), found the end of the block; it stays charged'
+            )
+
+
+def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBudget:
+    """The ledger of a dataset, to charge runs from a program.
+
+    Args:
+        url: a path, sqlite:///path or postgresql://...
+        dataset: its name there; the only one where None.
+
+    Raises LedgerError where it is not there, InputError where it is not named.
+    """
+    found = DatasetBudget(os.fspath(url), dataset)
+    with found._open() as ledger:
+        return DatasetBudget(found.url, ledger.dataset)
+
+
+def _pipeline(given: Pipeline | str | os.PathLike[str]) -> Pipeline:
+    from dpcli.pipeline.read import load
+
+    return load(os.fspath(given)) if isinstance(given, (str, os.PathLike)) else given
