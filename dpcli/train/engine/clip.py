@@ -10,10 +10,10 @@ from typing import Protocol
 from torch import Tensor
 
 from dpcli.errors import InputError
+from dpcli.train.engine.norms import LARGEST, SMALLEST
 
 REST = "*"
 SHOWN = 12  # names in a message
-LEAST = 1e-6  # of the largest share: one that vanishes in single precision would make 0 / 0 of a gradient of zeros
 
 
 class Clip(Protocol):
@@ -40,6 +40,16 @@ def positive(name: str, value: float) -> float:
     return float(value)
 
 
+def measurable(name: str, value: float) -> float:
+    """The value, which is a norm that gradients can be measured against."""
+    if not SMALLEST <= value <= LARGEST:
+        raise InputError(
+            f"clipping: {name}: expected a number from {SMALLEST:g} to {LARGEST:g}, found {value!r}: single precision measures "
+            "no gradient against it; scale the loss, and the norm with it"
+        )
+    return float(value)
+
+
 def together(names: Sequence[str]) -> list[list[str]]:
     """All parameters in one group."""
     return [list(names)]
@@ -63,7 +73,7 @@ class Flat:
     norm: float
 
     def __post_init__(self) -> None:
-        positive("norm", self.norm)
+        measurable("norm", self.norm)
 
     @property
     def bound(self) -> float:
@@ -87,8 +97,8 @@ class Automatic:
     gamma: float = 0.01
 
     def __post_init__(self) -> None:
-        positive("norm", self.norm)
-        positive("gamma", self.gamma)
+        measurable("norm", self.norm)
+        measurable("gamma", self.gamma)
 
     @property
     def bound(self) -> float:
@@ -116,7 +126,7 @@ class PerLayer:
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        positive("total", self.total)
+        measurable("norm", self.total)
         for weight in self.weights:
             positive("weights", weight)
 
@@ -130,14 +140,21 @@ class PerLayer:
         return self.total
 
     def groups(self, names: Sequence[str]) -> list[list[str]]:
-        return by_module(names)
+        found = by_module(names)
+        self.limits(len(found))
+        return found
 
-    def factors(self, norms: Tensor) -> Tensor:
-        count = norms.shape[1]
+    def limits(self, count: int) -> list[float]:
+        """Each module's share of C."""
         weights = self.weights or (1.0,) * count
         if len(weights) != count:
             raise InputError(f"clipping: expected one norm per module, {count}, found {len(weights)}")
-        return (norms.new_tensor(shares(self.total, weights)) / norms).clamp(max=1.0)
+        found = shares(self.total, weights)
+        measurable("the smallest share of norm", min(found, default=self.total))
+        return found
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return (norms.new_tensor(self.limits(norms.shape[1])) / norms).clamp(max=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +176,11 @@ class PerGroup:
     budgets: tuple[tuple[str, float], ...]
 
     def __post_init__(self) -> None:
-        positive("total", self.total)
+        measurable("norm", self.total)
         for name, budget in self.budgets:
-            if positive(f"groups.{name}", budget) < LEAST * max(other for _, other in self.budgets):
-                raise InputError(f"clipping: groups.{name}: expected at least {LEAST:g} of the largest share, found {budget!r}")
+            positive(f"groups.{name}", budget)
+        for (name, _), limit in zip(self.budgets, shares(self.total, [budget for _, budget in self.budgets]), strict=True):
+            measurable(f"groups.{name}: its share of norm", limit)
 
     @property
     def bound(self) -> float:
@@ -222,7 +240,7 @@ class Adaptive:
     rate: float = 0.2
 
     def __post_init__(self) -> None:
-        positive("norm", self.norm)
+        measurable("norm", self.norm)
         positive("rate", self.rate)
         if not 0.0 <= self.quantile <= 1.0:
             raise InputError(f"clipping: quantile: expected a number in [0, 1], found {self.quantile}")
@@ -249,7 +267,7 @@ class Adaptive:
         if math.isnan(noised_fraction):
             raise InputError("clipping: expected a noised fraction of unclipped examples, found nan")
         fraction = min(2.0, max(-1.0, noised_fraction))
-        self.norm = min(1e12, max(1e-12, self.norm * math.exp(-self.rate * (fraction - self.quantile))))
+        self.norm = min(LARGEST, max(SMALLEST, self.norm * math.exp(-self.rate * (fraction - self.quantile))))
 
 
 def gradient_noise_multiplier(noise_multiplier: float, count_noise: float) -> float:

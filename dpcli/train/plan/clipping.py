@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.fields import POSITIVE, RATE, Key, Selection
+from dpcli.fields import POSITIVE, RATE, Constraint, Key, Selection
 from dpcli.registry import STYLES
+from dpcli.train.engine.norms import LARGEST, SMALLEST
 
 if TYPE_CHECKING:
     from dpcli.train.engine.clip import Clip
 
+MEASURABLE = Constraint(
+    f"a number from {SMALLEST:g} to {LARGEST:g}", lambda x: SMALLEST <= x <= LARGEST, (("minimum", SMALLEST), ("maximum", LARGEST))
+)
 STYLE = Key(
     "flat: scaled down to C; automatic: always scaled to about C; per-layer: C split evenly over layers; per-group: as groups says; "
     "adaptive: C follows a quantile",
@@ -31,7 +35,7 @@ class Clipping(ABC):
     later: ClassVar[frozenset[str]] = frozenset()
 
     norm: Annotated[
-        float, Key("C: the L2 bound on one example's gradient; noise_multiplier is noise over C", POSITIVE, varies=True)
+        float, Key("C: the L2 bound on one example's gradient; noise_multiplier is noise over C", MEASURABLE, varies=True)
     ]
     style: Annotated[str, STYLE] = "flat"
 
@@ -69,7 +73,7 @@ class AutomaticClipping(Clipping):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0, "gamma": 0.1},)
 
     style: Annotated[str, STYLE] = "automatic"
-    gamma: Annotated[float, Key("added to each gradient's length, so that short ones stay short", POSITIVE, varies=True)] = 0.01
+    gamma: Annotated[float, Key("added to each gradient's length, so that short ones stay short", MEASURABLE, varies=True)] = 0.01
 
     def clip(self) -> Clip:
         from dpcli.train.engine.clip import Automatic

@@ -17,7 +17,7 @@ from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.registry import load
 from dpcli.train.engine.batches import Batch
-from dpcli.train.engine.clip import Adaptive, Clip
+from dpcli.train.engine.clip import Adaptive, Clip, measurable
 from dpcli.train.isolation.rehearsal import like
 from dpcli.train.noise.declared import noise_of
 from dpcli.train.noise.randomness import Streams, cryptographic
@@ -291,5 +291,5 @@ def _quantile(plan: TrainingPlan, clip: object, streams: Streams, before: Checkp
             f"{plan.path}: train.clipping.style: expected another style than adaptive with a schedule or correlated noise, found adaptive"
         )
     if before is not None:
-        clip.norm = before.bound
+        clip.norm = measurable("norm", before.bound)
     return Quantile(clip, noise, plan.stages[0].expected_batch, streams.noise)

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="training needs the train extra")
 
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer, gradient_noise_multiplier  # noqa: E402
+from dpcli.train.engine.norms import LARGEST, SMALLEST  # noqa: E402
 
 NAMES = ["body.0.weight", "body.0.bias", "body.1.weight", "head.weight", "scale"]
 norms = st.lists(st.floats(0.0, 1e30), min_size=4, max_size=4)
@@ -25,7 +26,7 @@ def test_no_example_is_longer_than_the_bound(lengths: list[float], bound: float,
         Automatic(bound, gamma),
         PerLayer(bound),
         PerLayer(bound, (1.0, 2.0, 3.0, 4.0)),
-        PerGroup(bound, (("body.1", 3e294), ("*", 2e297), ("body", 1e300))),
+        PerGroup(bound, (("body.1", 3e298), ("*", 2e299), ("body", 1e300))),
         Adaptive(bound),
     ]
     for clip in styles:
@@ -87,17 +88,30 @@ def test_a_group_that_is_not_there_is_said(groups: tuple[str, ...], expected: st
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_bounds_are_positive(value: float) -> None:
     for style in (Flat, Automatic, PerLayer, Adaptive):
-        with pytest.raises(InputError, match=r"^clipping: \w+: expected a finite number above 0, found"):
+        with pytest.raises(InputError, match=r"^clipping: \w+: expected a number from 1e-08 to 1e\+12, found"):
             style(value)
     with pytest.raises(InputError, match=r"^clipping: groups\.a: expected a finite number above 0, found"):
         PerGroup(1.0, (("a", value),))
 
 
-def test_a_share_that_vanishes_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^clipping: groups\.b: expected at least 1e-06 of the largest share, found 1e-07"):
-        PerGroup(1.0, (("a", 1.0), ("b", 1e-7)))
-    clip = PerGroup(1e-3, (("a", 1.0), ("b", 1e-6)))
+def test_a_share_that_cannot_be_measured_is_refused() -> None:
+    refused = r"share of norm: expected a number from 1e-08 to 1e\+12, found "
+    with pytest.raises(InputError, match=r"^clipping: groups\.b: its " + refused):
+        PerGroup(1e-3, (("a", 1.0), ("b", 0.99e-5)))
+    with pytest.raises(InputError, match=refused):
+        PerLayer(1e-3, (1.0, 0.99e-5, 1.0)).groups(NAMES[:4])
+    with pytest.raises(InputError, match="expected a number from 1e-08"):
+        PerLayer(1.9e-8).groups(NAMES)
+    clip = PerGroup(1e-3, (("a", 1.0), ("b", 1.1e-5)))
     assert clip.factors(torch.zeros(1, 2)).tolist() == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize(("share", "end"), [(2.0, SMALLEST), (-1.0, LARGEST)])
+def test_an_adaptive_norm_stays_where_it_can_be_measured(share: float, end: float) -> None:
+    clip = Adaptive(1.0, rate=5.0)
+    for _ in range(100):
+        clip.update(share)
+    assert clip.bound == end
 
 
 def test_adaptive_clipping_finds_the_quantile() -> None:

@@ -14,12 +14,15 @@ torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import Tensor, nn  # noqa: E402
 from torch.utils._pytree import tree_map  # noqa: E402
 
+from dpcli.errors import InputError  # noqa: E402
+from dpcli.registry import STYLES, load  # noqa: E402
 from dpcli.train.engine.book_keeping import BookKeeping  # noqa: E402
 from dpcli.train.engine.clip import Automatic, Clip, Flat, PerLayer  # noqa: E402
 from dpcli.train.engine.division import COMPOUNDS  # noqa: E402
 from dpcli.train.engine.factors import FACTORS  # noqa: E402
 from dpcli.train.engine.layers import RULES  # noqa: E402
 from dpcli.train.engine.method import Method  # noqa: E402
+from dpcli.train.engine.norms import LARGEST, SMALLEST  # noqa: E402
 from dpcli.train.engine.pieces import Outer  # noqa: E402
 from dpcli.train.engine.sums import Sums, clipped  # noqa: E402
 from dpcli.train.engine.vectorised import Looped, Vectorised  # noqa: E402
@@ -189,6 +192,42 @@ def test_a_gradient_too_long_for_double_precision_is_clipped_to_c(name: str) -> 
 def test_by_every_style(name: str, clip: Clip) -> None:
     for size in (1e15, 1e18):
         bounded(name, "book-keeping", size, size, torch.float32, clip)
+
+
+SIZES = (1e-36, 1e-24, 1e-12, 1e-6, 1.0, 1e6, 1e15, 1e20)
+
+
+def at(style: str, norm: float) -> Clip:
+    """A style with C at this norm, and with every share of it there where it is the smallest."""
+    table: dict[str, Any] = {**load(STYLES[style]).examples[0], "norm": norm, "style": style}
+    if "groups" in table:
+        table["groups"] = {"*": 1.0}
+    found: Clip = load(STYLES[style])(**table).clip()
+    return found
+
+
+@pytest.mark.parametrize("norm", [SMALLEST, LARGEST])
+@pytest.mark.parametrize("style", STYLES)
+def test_nobody_is_longer_than_the_least_and_the_largest_norm(style: str, norm: float) -> None:
+    """Every record of each layer's gradient, from such as vanish to such as overflow."""
+    for name, (build, shape) in LAYERS.items():
+        model = build()
+        parameters = dict(model.named_parameters())
+        modules = len({part.rpartition(".")[0] for part in parameters})
+        clip = at(style, norm * modules**0.5 if (style, norm) == ("per-layer", SMALLEST) else norm)
+        method = BookKeeping.learnt(model, weighed, batch_of(model, shape, 1.0, 1.0, torch.float32))
+        for size in SIZES:
+            for weight in (1.0, norm, 1.0 / size, size):
+                batch = rows(batch_of(model, shape, size, weight, torch.float32), [ROW])
+                alone = clipped(method.parts(batch), clip, parameters)
+                assert length(alone.gradients) <= clip.bound * SLACK, (name, size, weight)
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("norm", [1e-46, 1e-43, 1e-9, SMALLEST * (1 - 1e-15), LARGEST * (1 + 1e-15), 1e38, 1e300])
+def test_other_norms_are_refused(style: str, norm: float) -> None:
+    with pytest.raises(InputError, match=r"^clipping: .*expected a number from 1e-08 to 1e\+12, found"):
+        at(style, norm)
 
 
 @pytest.mark.parametrize(("kind", "huge"), [(torch.float32, 1e30), (torch.float64, 1e300)])
