@@ -149,6 +149,12 @@ def along(call: Call) -> Kinds:
     return [found for _ in call.outputs] if agreed(call, found) else Unknown(call.name)
 
 
+def along_back(call: Call) -> Kinds:
+    """Gradients of what normalises: both tensors of one shape, which the operator does not look at."""
+    shape, *others = (list(tensor.shape) for tensor in call.tensors())
+    return along(call) if all(other == shape for other in others) else Unknown(call.name)
+
+
 def padded(call: Call) -> Kinds:
     tensor, found = call.one()
     return call.merged("along the records") if found.dim >= tensor.dim() - len(call["pad"]) // 2 else found
@@ -230,7 +236,10 @@ def indexed(call: Call) -> Kinds:
             return own
         return own.at(own.dim - sum(place < own.dim for place in used) + depth)
     by = picked[used.index(own.dim)]
-    if isinstance(by, Numbers) and (own.outer, own.inner) == (1, 1) and all((r.outer, r.inner) == (1, 1) for r in rows):
+    plain = len(numbers) == 1 and all(
+        (one.outer, one.inner) == (1, 1) for one in (own, *rows)
+    )  # a place elsewhere is another's too
+    if isinstance(by, Numbers) and plain:
         return own.at(start + by.dim)
     return call.merged("of records by their places in the batch")
 

@@ -13,7 +13,7 @@ Rule = Callable[[Call], Kinds]
 NAMES: dict[Rule, str] = {
     moves.same: "alias detach lift lift_fresh lift_fresh_copy clone _to_copy contiguous positive bernoulli native_dropout "
     "native_dropout_backward _conj _neg_view resolve_conj resolve_neg",
-    moves.viewed: "view _unsafe_view reshape _reshape_alias view_copy reshape_copy flatten unflatten",
+    moves.viewed: "view _unsafe_view reshape view_copy flatten unflatten",
     moves.expanded: "expand expand_copy",
     moves.permuted: "permute permute_copy",
     moves.transposed: "transpose t transpose_copy swapaxes",
@@ -33,7 +33,8 @@ NAMES: dict[Rule, str] = {
     moves.index_selected: "index_select",
     moves.indexed: "index _unsafe_index",
     moves.put: "index_put _unsafe_index_put _index_put_impl",
-    moves.along: "_softmax _safe_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data "
+    moves.along_back: "_softmax_backward_data _log_softmax_backward_data",
+    moves.along: "_softmax _safe_softmax _log_softmax "
     "cumsum cumprod logcumsumexp cummax cummin sort argsort topk flip roll glu glu_backward tril triu_indices",
     sums.pointwise: "copy fill zero masked_fill where threshold_backward gelu_backward tanh_backward sigmoid_backward silu_backward "
     "hardtanh_backward leaky_relu_backward elu_backward softplus_backward hardswish_backward hardsigmoid_backward mish_backward "
@@ -41,7 +42,7 @@ NAMES: dict[Rule, str] = {
     "rrelu_with_noise_backward _prelu_kernel _prelu_kernel_backward relu relu6 gelu silu "
     "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits soft_margin_loss "
     "mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward soft_margin_loss_backward "
-    "masked_scale normal uniform exponential geometric cauchy log_normal random poisson nan_to_num clamp_min clamp_max",
+    "normal uniform exponential geometric cauchy log_normal random poisson nan_to_num clamp_min clamp_max",
     sums.reduced: "sum mean amax amin max min argmax argmin any all prod logsumexp std var var_mean std_mean norm nansum "
     "linalg_vector_norm count_nonzero aminmax median nanmedian mode kthvalue",
     sums.product: " ".join(sums.OPERANDS),
@@ -104,9 +105,7 @@ SIZED = frozenset(
         "view",
         "_unsafe_view",
         "reshape",
-        "_reshape_alias",
         "view_copy",
-        "reshape_copy",
         "expand",
         "expand_copy",
         "repeat",

@@ -172,6 +172,8 @@ def attention(call: Call) -> Kinds:
     found = call.one()[1]
     if found.dim > 1:
         return call.merged("over the records")
+    if any(not isinstance(call.of(name), AlongRecords) for name in ("query", "key", "value")):
+        return Unknown(call.name)  # it asks for as many of each, and does not look
     result = [fitting(output, found) for output in call.outputs]
     mask = call.values.get("attn_mask", call.values.get("attn_bias"))
     if isinstance(mask, Tensor) and mask.dim() < 4 and isinstance(call.kind(mask), AlongRecords):

@@ -1,0 +1,156 @@
+"""What each rule of the isolation says of an operator, against the operator itself: random calls of every one, and chains.
+
+A record is changed, to extreme numbers too, or left out: what is said to be another's must stay, and what is said to be
+nobody's too. Places must be places.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from dpcli.train.isolation import moves, operators, sums  # noqa: E402
+from dpcli.train.isolation.call import Call  # noqa: E402
+from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Unknown  # noqa: E402
+from dpcli.train.isolation.lengths import coefficient, records  # noqa: E402
+from dpcli.train.isolation.operators import NAMES, RULES, Rule  # noqa: E402
+from tests.train.operator_calls import BESIDE, example  # noqa: E402
+from tests.train.operator_truth import Claims, chain, claims, contradicted  # noqa: E402
+
+SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
+TRIES, ENOUGH = 60, 2
+# Whose records are not followed here, and why; a list that is longer or shorter than that is wrong.
+NOT_FOLLOWED = {
+    **dict.fromkeys(["dot", "embedding_dense_backward", "embedding_sparse_backward", "randperm"], "over all records, always"),
+    **dict.fromkeys(["tril", "triu_indices"], "the rule says nothing of them"),
+    **dict.fromkeys(["softshrink_backward", "hardshrink_backward"], "torch cannot run them on lengths that are not known"),
+    **dict.fromkeys(
+        [f"_scaled_dot_product_{kind}_attention{way}" for kind in ("efficient", "flash", "cudnn") for way in ("", "_backward")],
+        "of a GPU",
+    ),
+    "cudnn_batch_norm": "of a GPU",
+    "mkldnn_rnn_layer_backward": "takes what its own forward left, and nobody else can read",
+}
+UNLIKE = {"poisson": "draws as often as its rates say: the next record's draws are others, and as random"}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Torch logs each call that does not fit."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before, logger.disabled = logger.disabled, True
+    yield
+    logger.disabled = before
+
+
+def calls(name: str) -> Iterator[tuple[int, Any, Claims]]:
+    """Calls that fit, and what the rules say of them."""
+    for seed in range(SEED, SEED + (TRIES // 4 if name in NOT_FOLLOWED else TRIES)):
+        try:
+            drawn = example(name, seed)
+        except IndexError:  # no overload of tensors
+            return
+        said = claims(drawn)
+        if said is not None:
+            yield seed, drawn, said
+
+
+@pytest.mark.sampled(40)
+@pytest.mark.parametrize("name", RULES)
+def test_an_operator_does_what_its_rule_says(name: str) -> None:
+    torch.set_num_threads(1)
+    followed = 0
+    for seed, drawn, said in calls(name):
+        if name not in UNLIKE:
+            assert next(contradicted(drawn, said, seed), None) is None, (seed, drawn)
+        followed += said.understood
+        if followed == ENOUGH:
+            break
+    assert (followed == 0) == (name in NOT_FOLLOWED)
+
+
+def tagged() -> list[str]:
+    """Operators that torch says work number by number, and that need no rule here."""
+    found: dict[str, None] = {}
+    for text in torch._C._dispatch_get_all_op_names():
+        space, _, name = text.partition("::")
+        base, _, overload = name.partition(".")
+        operator = getattr(getattr(torch.ops.aten, base, None), overload or "default", None) if space == "aten" else None
+        if operator is not None and torch.Tag.pointwise in operator.tags:
+            found[base if base.startswith("__") else base.rstrip("_")] = None
+    return sorted(set(found) - set(RULES))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(4))
+def test_what_torch_calls_pointwise_is(part: int) -> None:
+    torch.set_num_threads(1)
+    names = tagged()
+    assert len(names) > 100
+    for name in names[part::4]:
+        for seed, drawn, said in itertools.islice(calls(name), 4):
+            assert next(contradicted(drawn, said, seed), None) is None, (name, seed, drawn)
+            if said.understood:
+                break
+
+
+MOVES = [name for name, rule in RULES.items() if rule.__module__ == moves.__name__ and rule not in (moves.split, moves.unbound)]
+CHAINED = [
+    *(name for name in RULES if name not in UNLIKE and RULES[name] not in (moves.split, moves.unbound, sums.recurrent)),
+    *BESIDE * 2,
+    *MOVES * 3,
+]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("part", range(6))
+def test_a_chain_of_operators_does_what_the_rules_say(part: int) -> None:
+    torch.set_num_threads(1)
+    for seed in range(SEED + 3 * part, SEED + 3 * part + 3):
+        drawn, said = chain(seed, CHAINED)
+        assert next(contradicted(drawn, said, seed), None) is None, (seed, drawn)
+
+
+def lenient(call: Call) -> list[Kind]:
+    """Whatever comes out is the records' in the order in which the first tensor has them."""
+    first, found = call.one()[1], []
+    for output in call.outputs:
+        dims = [dim for dim, length in enumerate(output.shape) if records(length)]
+        times = coefficient(output.shape[dims[0]]) if dims else None
+        if times is None:
+            found.append(Unknown("a length") if dims else SHARED)
+        else:
+            outer = first.outer if times % first.outer == 0 else 1
+            found.append(AlongRecords(dims[0], outer, times // outer, first.call, first.alike))
+    return found
+
+
+# What the output's shape tells already: there is one dimension with records only.
+BORNE_OUT = (
+    moves.same, moves.expanded, moves.permuted, moves.transposed, moves.unsqueezed, moves.squeezed, moves.split, moves.unbound,
+    moves.selected_back, sums.of_trailing, sums.recurrent, sums.recurrent_back, sums.never,
+)  # fmt: skip
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("rule", [rule for rule in NAMES if rule not in BORNE_OUT], ids=lambda rule: rule.__name__)
+def test_a_rule_that_is_too_lenient_is_seen(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    names = [name for name in NAMES[rule].split() if name not in {**NOT_FOLLOWED, **UNLIKE} or rule is sums.added_up]
+    for name in names:
+        monkeypatch.setitem(operators.RULES, name, lenient)
+    monkeypatch.setattr("tests.train.operator_calls.RULES", {**RULES, **dict.fromkeys(names, rule)})
+    for seed in range(200):
+        drawn = example(names[seed % len(names)], seed)
+        said = claims(drawn)
+        if said is not None and next(contradicted(drawn, said, seed), None) is not None:
+            return
+    raise AssertionError(rule)
