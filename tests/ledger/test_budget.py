@@ -118,6 +118,7 @@ with dpcli.budget(sys.argv[1]).reserve(sys.argv[2], key="night") as run:
 """
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_who_is_killed_or_interrupted_has_paid(sent: signal.Signals, tmp_path: Path) -> None:
     init(str(tmp_path / "l.db"), DATASET, terms()).close()
