@@ -24,7 +24,7 @@ FROM_ALL = (
     "a token is drawn from all of the vocabulary, by its clipped and averaged logits: to cut these off or to take their maximum would be "
     "another release than the one that is accounted for; temperature is a key of the private-decoding entry"
 )
-HERE = {"queries": "steps"}  # a key of some types of mechanism: the key that says the same in all others
+HERE = {"queries": "steps", "l1_sensitivity": "sensitivity"}  # a key of some types of mechanism: what all others call it
 RHO_CAP = "a budget caps epsilon: in place of rho state epsilon = rho + 2 sqrt(rho ln(1/delta)), and delta"
 
 
