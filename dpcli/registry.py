@@ -12,7 +12,7 @@ MECHANISMS: dict[str, str] = {
     "gaussian": "dpcli.mechanisms.noise.gaussian_spec:GaussianSpec",
     "gaussian-mixture": "dpcli.mechanisms.noise.gaussian_mixture:GaussianMixtureSpec",
     "laplace": "dpcli.mechanisms.noise.laplace:LaplaceSpec",
-    "discrete-gaussian": "dpcli.mechanisms.noise.discrete_gaussian:DiscreteGaussianSpec",
+    "discrete-gaussian": "dpcli.mechanisms.noise.discrete_gaussian_spec:DiscreteGaussianSpec",
     "discrete-laplace": "dpcli.mechanisms.noise.discrete_laplace:DiscreteLaplaceSpec",
     "randomized-response": "dpcli.mechanisms.choice.randomized_response:RandomizedResponseSpec",
     "exponential": "dpcli.mechanisms.choice.exponential:ExponentialSpec",

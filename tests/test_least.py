@@ -116,7 +116,7 @@ EXPONENTIAL = {"type": "exponential", "epsilon": 0.5, "steps": 4}
         ({"type": "report-noisy-max", "epsilon": 0.5}, {}),
         ({"type": "sparse-vector", "epsilon": 0.5}, {}),
         ({"type": "private-decoding", "clip": 2.0, "references": 3, "temperature": 0.8}, {}),
-        ({"type": "discrete-gaussian", "sigma": 3.0, "sensitivity": 2}, {}),
+        ({"type": "discrete-gaussian", "sigma": 3.0, "l2_sensitivity": 1.41}, {}),
         ({"type": "stability-histogram", "sigma": 1.5, "threshold": 9, "max_groups": 2, "max_rows": 1}, {}),
         ({**EXPONENTIAL, "sampling": '{ scheme = "shuffle", rate = 0.5 }'}, {}),
         ({**EXPONENTIAL, "sampling": '{ scheme = "poisson", rate = 0.5 }'}, {}),

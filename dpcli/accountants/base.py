@@ -126,6 +126,11 @@ def weighed(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:
     return [count * value for (_, count), value in zip(steps, views(steps, view), strict=True)]
 
 
+def rho_of(steps: Steps) -> float:
+    """The sum of all rho (zCDP), rounded up. Raises as `views` does."""
+    return math.fsum(weighed(merged(steps), lambda mechanism: mechanism.zcdp())) * (1.0 + 1e-15)
+
+
 def merged(steps: Steps) -> Steps:
     """Equal mechanisms joined and their counts added, in an order that does not depend on theirs."""
     return _merged(tuple(steps))

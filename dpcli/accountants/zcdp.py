@@ -6,9 +6,7 @@ Consumes each mechanism's rho, which sampling does not lower, and converts the t
 
 from __future__ import annotations
 
-import math
-
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, weighed
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, normalised, require_positive, rho_of, weighed
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.values import dataclass
 
@@ -20,7 +18,7 @@ class ZcdpProfile(PrivacyProfile):
     steps: Steps
 
     def rho(self) -> float:
-        return math.fsum(weighed(merged(self.steps), lambda mechanism: mechanism.zcdp())) * (1.0 + 1e-15)
+        return rho_of(self.steps)
 
     def epsilon(self, delta: float) -> Bound:
         rho = self.rho()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 from dpcli.accountants.base import Accountant, PrivacyProfile
 from dpcli.analysis.asking import GLANCE, Inquiry, Panel, answered
+from dpcli.analysis.rho import RhoVerdict, TotalRho, Verdict, judged, rho_verdict, total_rho, worse
 from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, profile_of, require_known
 from dpcli.errors import InputError, NotRepresentable
 from dpcli.numerics.work import limited
@@ -17,17 +17,20 @@ from dpcli.pipeline.resolve import BillLine, repeated, resolve
 from dpcli.registry import ACCOUNTANTS
 from dpcli.values import dataclass
 
-Verdict = Literal["pass", "warn", "fail", "unknown"]
-
 
 @dataclass(frozen=True, slots=True)
 class BudgetVerdict:
-    """The headline against the file's cap."""
+    """The headline against the file's cap, and rho against the cap on that, if there is one; verdict: the worse of both."""
 
     epsilon: float
     delta: float
     spent: float
     verdict: Verdict
+    rho: RhoVerdict | None = None
+
+    def rho_words(self, decimals: int = 4) -> str:
+        """`, rho 0.2 of 0.25`, to follow what is said of epsilon; empty where no cap on rho holds."""
+        return "" if self.rho is None else f", {self.rho.words(decimals)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,11 @@ class Account:
     def upper(self) -> float:
         """The headline: an upper bound, inf where nothing can be certified."""
         return math.inf if self.winner is None else self.winner.upper
+
+    @property
+    def rho(self) -> TotalRho:
+        """What all charges cost in zCDP."""
+        return total_rho(self.charges)
 
     @property
     def exit_code(self) -> int:
@@ -210,13 +218,5 @@ def _budget(pipeline: Pipeline, inquiry: Inquiry, panel: Panel, winner: AccountR
     else:
         best = answered(replace(inquiry, quantity="epsilon", at=delta), replace(panel, rows=False)).winner
         spent = math.inf if best is None else best.upper
-    verdict: Verdict = (
-        "unknown"
-        if math.isinf(spent)
-        else "fail"
-        if spent > cap.epsilon
-        else "warn"
-        if spent > cap.warn_at * cap.epsilon
-        else "pass"
-    )
-    return BudgetVerdict(cap.epsilon, delta, spent, verdict)
+    verdict, rho = judged(spent, cap.epsilon, cap.warn_at), rho_verdict(inquiry.charges, cap.rho, cap.warn_at)
+    return BudgetVerdict(cap.epsilon, delta, spent, verdict if rho is None else worse(verdict, rho.verdict), rho)

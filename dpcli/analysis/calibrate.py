@@ -34,6 +34,7 @@ class Calibration:
 
     value, upper: the cheapest value on a grid of seven significant digits (whole numbers for steps and batch size) whose certified
     epsilon meets the target, and that epsilon.
+    target, delta: of epsilon; where `quantity` is another (analysis/goals.py), target, upper and cheaper_upper are of that.
     cheaper, cheaper_upper: the nearest cheaper value that was seen to fail, and its epsilon; None where the grid ends (a rate of 1, say).
     adjacent: whether that is the very next value on the grid; not so where every attempt takes much work, and the search ended early.
     """
@@ -41,7 +42,7 @@ class Calibration:
     parameter: Parameter
     targets: tuple[tuple[str, str], ...]
     target: float
-    delta: float
+    delta: float | None
     value: float
     upper: float
     accountant: str
@@ -51,6 +52,8 @@ class Calibration:
     pipeline: Pipeline
     group_size: int = 1
     runs: int = 1
+    quantity: str = "epsilon"
+    said: str = "epsilon"
 
     @property
     def values(self) -> list[tuple[str, str, float]]:
@@ -93,11 +96,9 @@ def calibrate(
     Raises:
         InputError: no or several candidates. CannotCertify: no value meets the target.
     """
-    if solve not in get_args(Parameter):
-        raise InputError(f"expected a parameter among {', '.join(get_args(Parameter))}, found {solve!r}")
     if not 0.0 < target_epsilon < math.inf:
         raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
-    chosen = _with_companions(pipeline, targets if targets is not None else _find_targets(pipeline, solve))
+    chosen = solvable(pipeline, targets, solve)
     best: dict[float, tuple[float, str, float]] = {}
     certified = ["exact"] if accountants is None else []  # an accountant whose interval leaves nothing for the others to gain
     refused: dict[
@@ -114,8 +115,8 @@ def calibrate(
     def upper(value: float) -> float:
         if value not in best:
             candidate = substitute(pipeline, chosen, value)
-            if any(True for entry in candidate.mechanisms for _ in entry.spec.problems()):
-                return math.inf  # the file's own rules refuse this value
+            if refused_by_keys(candidate):
+                return math.inf
             result = asked(candidate, value, certified or _without(accountants, refused, value))
             if certified and not _tight(result):
                 certified.clear()
@@ -127,7 +128,7 @@ def calibrate(
         return best[value][0]
 
     try:
-        value, cheaper, adjacent = _search(upper, target_epsilon, solve, _limit(pipeline, chosen, solve), _stated(pipeline, chosen))
+        value, cheaper, adjacent = searched(upper, target_epsilon, pipeline, chosen, solve)
     except CannotCertify:
         _require_delta(pipeline, {used for _, _, used in best.values()})
         raise
@@ -147,6 +148,30 @@ def calibrate(
         group_size,
         runs,
     )
+
+
+def solvable(pipeline: Pipeline, targets: Sequence[tuple[str, str]] | None, solve: Parameter) -> tuple[tuple[str, str], ...]:
+    """What is solved for, with what shares its sample. Raises InputError as `calibrate` does."""
+    if solve not in get_args(Parameter):
+        raise InputError(f"expected a parameter among {', '.join(get_args(Parameter))}, found {solve!r}")
+    return _with_companions(pipeline, targets if targets is not None else _find_targets(pipeline, solve))
+
+
+def refused_by_keys(candidate: Pipeline) -> bool:
+    """Whether the file's own rules refuse the value that was put in."""
+    return any(True for entry in candidate.mechanisms for _ in entry.spec.problems())
+
+
+def searched(
+    upper: Callable[[float], float],
+    target: float,
+    pipeline: Pipeline,
+    chosen: Sequence[tuple[str, str]],
+    solve: Parameter,
+    quantity: str = "epsilon",
+) -> tuple[float, float | None, bool]:
+    """(value, cheaper value or None, whether they are neighbours). upper: of the quantity at a value. Raises CannotCertify."""
+    return _search(upper, target, solve, _limit(pipeline, chosen, solve), _stated(pipeline, chosen), quantity)
 
 
 def _without(accountants: Sequence[str] | None, refused: Mapping[str, Sequence[float]], value: float) -> Sequence[str] | None:
@@ -171,7 +196,12 @@ def _require_delta(pipeline: Pipeline, deltas: set[float]) -> None:
 
 
 def _search(
-    upper: Callable[[float], float], target: float, solve: Parameter, limit: float, stated: float | None = None
+    upper: Callable[[float], float],
+    target: float,
+    solve: Parameter,
+    limit: float,
+    stated: float | None = None,
+    quantity: str = "epsilon",
 ) -> tuple[float, float | None, bool]:
     """(value, cheaper value or None, whether they are neighbours), on a grid, so that both are exactly what is printed.
 
@@ -198,7 +228,7 @@ def _search(
     if good is None:
         reach = f"between {place(first):g} and {place(last):g}"
         raise CannotCertify(
-            f"no {solve} {reach} brings epsilon to {target:g}: the rest of the pipeline, or one step alone, costs more"
+            f"no {solve} {reach} brings {quantity} to {target:g}: the rest of the pipeline, or one step alone, costs more"
         )
     if bad is None:
         return place(good), None, True

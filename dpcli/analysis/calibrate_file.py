@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcli.analysis.calibrate import NOISE_KEYS, Calibration, Parameter, calibrate, none_has, parameter_key
+from dpcli.analysis.calibrate_goal import calibrate_goal
+from dpcli.analysis.goals import Goal, RhoGoal
+from dpcli.analysis.rho import settled, total_rho
 from dpcli.errors import InputError
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import parse, targets
+from dpcli.pipeline.resolve import resolve
 from dpcli.toml.limits import read_bytes
 
 
@@ -21,10 +25,12 @@ def calibrate_file(
     accountants: Sequence[str] | None,
     group_size: int,
     data: bytes | None = None,
+    goal: Goal | None = None,
 ) -> Calibration:
     """Solve for one parameter of the file at `path`; every key that says "calibrate" where there are such.
 
     Args:
+        target_epsilon, goal: at most one of them; the file's budget where neither is given, with its cap on rho if it has one.
         data: in place of what the file holds.
 
     Raises InputError, CannotCertify as `calibrate` does.
@@ -39,12 +45,22 @@ def calibrate_file(
             known = ", ".join(NOISE_KEYS)
             raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": {_stated(key)}')
     pipeline = parse(text, path, substitute=1.0 if asked else None)
-    if target_epsilon is None:
-        if pipeline.budget is None:
-            raise InputError(f"{path}: expected --target-epsilon or a [budget] in the file, found neither")
-        target_epsilon, delta = pipeline.budget.epsilon, delta if delta is not None else pipeline.budget.delta
     chosen = tuple(pair for name in mechanisms for pair in _named(pipeline, name, parameter)) or asked or None
-    return calibrate(pipeline, target_epsilon, delta, parameter, chosen, accountants, group_size)
+    if goal is not None:
+        return calibrate_goal(pipeline, goal, parameter, chosen, group_size)
+    if target_epsilon is not None:
+        return calibrate(pipeline, target_epsilon, delta, parameter, chosen, accountants, group_size)
+    budget = pipeline.budget
+    if budget is None:
+        raise InputError(f"{path}: expected --target-epsilon or a [budget] in the file, found neither")
+    found = calibrate(
+        pipeline, budget.epsilon, delta if delta is not None else budget.delta, parameter, chosen, accountants, group_size
+    )
+    if budget.rho is None or settled(total_rho(resolve(found.pipeline, group_size)).value, budget.rho) <= budget.rho:
+        return found
+    return calibrate_goal(
+        pipeline, RhoGoal(budget.rho), parameter, chosen, group_size
+    )  # with more noise, so that epsilon holds too
 
 
 def _stated(key: str) -> str:
@@ -77,6 +93,7 @@ def calibrate_dp_sgd(
     flags: Mapping[str, Any],
     accountants: Sequence[str] | None,
     group_size: int,
+    goal: Goal | None = None,
 ) -> Calibration:
     """The noise multiplier of a Poisson-sampled Gaussian. flags: of `Stated`, how often it runs and on samples of what.
 
@@ -86,12 +103,15 @@ def calibrate_dp_sgd(
 
     stated = Stated(1.0, **flags)
     count = stated.epochs if stated.steps is None else stated.steps
-    for name, value in (("target-epsilon", target_epsilon), ("delta", delta), ("steps", count)):
+    needed = (("steps", count),) if goal is not None else (("target-epsilon", target_epsilon), ("delta", delta), ("steps", count))
+    for name, value in needed:
         if value is None:
             raise InputError(f"expected FILE, or --target-epsilon, --delta and --steps or --epochs; found no --{name}")
-    assert target_epsilon is not None
     if stated.sampling_rate == 0.0:
         raise InputError("--sampling-rate: expected a number in (0, 1], found 0.0")
     tables = stated.tables(delta)
     tables["mechanism"][0]["name"] = "dp-sgd"
+    if goal is not None:
+        return calibrate_goal(pipeline_of_flags(tables), goal, "noise", None, group_size)
+    assert target_epsilon is not None
     return calibrate(pipeline_of_flags(tables), target_epsilon, delta, "noise", None, accountants, group_size)

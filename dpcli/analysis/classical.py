@@ -24,7 +24,9 @@ class ClassicalNoise:
 def classical_noise(found: Calibration) -> ClassicalNoise | None:
     """What the classical formula says for the same target; None for anything but one Gaussian, released once from all of the data."""
     solved, delta = found.pipeline.mechanisms, found.delta
-    alone = found.parameter == "noise" and found.runs == len(solved) == 1 and 0.0 < delta < 1.0
+    if delta is None or not 0.0 < delta < 1.0:
+        return None
+    alone = found.parameter == "noise" and found.runs == len(solved) == 1
     charges = resolve(found.pipeline, found.group_size) if alone else ()
     if len(charges) != 1 or charges[0].count != 1:
         return None

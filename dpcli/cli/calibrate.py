@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.options import accounting_options, emit, output_options, write_option
+from dpcli.cli.options import accounting_options, emit, goal_options, output_options, write_option
 
 
 @click.command(short_help="Solve for steps, epochs, batch size, rate, radius, scale or noise.")
@@ -16,6 +16,7 @@ from dpcli.cli.options import accounting_options, emit, output_options, write_op
     help="The parameter to solve for.",
 )
 @click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
+@goal_options()
 @click.option(
     "-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism that is to change, where several could."
 )
@@ -26,6 +27,11 @@ def command(
     file: str,
     solve: str,
     target_epsilon: float | None,
+    target_rho: float | None,
+    target_advantage: float | None,
+    target_tpr: float | None,
+    at_fpr: float | None,
+    target_mu: float | None,
     mechanisms: tuple[str, ...],
     write: str | None,
     accountants: tuple[str, ...],
@@ -36,15 +42,22 @@ def command(
 ) -> int:
     """Solve for one parameter of FILE: the most steps, epochs, batch size, rate or radius, or the least noise or scale, for a target.
 
+    The target is an epsilon, or what an attacker may reach (advantage, true positives), rho or mu: the file is then held by their upper
+    bounds, whatever delta is, and by all of its accountants.
+
     The answer errs on the safe side. The next cheaper value, shown below it, misses the target.
     """
     from dpcli.analysis.calibrate_file import calibrate_file
+    from dpcli.analysis.goals import goal_of, require_idle
     from dpcli.analysis.solved_file import solved_text
     from dpcli.present.calibration import document
     from dpcli.toml.limits import read_bytes
 
     data = read_bytes(file)
-    found = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data)
+    goal = goal_of(target_rho, target_advantage, target_tpr, at_fpr, target_mu, target_epsilon)
+    if goal is not None:
+        require_idle(delta, accountants)
+    found = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
     if write is not None:
         from dpcli.cli.new_file import leave_pipeline
 

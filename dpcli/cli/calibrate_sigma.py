@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcli.cli.options import accounting_options, emit, output_options, run_options, write_option
+from dpcli.cli.options import accounting_options, emit, goal_options, output_options, run_options, write_option
 from dpcli.cli.stating import refuse_with_file, without_lines
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 @click.command("calibrate-sigma", short_help="The smallest noise multiplier for a target epsilon.")
 @click.argument("file", required=False)
 @click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
+@goal_options()
 @run_options("")
 @click.option("-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism of FILE that is to change.")
 @write_option("the file with the answer in place")
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 def command(
     file: str | None,
     target_epsilon: float | None,
+    target_rho: float | None,
+    target_advantage: float | None,
+    target_tpr: float | None,
+    at_fpr: float | None,
+    target_mu: float | None,
     mechanisms: tuple[str, ...],
     write: str | None,
     accountants: tuple[str, ...],
@@ -41,21 +47,28 @@ def command(
     Exit code 1 where a rule calls what the flags state unsound.
     """
     from dpcli.analysis.calibrate_file import calibrate_dp_sgd, calibrate_file
+    from dpcli.analysis.goals import goal_of, require_idle
     from dpcli.analysis.solved_file import solved_text
+    from dpcli.errors import InputError
     from dpcli.lint.run import judge
     from dpcli.pipeline.flags import pipeline_of_flags
     from dpcli.present.calibration import document
     from dpcli.toml.limits import read_bytes
 
+    goal = goal_of(target_rho, target_advantage, target_tpr, at_fpr, target_mu, target_epsilon)
+    if goal is not None:
+        require_idle(delta, accountants)
     if file is None:
-        found = calibrate_dp_sgd(target_epsilon, delta, flags, accountants or None, group_size)
+        if goal is not None and write is not None:
+            raise InputError("--write: expected --target-epsilon, whose file states a budget, or FILE; found another target")
+        found = calibrate_dp_sgd(target_epsilon, delta, flags, accountants or None, group_size, goal)
         text = _written(found, flags)
         diagnostics = without_lines(judge(pipeline_of_flags({}, text), text.encode()))
     else:
         refuse_with_file(file, flags)
         diagnostics = ()
         data = read_bytes(file)
-        found = calibrate_file(file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size, data)
+        found = calibrate_file(file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
         text = solved_text(data, found) if write is not None else ""
     if write is not None:
         from dpcli.cli.new_file import leave_pipeline
@@ -71,5 +84,7 @@ def _written(found: Calibration, flags: dict[str, Any]) -> str:
     ((_, _, noise),) = found.values
     stated = Stated(noise, **flags)
     given = {name: value for name, value in stated.given.items() if name in flags}
+    if found.delta is None:
+        return text_of_flags(stated.tables(None), "calibrate-sigma", given)
     asked = {"target_epsilon": found.target, "delta": found.delta, **given}
     return text_of_flags(stated.tables(found.delta, found.target), "calibrate-sigma", asked)

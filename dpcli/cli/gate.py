@@ -12,6 +12,7 @@ from dpcli.cli.options import emit, output_options
 @click.command(short_help="Stop a change that overspends: verdict by exit code.")
 @click.argument("files", nargs=-1)
 @click.option("--max-epsilon", type=float, help="Cap on epsilon, instead of each file's budget.")
+@click.option("--max-rho", type=float, help="Cap on rho (zCDP), instead of each file's; beside the cap on epsilon.")
 @click.option("--delta", type=float, help="Delta of the cap, instead of each file's.")
 @click.option("--max-increase", type=float, help="Largest rise of epsilon over the base that passes.")
 @click.option(

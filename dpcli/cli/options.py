@@ -57,6 +57,19 @@ def _new(_context: click.Context, _option: click.Parameter, path: str | None) ->
     return path
 
 
+def goal_options() -> Callable[..., Any]:
+    """What noise may be solved for in place of an epsilon."""
+    return composed(
+        click.option("--target-rho", type=float, help="The rho (zCDP) to meet, in place of an epsilon."),
+        click.option("--target-advantage", type=float, help="The most that true less false positives may be: delta at epsilon 0."),
+        click.option("--target-tpr", type=float, help="The most true positives of any attack, with --at-fpr."),
+        click.option("--at-fpr", type=float, help="The false positives at which --target-tpr holds."),
+        click.option(
+            "--target-mu", type=float, help="The mu (Gaussian DP) to meet: Gaussian noise on all records, and what is pure."
+        ),
+    )
+
+
 def write_option(what: str) -> Callable[..., Any]:
     """--write PATH."""
     return click.option("--write", metavar="PATH", callback=_new, help=f"Also write {what} to PATH, which must not exist.")

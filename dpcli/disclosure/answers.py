@@ -207,7 +207,7 @@ def budget(facts: Facts) -> str | None:
     if found is None:
         return None
     words = {"pass": "within it", "warn": "within it, above its warning level", "fail": "OVER BUDGET", "unknown": "not certified"}
-    return f"epsilon {found.epsilon!r} at delta = {found.delta!r}; spent: {bound(found.spent)}, {words[found.verdict]}"
+    return f"epsilon {found.epsilon!r} at delta = {found.delta!r}; spent: {bound(found.spent)}{found.rho_words()}, {words[found.verdict]}"
 
 
 def accountant(facts: Facts) -> str:

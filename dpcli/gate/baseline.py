@@ -75,6 +75,7 @@ def _terms(stated: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(stated)
     for key, rule in (("budget.epsilon", POSITIVE), ("gate.max_increase", NON_NEGATIVE), ("budget.warn_at", POSITIVE)):
         found[key] = _optional(found[key], rule)
+    found["budget.rho"] = _optional(found.get("budget.rho"), POSITIVE)
     for key in ("budget.delta", "privacy.delta"):
         found[key] = _optional(found[key], DELTA)
     return found

@@ -47,6 +47,7 @@ def checked_terms(
     ledger: str | None = None,
     dataset: str | None = None,
     as_of: str | None = None,
+    max_rho: float | None = None,
 ) -> GateTerms:
     """The terms from flags. Raises InputError for values out of range, or flags that mean nothing beside each other."""
     caps = Caps(
@@ -54,6 +55,7 @@ def checked_terms(
         _within("--delta", delta, DELTA),
         _within("--max-increase", max_increase, NON_NEGATIVE),
         allow_statement_change or None,
+        _within("--max-rho", max_rho, POSITIVE),
     )
     if base_ref and baseline:
         raise InputError("expected one of --base-ref and --baseline, found both")

@@ -53,7 +53,7 @@ class PolicyRule(Caps):
         """A rule must match something and cap something."""
         if all(selector is None for selector in (self.files, self.unit, self.adjacency)):
             yield (), "files, unit or adjacency", "a rule for everything; state its caps at the top of the file"
-        if all(cap is None for cap in (self.epsilon, self.delta, self.max_increase, self.allow_statement_change)):
+        if all(cap is None for cap in (self.epsilon, self.delta, self.max_increase, self.allow_statement_change, self.rho)):
             yield (), "a cap in every rule", "none"
 
     def applies(self, path: str, pipeline: Pipeline, policy: str) -> bool:
@@ -122,7 +122,7 @@ def _own(pipeline: Pipeline) -> Caps:
     budget = pipeline.budget
     deltas = (budget.delta if budget else None, pipeline.privacy.delta)
     delta = next((delta for delta in deltas if delta is not None), None)
-    return Caps(budget.epsilon if budget else None, delta, pipeline.gate.max_increase, False)
+    return Caps(budget.epsilon if budget else None, delta, pipeline.gate.max_increase, False, budget.rho if budget else None)
 
 
 def _unwaivable(waiver: Waiver) -> Iterable[Problem]:

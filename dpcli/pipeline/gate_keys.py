@@ -131,6 +131,7 @@ class Caps:
     allow_statement_change: Annotated[
         bool | None, Key("true where a file may change what its epsilon means, or loosen its own caps, against the base")
     ] = None
+    rho: Annotated[float | None, Key("cap on rho in zCDP, instead of the file's own", POSITIVE)] = None
 
 
 def gate_problems(gate: Gate, mechanisms: Iterable[str]) -> Iterator[Problem]:

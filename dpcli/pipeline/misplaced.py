@@ -24,8 +24,7 @@ FROM_ALL = (
     "a token is drawn from all of the vocabulary, by its clipped and averaged logits: to cut these off or to take their maximum would be "
     "another release than the one that is accounted for; temperature is a key of the private-decoding entry"
 )
-HERE = {"queries": "steps"}  # a key of some types of mechanism: the key that says the same in all others
-RHO_CAP = "a budget caps epsilon: in place of rho state epsilon = rho + 2 sqrt(rho ln(1/delta)), and delta"
+HERE = {"queries": "steps", "l1_sensitivity": "sensitivity"}  # a key of some types of mechanism: what all others call it
 
 
 def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:
@@ -38,8 +37,6 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
         return None, WHOLE
     if key.replace("-", "_") in ONE_DRAW and {"method", "tokens"} <= set(here):
         return None, FROM_ALL
-    if key == "rho" and "warn_at" in here:
-        return None, RHO_CAP
     meant = HERE[key] if HERE.get(key) in here else closest(key, here, cutoff=0.9)
     if not meant and (places := _places(key, top)):
         return None, f"it belongs in {places}"

@@ -44,6 +44,9 @@ class Budget:
     epsilon: Annotated[float, Key("cap on epsilon", POSITIVE, "smaller")]
     delta: Annotated[float | None, Key("delta of the cap; privacy.delta where absent", DELTA, "smaller")] = None
     warn_at: Annotated[float, Key("share of the cap above which a warning is given", RATE, "smaller")] = 0.8
+    rho: Annotated[
+        float | None, Key("cap on rho of all entries together, in zCDP, beside that on epsilon; both hold", POSITIVE, "smaller")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
             f"{q}_upper": account.upper,
             f"{q}_lower": account.lower,
             "accountant": account.winner.accountant.name if account.winner else None,
+            "rho_upper": account.rho.value if account.rho.reason is None else None,
         },
         "accountants": [_row_data(row, q) for row in account.rows],
         "mechanisms": [
@@ -84,6 +85,14 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
     }
     if budget:
         found["budget"] = {"epsilon": budget.epsilon, "delta": budget.delta, "spent": budget.spent, "verdict": budget.verdict}
+        if budget.rho is not None:
+            spent = budget.rho.spent
+            found["budget"]["rho"] = {
+                "cap": budget.rho.cap,
+                "spent": spent.value,
+                "verdict": budget.rho.verdict,
+                "reason": spent.reason,
+            }
     return found
 
 
@@ -228,7 +237,8 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
         "fail": "OVER BUDGET",
         "unknown": "budget: not certified",
     }
-    return (f"{words[budget.verdict]}: epsilon {up(budget.spent, decimals)} of {budget.epsilon!r} at delta = {budget.delta!r}",)
+    spent = f"epsilon {up(budget.spent, decimals)} of {budget.epsilon!r} at delta = {budget.delta!r}"
+    return (f"{words[budget.verdict]}: {spent}{budget.rho_words(decimals)}",)
 
 
 def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:

@@ -34,30 +34,32 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
                 "misses the target" if calibration.cheaper_upper < float("inf") else "none is certified",
             )
         )
+    quantity, at = calibration.quantity, "" if calibration.delta is None else f" at delta = {calibration.delta!r}"
     classical = classical_noise(calibration)
     rows += _classical_row(classical, calibration.target, decimals)
     result = {
         key: calibration.number(calibration.value),
-        "epsilon_upper": calibration.upper,
+        f"{quantity}_upper": calibration.upper,
         "accountant": calibration.accountant,
         "next_cheaper": None
         if calibration.cheaper is None
         else {
             key: calibration.number(calibration.cheaper),
-            "epsilon_upper": calibration.cheaper_upper,
+            f"{quantity}_upper": calibration.cheaper_upper,
             "adjacent": calibration.adjacent,
         },
     } | _classical_data(classical, key)
     values = calibration.values
     return Document(
         headline=f"{key} = {calibration.value:.10g} for {where}: "
-        f"epsilon <= {up(calibration.upper, decimals)} at delta = {calibration.delta!r} "
+        f"{calibration.said} <= {up(calibration.upper, decimals)}{at} "
         f"(target {calibration.target!r}; {setting}; accountant: {calibration.accountant})",
         data={
             "schema": "dpcli/calibrate/v1",
             "parameter": calibration.parameter,
             "mechanisms": [{"name": name, key: value} for name, key, value in values],
-            "target_epsilon": calibration.target,
+            f"target_{quantity}": calibration.target,
+            "quantity": calibration.said,
             "delta": calibration.delta,
             "statement": {"unit": calibration.pipeline.privacy.unit, "adjacency": calibration.pipeline.privacy.adjacency.value},
             "result": result,
@@ -69,8 +71,8 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
         findings=tuple(map(finding, diagnostics)),
         tables=(
             Table(
-                "calibration (epsilon rounded up)",
-                ("", key, "epsilon", f"target {calibration.target!r}"),
+                f"calibration ({calibration.said} rounded up)",
+                ("", key, quantity, f"target {calibration.target!r}"),
                 tuple(rows),
                 frozenset({1, 2}),
             ),
@@ -115,7 +117,8 @@ def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sh
                 *setting,
             )
         )
-    columns = ("kind", "mechanism", "key", "value", "epsilon_upper", "target_epsilon", "delta", "unit", "adjacency", "accountant")
+    told = (f"{calibration.quantity}_upper", f"target_{calibration.quantity}")
+    columns = ("kind", "mechanism", "key", "value", *told, "delta", "unit", "adjacency", "accountant")
     return Sheet(columns, tuple(rows))
 
 

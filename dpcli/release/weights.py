@@ -50,7 +50,9 @@ def _whole(queries: Sequence[Query], source: Source, privacy: Privacy, budget: B
         if not 0.0 < left < math.inf:
             raise InputError("weight: nothing is left of a budget without delta beside what the other queries cost")
         return QueryCost(epsilon=left)
-    left = rho_within(budget.epsilon, delta) - math.fsum(_rho(cost) for cost in stated)
+    left = min(rho_within(budget.epsilon, delta), math.inf if budget.rho is None else budget.rho) - math.fsum(
+        _rho(cost) for cost in stated
+    )
     if left <= 0.0:
         raise InputError("weight: nothing is left of [budget] beside what the other queries cost")
     return QueryCost(rho=left)

@@ -94,4 +94,5 @@ def require_budget(budget: BudgetVerdict | None, place: str) -> None:
     if budget is not None and budget.verdict in OVER:
         raise Denied(
             f"{place}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)}"
+            f"{budget.rho_words()}"
         )

@@ -26,7 +26,6 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "eps": ("epsilon",),
     "target_epsilon": ("epsilon",),
     "target_delta": ("delta",),
-    "l1_sensitivity": ("sensitivity",),
     "count": ("steps",),
     "compositions": ("steps",),
     "n": ("dataset_size",),

@@ -36,7 +36,7 @@ BASE: Document = {
         "releases": "final-model",
         "adaptive": False,
     },
-    "budget": {"epsilon": 30.0, "delta": 1e-8, "warn_at": 0.8},
+    "budget": {"epsilon": 30.0, "delta": 1e-8, "warn_at": 0.8, "rho": 1.0},
     "gate": {
         "max_increase": 0.5,
         "horizon": {"epsilon": 900.0, "runs": 3},
@@ -55,6 +55,7 @@ OTHER: dict[str, Any] = {
     "budget.epsilon": 31.0,
     "budget.delta": 1e-9,
     "budget.warn_at": 0.9,
+    "budget.rho": 2.0,
     "gate.max_increase": 0.6,
     "gate.horizon": {"epsilon": 901.0, "runs": 3},
     "gate.waiver": [{"rule": "DP105", "reason": "other", "approver": "ada", "expires": datetime.date(2031, 1, 2)}],

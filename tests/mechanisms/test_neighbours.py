@@ -21,7 +21,9 @@ from dpcli.mechanisms.combined.composed import BoundGroup, Composed
 from dpcli.mechanisms.combined.group import Group, grouped
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
-from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
+from dpcli.mechanisms.noise.discrete_gaussian_spec import DiscreteGaussianSpec
+from dpcli.mechanisms.noise.discrete_gaussian_vector import DiscreteGaussianVector
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace, DiscreteLaplaceSpec
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
@@ -52,9 +54,17 @@ RESOLVED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (LaplaceSpec(noise_multiplier=2.0), CROWD, Laplace(7.5)),
     (LaplaceSpec(scale=4.0, sensitivity=2.0), CROWD, Laplace(1.5)),
     (DiscreteGaussianSpec(sigma=3.0, sensitivity=2, dimension=1), CROWD, DiscreteGaussian(3.0, 6)),
-    (DiscreteGaussianSpec(sigma=3.0, sensitivity=2), CROWD, Zcdp(2.0)),
+    (
+        DiscreteGaussianSpec(
+            sigma=3.0,
+            sensitivity=2,
+        ),
+        ADD,
+        DiscreteGaussianVector(3.0, ((1, 1, 1, 1), (2,))),
+    ),
     (DiscreteGaussianSpec(sigma=3.0, sensitivity=1), USER, DiscreteGaussian(3.0, 1)),
-    (DiscreteGaussianSpec(sigma=3.0, sensitivity=1), CROWD, Zcdp(0.5)),
+    (DiscreteGaussianSpec(sigma=3.0, sensitivity=1), CROWD, Dominated(DiscreteGaussianVector(3.0, ((1, 1, 1), (2, 1), (3,))))),
+    (DiscreteGaussianSpec(sigma=9.0, l2_sensitivity=2.0**0.5), ADD, DiscreteGaussian(9.0 * 2.0**0.5 * (1.0 - 4e-16), 2)),
     (DiscreteGaussianSpec(sigma=3.0, l2_sensitivity=0.5), REPLACE, Zcdp(0.5 * (0.5 / 3.0) ** 2)),
     (DiscreteLaplaceSpec(scale=3.0, sensitivity=2), CROWD, DiscreteLaplace(3.0, 6)),
     (RandomizedResponseSpec(epsilon=1.0, categories=4), REPLACE, RandomizedResponse(1.0, 4)),

@@ -34,11 +34,6 @@ def test_another_unit_is_asked_for_its_records(unit: str) -> None:
     assert "privacy.max_contributions: expected the most records" in found
 
 
-def test_a_cap_in_rho_is_told_how_to_be_one() -> None:
-    (found,) = said(HEAD + "\n[budget]\nepsilon = 1.0\nrho = 0.1\n" + TRAIN)
-    assert found.endswith("a budget caps epsilon: in place of rho state epsilon = rho + 2 sqrt(rho ln(1/delta)), and delta")
-
-
 def test_an_adaptive_pipeline_is_not_told_that_there_are_no_filters() -> None:
     result = account(parse((HEAD + "adaptive = true\n" + TRAIN).encode(), "x"))
     reasons = {row.accountant.name: row.reason for row in result.rows if row.reason}

@@ -11,7 +11,7 @@ from dpcli.fields import COUNT, POSITIVE, Key
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
+from dpcli.mechanisms.noise.discrete_gaussian_spec import DiscreteGaussianSpec
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stability.shown import shown

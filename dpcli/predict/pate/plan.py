@@ -158,7 +158,7 @@ def _affordable(pipeline: Pipeline, entry: Entry, found: Account) -> int:
         fits, fails = (middle, fails) if verdict.verdict in ("pass", "warn") else (fits, middle)
     if not fits:
         raise Denied(
-            f"{pipeline.path}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)} "
-            "for what the file asks for, and more for a single answer: fewer queries or more noise would fit"
+            f"{pipeline.path}: budget: expected at most epsilon {budget.epsilon:g} at delta = {budget.delta!r}, found {up(budget.spent)}"
+            f"{budget.rho_words()} for what the file asks for, and more for a single answer: fewer queries or more noise would fit"
         )
     return fits

@@ -21,6 +21,7 @@ from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.queries.open import FILE, open_queries
 from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.priced import OVER
 from dpcli.sessions.whereabouts import home
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ def _require_budget(plan: PmixedPlan) -> None:
     except Denied as denied:
         budget = None if plan.account is None else plan.account.budget
         assert budget is not None
+        if budget.rho is not None and budget.rho.verdict in OVER:
+            raise
         try:
             found = calibrate(plan.pipeline, budget.epsilon, budget.delta, "radius", ((plan.entry.name, "radius"),))
         except CannotCertify:

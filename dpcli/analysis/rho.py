@@ -1,0 +1,72 @@
+"""What a composition costs in zCDP, and a cap on that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from dpcli.accountants.base import rho_of
+from dpcli.errors import NotRepresentable
+from dpcli.pipeline.resolve import BillLine
+from dpcli.rounding import up
+from dpcli.values import dataclass
+
+Verdict = Literal["pass", "warn", "fail", "unknown"]
+SEVERITY: tuple[Verdict, ...] = ("pass", "warn", "fail", "unknown")
+ROUNDED_UP = 4e-15
+
+
+@dataclass(frozen=True, slots=True)
+class TotalRho:
+    """The sum of the charges' rho, an upper bound: inf where one has none, with the reason."""
+
+    value: float
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RhoVerdict:
+    """What is spent in zCDP, against a cap on it."""
+
+    cap: float
+    spent: TotalRho
+    verdict: Verdict
+
+    def words(self, decimals: int = 4) -> str:
+        """`rho 0.2501 of 0.25`; why there is none."""
+        return f"rho {up(self.spent.value, decimals)} of {self.cap!r}{f' ({self.spent.reason})' if self.spent.reason else ''}"
+
+
+def total_rho(charges: Sequence[BillLine]) -> TotalRho:
+    """rho of all charges together, which may be chosen one after the other (Bun & Steinke 2016, arXiv:1605.02065, Lemma 2.3)."""
+    try:
+        return TotalRho(rho_of(tuple((charge.mechanism, charge.count) for charge in charges)))
+    except NotRepresentable as error:
+        return TotalRho(math.inf, str(error))
+
+
+def settled(value: float, cap: float) -> float:
+    """The value; the cap itself where that is exceeded by no more than values are rounded up, so that what meets it exactly does."""
+    return cap if cap < value <= cap * (1.0 + ROUNDED_UP) else value
+
+
+def judged(spent: float, cap: float, warn_at: float) -> Verdict:
+    """A number against its cap; what is infinite is not known."""
+    if math.isinf(spent):
+        return "unknown"
+    return "fail" if spent > cap else "warn" if spent > warn_at * cap else "pass"
+
+
+def rho_verdict(charges: Sequence[BillLine], cap: float | None, warn_at: float) -> RhoVerdict | None:
+    """None where there is no cap on rho."""
+    if cap is None:
+        return None
+    total = total_rho(charges)
+    spent = TotalRho(settled(total.value, cap), total.reason)
+    return RhoVerdict(cap, spent, judged(spent.value, cap, warn_at))
+
+
+def worse(first: Verdict, second: Verdict) -> Verdict:
+    """Of two verdicts on one budget; what is not known outweighs a no, which it may hide."""
+    return max(first, second, key=SEVERITY.index)

@@ -1,0 +1,69 @@
+"""Caps on rho in files, policies and flags; one stated rho beside others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+import dpcli
+from dpcli.analysis.account import account
+from dpcli.gate.flags import checked_terms
+from dpcli.gate.judge import gate
+from dpcli.gate.merged_caps import loosened, over, tightest
+from dpcli.pipeline.gate_keys import Caps
+from dpcli.pipeline.read import parse
+
+HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\nunit = "example"\ndelta = 1e-6\nreleases = "outputs"\ndataset_size = 100_000\n'
+GAUSSIAN = HEAD + '[[mechanism]]\nname = "it"\ntype = "gaussian"\nnoise_multiplier = 3.0\nsteps = 4\n'
+SAMPLED = GAUSSIAN + 'sampling = { scheme = "poisson", rate = 0.01 }\n'
+MANY = SAMPLED.replace("steps = 4", "steps = 300").replace("rate = 0.01", "rate = 0.05")
+
+RHO = 4 * 0.5 / 9.0
+BUDGETS = ((RHO * 1.3, "pass", 0), (RHO * 1.1, "warn", 0), (RHO * 0.99, "fail", 1))
+
+
+@pytest.mark.parametrize(("cap", "verdict", "code"), BUDGETS)
+def test_rho_has_a_cap_of_its_own(tmp_path: Path, cap: float, verdict: str, code: int) -> None:
+    path = tmp_path / "it.toml"
+    path.write_text(GAUSSIAN + f"[budget]\nepsilon = 50.0\nrho = {cap!r}\n")
+    found = account(dpcli.load(path))
+    assert found.budget is not None and found.budget.verdict == verdict and found.exit_code == code
+    assert found.budget.rho is not None and found.budget.rho.spent.value == pytest.approx(RHO, rel=1e-12)
+    assert gate([str(path)], checked_terms()).verdict == ("fail" if code else "pass")
+    assert gate([str(path)], checked_terms(max_rho=RHO * 0.9)).verdict == "fail"
+    assert gate([str(path)], checked_terms(max_epsilon=60.0, max_rho=RHO * 1.1)).verdict == "pass"
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'format = 1\n[[rule]]\nunit = "example"\nrho = {RHO * 0.9!r}\n')
+    assert gate([str(path)], checked_terms(policy=str(policy))).verdict == "fail"
+
+
+@pytest.mark.parametrize("key", [one.name for one in fields(Caps) if one.name != "allow_statement_change"])
+def test_every_cap_of_a_policy_is_merged_and_seen_to_be_loosened(key: str) -> None:
+    tight, loose, none = Caps(**{key: 0.25}), Caps(**{key: 0.5}), Caps()
+    assert over(tight, loose) == over(none, tight) == tightest([loose, none, tight]) == tight
+    assert [list(loosened(tight, now)) != [] for now in (loose, none, tight)] == [True, True, False]
+    assert not list(loosened(loose, tight))
+
+
+def test_a_cap_on_rho_is_not_met_by_what_has_none() -> None:
+    found = account(parse((SAMPLED + "[budget]\nepsilon = 50.0\nrho = 10.0\n").encode(), "it.toml"))
+    assert found.budget is not None and found.budget.verdict == "unknown" and found.exit_code == 3
+    assert found.rho.reason is not None and math.isfinite(found.upper)
+
+
+def test_one_stated_rho_leaves_the_others_their_pairs() -> None:
+    """Beside something far smaller that only states its rho, a file costs next to nothing more."""
+    alone = parse(MANY.encode(), "it.toml")
+    stated = parse((HEAD + '[[mechanism]]\nname = "zcdp"\ntype = "zcdp"\nrho = 1e-9\n').encode(), "it.toml").mechanisms
+    both = account(replace(alone, mechanisms=(*alone.mechanisms, *stated)))
+    assert account(alone).upper <= both.upper <= account(alone).upper * 1.001
+
+
+def test_a_cap_that_is_met_exactly_is_met() -> None:
+    """Nine steps of noise 3 have rho = 1/2."""
+    nine = GAUSSIAN.replace("steps = 4", "steps = 9")
+    found = account(parse((nine + "[budget]\nepsilon = 50.0\nrho = 0.5\n").encode(), "it.toml"))
+    assert found.budget is not None and found.budget.verdict == "warn"
