@@ -391,13 +391,15 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return 1",
     ),
     ("members of a group charged for nothing", "pipeline/resolve.py", "else (spec, part.steps)", "else (spec, 1)"),
-    ("budget verdict flipped", "analysis/account.py", "if spent > cap.epsilon", "if spent < cap.epsilon"),
+    ("budget verdict flipped", "analysis/rho.py", '"fail" if spent > cap', '"fail" if spent < cap'),
     (
         "gate: cap compared with nothing",
         "gate/caps.py",
-        '"fail" if cap.spent > cap.epsilon else',
-        '"pass" if cap.spent > cap.epsilon else',
+        "judged(cap.spent, cap.epsilon,",
+        "judged(0.0 * cap.spent, cap.epsilon,",
     ),
+    ("gate: a rho that nobody judges", "gate/caps.py", 'Condition("rho", rho.verdict, text', 'Condition("rho", "pass", text'),
+    ("rho: of the first charge alone", "analysis/rho.py", "for charge in charges)", "for charge in charges[:1])"),
     (
         "gate: unknown passes",
         "gate/caps.py",
