@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from dpcli import __version__
 from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
-from dpcli.ledger.chain import LedgerEntry, digest, opened, sealed
+from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
@@ -22,6 +22,8 @@ from dpcli.toml.looks import looks, mixed, strange
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
+
+PAGE = 256  # entries that are read at once
 
 
 def account_name() -> str:
@@ -81,12 +83,31 @@ class Ledger:
         return self._state
 
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """Every entry, checked against the chain."""
-        state, found = LedgerState(self.dataset), []
-        for row in self.store.after(self.dataset, 0):
-            found.append(opened(row, self.dataset, state.head))
-            state.apply(found[-1])
-        return tuple(found)
+        """Every entry, as `replay` checks it."""
+        return tuple(entry for entry, _ in self.replay())
+
+    def replay(self, end: Head | None = None) -> Iterator[tuple[LedgerEntry, LedgerState]]:
+        """Every entry from the first, checked against the chain, with the state after it: read a page at a time, and not remembered.
+
+        end: the last of them; what others write meanwhile comes after it. Raises LedgerError where the chain does not come to it.
+        """
+        from dpcli.ledger.forgetful import ForgetfulRuns
+
+        state = LedgerState(self.dataset, runs=ForgetfulRuns())
+        while rows := self.store.after(self.dataset, state.head.seq, PAGE):
+            for row in rows:
+                if state.head == end:
+                    return
+                entry = opened(row, self.dataset, state.head)
+                state.apply(entry)
+                yield entry, state
+        if end not in (None, state.head):
+            raise LedgerError(f'{self.store.place}: dataset "{self.dataset}": its entries have changed while they were read')
+
+    def row(self, seq: int) -> StoredRow | None:
+        """One row by its number, None where there is none."""
+        rows = self.store.after(self.dataset, seq - 1, 1)
+        return rows[0] if rows and rows[0].seq == seq else None
 
     def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
         """What one run would be charged, and the delta it is described at (the file's where None; 0 where it states none).
@@ -265,11 +286,7 @@ def _terms_of(store: Store, dataset: str) -> LedgerTerms | None:
 
 def _rehearsed(state: LedgerState, entry: LedgerEntry) -> None:
     """The entry held against the grammar, and applied to a copy: what a later reading would refuse must not be written."""
-    import copy
-
     wrong = wrong_entry(entry.content)
     if wrong is not None or len(entry.row.body) > LONGEST:
         raise InputError(f"{wrong or 'expected an entry of at most 4 MB'}, found something else; nothing was written")
-    trial = copy.copy(state)
-    trial.runs = dict(state.runs)
-    trial.apply(opened(entry.row, state.dataset, state.head))
+    state.rehearsal().apply(opened(entry.row, state.dataset, state.head))

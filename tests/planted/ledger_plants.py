@@ -123,8 +123,8 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("size not compared", L + "stores/sqlite.py", "if _size(self._path) < sizes[0][0]:", "if False:"),
     ("no rollback after a denial", L + "stores/sqlite.py", 'self.connection.execute("ROLLBACK")', "pass"),
     ("guards not verified", L + "verify.py", "if digest(ledger.store.schema()) != state.schema:", "if False:"),
-    ("restored backup accepted", L + "verify.py", "if len(entries) < seq:", "if False:"),
-    ("other history accepted", L + "verify.py", 'if seq < 1 or entries[seq - 1].row.hash != anchor["hash"]:', "if False:"),
+    ("restored backup accepted", L + "verify.py", "if head.seq < seq:", "if False:"),
+    ("other history accepted", L + "verify.py", 'if row is None or row.hash != anchor["hash"]:', "if False:"),
     (
         "guard against changes missing",
         L + "stores/sqlite.py",

@@ -23,7 +23,7 @@ from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, Limits, bound
 BUSY_SECONDS = 30.0
 NOW = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
 END = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
-READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq"
+READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
 # Each names what is wrong; a sound ledger answers with no row.
 CHECKS = (
     "SELECT format('dataset \"%%s\": its entries end at %%s, the chain that was written ends at %%s', d.name, max(e.seq), d.seq) "
@@ -44,10 +44,13 @@ class PostgresTail:
     place: str
 
     def after(self, seq: int) -> Sequence[StoredRow]:
-        """Raises LedgerError where the last entries that were written are not there: what is read would understate the spending."""
+        return self.page(seq, None)
+
+    def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
+        """So many of them at most. Raises LedgerError where the last entries that were written are not there: what is read would understate the spending."""
         end = self.connection.execute(END, (self.dataset,)).fetchone()  # asked first: what others write meanwhile comes after it
-        rows = [StoredRow(*row) for row in self.connection.execute(READ, (self.dataset, seq)).fetchall()]
-        if end and end[0] > seq and tuple(end) not in ((row.seq, row.hash) for row in rows):
+        rows = [StoredRow(*row) for row in self.connection.execute(READ, (self.dataset, seq, most)).fetchall()]
+        if end and end[0] > seq and len(rows) != most and tuple(end) not in ((row.seq, row.hash) for row in rows):
             raise LedgerError(
                 f'{self.place}: dataset "{self.dataset}": its entries end before entry {end[0]}, which was written: '
                 "the database is damaged, or was changed by hand"
@@ -114,13 +117,13 @@ class PostgresStore:
         with self._bounded() as connection:
             return tuple(sorted(name for (name,) in connection.execute("SELECT name FROM dpcli.dataset").fetchall()))
 
-    def after(self, dataset: str, seq: int) -> Sequence[StoredRow]:
+    def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
         with self._bounded() as connection:
-            return PostgresTail(connection, dataset, self._place).after(seq)
+            return PostgresTail(connection, dataset, self._place).page(seq, most)
 
     def opening(self, dataset: str) -> Sequence[StoredRow]:
         with self._bounded() as connection:
-            return [StoredRow(*row) for row in connection.execute(f"{READ} LIMIT 1", (dataset, 0)).fetchall()]
+            return [StoredRow(*row) for row in connection.execute(READ, (dataset, 0, 1)).fetchall()]
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:

@@ -42,7 +42,8 @@ SCHEMA = (
 # Its entries, beginning with the first: a last entry that moved to another name would be missed by nobody else.
 STRAYS = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVING min(seq) <> 1"
 NOT_TEXT = "Could not decode"  # how sqlite3 begins where a text is none
-READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq"
+READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
+ALL = -1  # of LIMIT
 Connect = Callable[[str, float], Any]
 # What SQLite's errors mean to the one who keeps the ledger, by the start of their names.
 MEANINGS = {
@@ -74,13 +75,11 @@ class SqliteTail:
     dataset: str
 
     def after(self, seq: int) -> Sequence[StoredRow]:
-        return self._rows(READ, seq)
+        return self.page(seq, ALL)
 
-    def opening(self) -> Sequence[StoredRow]:
-        return self._rows(f"{READ} LIMIT 1", 0)
-
-    def _rows(self, statement: str, seq: int) -> Sequence[StoredRow]:
-        rows = self.connection.execute(statement, (self.dataset, seq)).fetchall()
+    def page(self, seq: int, most: int) -> Sequence[StoredRow]:
+        """So many of them at most."""
+        rows = self.connection.execute(READ, (self.dataset, seq, most)).fetchall()
         if any(tuple(map(type, row)) != (int, str, str) for row in rows):
             raise sqlite3.DataError(NOT_TEXT)
         return [StoredRow(*row) for row in rows]
@@ -171,15 +170,15 @@ class SqliteStore:
                 name for (name,) in self.connection.execute("SELECT DISTINCT dataset FROM entry ORDER BY dataset").fetchall()
             )
 
-    def after(self, dataset: str, seq: int) -> Sequence[StoredRow]:
+    def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
         self._refuse_strays(dataset)
         with self._explained():
-            return SqliteTail(self.connection, dataset).after(seq)
+            return SqliteTail(self.connection, dataset).page(seq, ALL if most is None else most)
 
     def opening(self, dataset: str) -> Sequence[StoredRow]:
         self._refuse_strays(dataset)
         with self._explained():
-            return SqliteTail(self.connection, dataset).opening()
+            return SqliteTail(self.connection, dataset).page(0, 1)
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[SqliteTail]:

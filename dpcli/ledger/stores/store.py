@@ -47,8 +47,11 @@ class Store(Protocol):
         """Names, sorted."""
         ...
 
-    def after(self, dataset: str, seq: int) -> Sequence[StoredRow]:
-        """The rows of one dataset with a number above `seq`, ascending, as of one moment; none for an unknown dataset."""
+    def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
+        """The rows of one dataset with a number above `seq`, ascending, as of one moment; none for an unknown dataset.
+
+        most: of them, from the first.
+        """
         ...
 
     def opening(self, dataset: str) -> Sequence[StoredRow]:
