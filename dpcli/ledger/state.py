@@ -48,7 +48,7 @@ class Run:
         return "expires" in self.content and self.status == "reserved" and str(self.content["expires"]) <= now
 
 
-class Runs(Protocol):
+class LedgerRuns(Protocol):
     """The runs of a state by their keys, in the order in which they were charged: a dictionary, or what answers like one."""
 
     def __getitem__(self, key: str, /) -> Run: ...
@@ -92,7 +92,7 @@ class LedgerState:
     reserved: dict[str, Decimal] = field(default_factory=dict)
     charges: int = 0
     under_way: dict[str, UnderWay] = field(default_factory=dict)
-    runs: Runs = field(default_factory=dict[str, Run])
+    runs: LedgerRuns = field(default_factory=dict[str, Run])
     last: Run | None = None
     latest: str = ""  # the latest time that an entry states
     schema: str = ""  # the hash of the definitions that guard the entries

@@ -47,7 +47,10 @@ class PostgresTail:
         return self.page(seq, None)
 
     def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
-        """So many of them at most. Raises LedgerError where the last entries that were written are not there: what is read would understate the spending."""
+        """So many of them at most.
+
+        Raises LedgerError where the last entries that were written are not there: what is read would understate the spending.
+        """
         end = self.connection.execute(END, (self.dataset,)).fetchone()  # asked first: what others write meanwhile comes after it
         rows = [StoredRow(*row) for row in self.connection.execute(READ, (self.dataset, seq, most)).fetchall()]
         if end and end[0] > seq and len(rows) != most and tuple(end) not in ((row.seq, row.hash) for row in rows):
