@@ -23,6 +23,10 @@ class ForgetfulRuns(Mapping[str, Run]):
         self._ended.execute("CREATE TABLE run (key BLOB PRIMARY KEY, seq INTEGER, status TEXT) WITHOUT ROWID")
         self._ended.execute("PRAGMA journal_mode = OFF")
 
+    def close(self) -> None:
+        """Give the disk back."""
+        self._ended.close()
+
     def __setitem__(self, key: str, run: Run) -> None:
         if run.status not in ENDED:
             self._under_way[key] = replace(run, content={})

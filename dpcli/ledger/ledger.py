@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -93,14 +94,15 @@ class Ledger:
         """
         from dpcli.ledger.forgetful import ForgetfulRuns
 
-        state = LedgerState(self.dataset, runs=ForgetfulRuns())
-        while rows := self.store.after(self.dataset, state.head.seq, PAGE):
-            for row in rows:
-                if state.head == end:
-                    return
-                entry = opened(row, self.dataset, state.head)
-                state.apply(entry)
-                yield entry, state
+        with closing(ForgetfulRuns()) as runs:
+            state = LedgerState(self.dataset, runs=runs)
+            while rows := self.store.after(self.dataset, state.head.seq, PAGE):
+                for row in rows:
+                    if state.head == end:
+                        return
+                    entry = opened(row, self.dataset, state.head)
+                    state.apply(entry)
+                    yield entry, state
         if end not in (None, state.head):
             raise LedgerError(f'{self.store.place}: dataset "{self.dataset}": its entries have changed while they were read')
 
