@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dpcli import __version__
 from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
+from dpcli.ledger.checkpoint import checkpoint_of, due, restored
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
@@ -24,7 +25,7 @@ from dpcli.toml.looks import looks, mixed, strange
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
 
-PAGE = 256  # entries that are read at once
+PAGE, MANY = 256, 4096  # entries that are read at once: where they are let go, and where runs are kept
 
 
 def account_name() -> str:
@@ -57,7 +58,8 @@ class Receipt:
 class Ledger:
     """One dataset in a store.
 
-    Every entry is checked against the chain when it is first read; what has been read is remembered, and a later read starts after it.
+    Reading begins at its last checkpoint (dpcli.ledger.checkpoint), or at the first entry where there is none. Every entry from there on is
+    checked against the chain when it is first read; what has been read is remembered, and a later read starts after it.
     At the end of a `with` its connection is closed.
     """
 
@@ -65,6 +67,7 @@ class Ledger:
         self.store, self.dataset, self.now = store, dataset, now or store.now
         self.who = who or store.who or account_name()
         self._state = LedgerState(dataset)
+        self._noted = 0  # the entry of the last checkpoint
 
     def __enter__(self) -> Self:
         return self
@@ -78,8 +81,14 @@ class Ledger:
 
     def state(self) -> LedgerState:
         """Everything up to now. Raises LedgerError where the ledger is missing, locked or damaged."""
-        for row in self.store.after(self.dataset, self._state.head.seq):
-            self._state.apply(opened(row, self.dataset, self._state.head))
+        if not self._state.head.seq:
+            self._state = restored(self.store, self.dataset) or self._state
+            self._noted = self._state.head.seq
+        rows = None
+        while rows is None or len(rows) == MANY:
+            rows = self.store.after(self.dataset, self._state.head.seq, MANY)
+            for row in rows:
+                self._state.apply(opened(row, self.dataset, self._state.head))
         self._state.open_terms()
         return self._state
 
@@ -196,6 +205,7 @@ class Ledger:
             raise KeyboardInterrupt(UNSURE if entry is not None else "nothing was written") from None
         if entry is not None:  # durable: only now is it remembered
             state.apply(entry)
+            self._noted = state.head.seq if due(state, self._noted) else self._noted
         return Receipt(entry, state.runs.get(key), state)
 
     def _next(self, request: LedgerRequest) -> LedgerEntry | None:
@@ -204,10 +214,12 @@ class Ledger:
         return None if content is None else sealed(self._signed(content, now), self.dataset, state.head)
 
     def _write(self, tail: Tail, entry: LedgerEntry) -> None:
-        _rehearsed(self._state, entry)
+        after = _rehearsed(self._state, entry)
         tail.append(entry.row)
         if list(tail.after(self._state.head.seq)) != [entry.row]:
             raise LedgerError(f"{self.store.place}: an entry was written and is not there: the ledger's definitions were changed")
+        if self.store.takes_notes and due(after, self._noted):
+            tail.note(checkpoint_of(after))
 
     def _signed(self, content: Mapping[str, Any], now: str | None = None) -> dict[str, Any]:
         return {**content, "who": self.who, "when": self._time(now or self.now()), "dpcli": __version__}
@@ -286,9 +298,11 @@ def _terms_of(store: Store, dataset: str) -> LedgerTerms | None:
     return state.terms
 
 
-def _rehearsed(state: LedgerState, entry: LedgerEntry) -> None:
-    """The entry held against the grammar, and applied to a copy: what a later reading would refuse must not be written."""
+def _rehearsed(state: LedgerState, entry: LedgerEntry) -> LedgerState:
+    """The entry held against the grammar, and applied to a copy, which it returns: what a later reading would refuse is not written."""
     wrong = wrong_entry(entry.content)
     if wrong is not None or len(entry.row.body) > LONGEST:
         raise InputError(f"{wrong or 'expected an entry of at most 4 MB'}, found something else; nothing was written")
-    state.rehearsal().apply(opened(entry.row, state.dataset, state.head))
+    trial = state.rehearsal()
+    trial.apply(opened(entry.row, state.dataset, state.head))
+    return trial

@@ -95,6 +95,7 @@ class LedgerState:
     runs: LedgerRuns = field(default_factory=dict[str, Run])
     last: Run | None = None
     latest: str = ""  # the latest time that an entry states
+    opening: str = ""  # the hash of the first entry
     schema: str = ""  # the hash of the definitions that guard the entries
     version: int = 1  # of those definitions
 
@@ -150,7 +151,7 @@ class LedgerState:
         terms, caps = LedgerTerms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
         terms.refuse_nonsense(caps)
         self.terms, self.caps, self.epsilon, self.largest = terms, caps, terms.epsilon, terms.epsilon
-        self.schema, self.version = terms.schema, terms.version or 1
+        self.opening, self.schema, self.version = entry.row.hash, terms.schema, terms.version or 1
         self.spent = self.reserved = dict.fromkeys(self.caps, Decimal(0))
 
     def _charge(self, entry: LedgerEntry) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest
+from dpcli.ledger.checkpoint import tallies, usable
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.price import SLACK, undeclared, understated
 from dpcli.ledger.state import LedgerState
@@ -67,14 +68,24 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
                 progress(done, state.charges)
             done += 1
             each += understated(terms, entry)
-    return Verified(state.head.seq, done, state.head, (*whole, *each), _notes(ledger))
+    return Verified(state.head.seq, done, state.head, (*whole, *each), tuple(_notes(ledger)))
 
 
 def _replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
-    state = LedgerState(ledger.dataset)
-    for _, state in ledger.replay():  # noqa: B007 (the last is wanted)
-        pass
+    state, noted = LedgerState(ledger.dataset), ledger.store.checkpoint(ledger.dataset)
+    said = usable(noted, ledger.dataset)
+    for _, state in ledger.replay():
+        if said is not None and state.head.seq == said.get("seq") and not tallies(said, state):
+            raise LedgerError(
+                f'{ledger.store.place}: dataset "{ledger.dataset}", entry {state.head.seq}: the totals that were noted here are not what '
+                "the entries add up to: the ledger was changed by hand, or by a program that cannot add"
+            )
     state.open_terms()
+    if said is not None and not 1 <= int(said["seq"]) <= state.head.seq:
+        raise LedgerError(
+            f'{ledger.store.place}: dataset "{ledger.dataset}": ends at entry {state.head.seq}, and totals were noted at {said["seq"]}: '
+            "entries were lost"
+        )
     if anchor is not None:
         refuse_lost(ledger, state.head, anchor)
     return state
@@ -129,11 +140,11 @@ def _wide(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
             yield f"{said}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
 
 
-def _notes(ledger: Ledger) -> tuple[str, ...]:
-    """Guards of an earlier version: an entry that they let in may be one that no guard should."""
-    if not ledger.store.outdated:
-        return ()
-    return (
-        f"the database's checks are those of version {ledger.store.version} and let a spender write what they should not: "
-        "dpcli budget upgrade makes them again",
-    )
+def _notes(ledger: Ledger) -> Iterator[str]:
+    """Guards of an earlier version: an entry that they let in may be one that no guard should; and totals that nobody can use."""
+    amiss = ledger.store.outdated
+    if amiss:
+        yield f"{amiss}: dpcli budget upgrade makes them again"
+    noted = ledger.store.checkpoint(ledger.dataset)
+    if noted is not None and usable(noted, ledger.dataset) is None:
+        yield "the totals that were noted beside the entries are damaged or of a later version, and not used: all entries are read instead"

@@ -19,8 +19,8 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "acknowledged before the commit",
         L + "stores/sqlite.py",
-        'yield SqliteTail(self.connection, dataset)\n                self.connection.execute("COMMIT")',
-        "yield SqliteTail(self.connection, dataset)",
+        'yield self._tail(dataset)\n                self.connection.execute("COMMIT")',
+        "yield self._tail(dataset)",
     ),
     (
         "remembered before the commit",
@@ -127,7 +127,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("other history accepted", L + "verify.py", 'if row is None or row.hash != anchor["hash"]:', "if False:"),
     (
         "guard against changes missing",
-        L + "stores/sqlite.py",
+        L + "stores/sqlite_schema.py",
         "BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT",
         "BEFORE UPDATE ON entry BEGIN SELECT RAISE(IGNORE",
     ),

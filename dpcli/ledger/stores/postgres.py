@@ -19,11 +19,13 @@ from dpcli.ledger.chain import StoredRow
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
 from dpcli.ledger.stores.postgres_install import ATTEMPTS, VERSION, Raced, found_version, install, renew
 from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, Limits, bounded
+from dpcli.ledger.stores.store import StoredCheckpoint
 
 BUSY_SECONDS = 30.0
 NOW = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
 END = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
 READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
+ABOUT = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND key = %s ORDER BY seq"
 # Each names what is wrong; a sound ledger answers with no row.
 CHECKS = (
     "SELECT format('dataset \"%%s\": its entries end at %%s, the chain that was written ends at %%s', d.name, max(e.seq), d.seq) "
@@ -63,6 +65,9 @@ class PostgresTail:
     def append(self, row: StoredRow) -> None:
         self.connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
+    def note(self, checkpoint: StoredCheckpoint) -> None:
+        """A login is not believed what it says of a total."""
+
 
 class PostgresStore:
     """A store in the schema dpcli of the database at `url`, which must be there: only `create` makes one.
@@ -96,8 +101,14 @@ class PostgresStore:
         return self._version
 
     @property
-    def outdated(self) -> bool:
-        return self._version < VERSION
+    def outdated(self) -> str:
+        if self._version >= VERSION:
+            return ""
+        return f"the database's checks are those of version {self._version} and let a spender write what they should not"
+
+    @property
+    def takes_notes(self) -> bool:
+        return False
 
     @property
     def keeps_time(self) -> bool:
@@ -127,6 +138,13 @@ class PostgresStore:
     def opening(self, dataset: str) -> Sequence[StoredRow]:
         with self._bounded() as connection:
             return [StoredRow(*row) for row in connection.execute(READ, (dataset, 0, 1)).fetchall()]
+
+    def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
+        with self._bounded() as connection:
+            return [StoredRow(*row) for row in connection.execute(ABOUT, (dataset, key)).fetchall()]
+
+    def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
+        return None
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:
