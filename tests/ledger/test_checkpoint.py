@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,9 @@ def folded(ledger: Ledger) -> LedgerState:
 def alike(found: LedgerState, truth: LedgerState) -> None:
     """To the last digit as it is printed, and for every key."""
     assert canonical(stated(found)) == canonical(stated(truth))
-    under_way = [run.cost["epsilon"] for run in truth.runs.values() if run.status in ("reserved", "started")]
-    assert found.reserved["epsilon"] == sum(under_way)
+    for name, reserved in found.reserved.items():
+        costs = [run.cost.get(name, 0) for run in truth.runs.values() if run.status in ("reserved", "started")]
+        assert Fraction(reserved) == sum(map(Fraction, costs))
     for key in (*KEYS, *truth.runs):
         assert found.runs.get(key) == truth.runs.get(key), key
     for amount in ("0", "1E-300", "0.1", "0.5", "1"):
@@ -154,7 +156,7 @@ def place(often: None, tmp_path: Path) -> str:
         ledger.void("voided", "a reason")
         charge(ledger, "last", "0.01")
         while noted(path)["seq"] != ledger.state().head.seq - 1:
-            charge(ledger, f"more {ledger.state().head.seq}", "0.001")
+            charge(ledger, f"more {ledger.state().head.seq}", "0.01")
     with open_ledger(path, "other") as ledger:
         for i in range(5):
             charge(ledger, f"other {i}", "0.001")

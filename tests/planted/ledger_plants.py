@@ -138,7 +138,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "while rows is None and not self._noted:",
     ),
     ("checkpoint of another dataset", L + "checkpoint.py", ' and content.get("dataset") == dataset', ""),
-    ("damaged checkpoint used", L + "checkpoint.py", " or digest(found.body) != found.digest", ""),
+    ("damaged checkpoint used", L + "checkpoint.py", " or _digest(found.body) != found.digest", ""),
     (
         "a total without the last entry",
         L + "ledger.py",

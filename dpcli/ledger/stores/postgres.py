@@ -17,7 +17,7 @@ from typing import Any
 from dpcli.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
-from dpcli.ledger.stores.postgres_install import ATTEMPTS, VERSION, Raced, found_version, install, renew
+from dpcli.ledger.stores.postgres_install import ATTEMPTS, NOTED, VERSION, Raced, found_version, install, renew
 from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, Limits, bounded
 from dpcli.ledger.stores.store import StoredCheckpoint
 
@@ -144,7 +144,11 @@ class PostgresStore:
             return [StoredRow(*row) for row in connection.execute(ABOUT, (dataset, key)).fetchall()]
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
-        return None
+        if self._version < NOTED:
+            return None
+        with self._bounded() as connection:
+            found = connection.execute("SELECT body, digest FROM dpcli.checkpoint WHERE dataset = %s", (dataset,)).fetchone()
+        return StoredCheckpoint(*found) if found else None
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:
