@@ -125,7 +125,7 @@ class Ledger:
 
         Raises InputError where the run is stated for another unit or adjacency; CannotCertify, NotRepresentable where it has no cost.
         """
-        terms = self.state().open_terms()
+        terms = self._state.terms or self.state().open_terms()  # which no entry changes
         terms.refuse_other(pipeline)
         at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
         if not 0.0 <= at < 1.0:

@@ -29,7 +29,7 @@ from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.verify import verify
 from tests.command import ROOT, dpcli
-from tests.ledger.setting import DATASET, charge, run_file, terms
+from tests.ledger.setting import DATASET, charge, run, run_file, terms
 
 NOW = "2030-01-01T00:00:00Z"
 AMOUNTS = ("0.1", "0.25", "1E-30", "0.070000000000000001", "0", "1E-300")
@@ -416,3 +416,17 @@ def test_the_commands_say_what_they_said(place: str, tmp_path: Path) -> None:
     ):
         one, two = (dpcli("budget", words[0], path, "--dataset", DATASET, *words[1:]) for path in (place, copy))
         assert one == two and one.code == 0, (one, two)
+
+
+def test_a_gate_reads_once_for_all_its_files(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpcli.ledger.quote import quotes
+
+    asked = []
+    after = SqliteStore.after
+    monkeypatch.setattr(SqliteStore, "after", lambda *given: asked.append(given) or after(*given))
+    counts = []
+    for files in (1, 20):
+        asked.clear()
+        assert len(quotes(place, DATASET, [(run(0.001), 1)] * files)) == files
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
