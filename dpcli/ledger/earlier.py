@@ -13,6 +13,8 @@ from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, entry_of, o
 from dpcli.ledger.state import NEXT, LedgerState, Run, UnderWay
 from dpcli.ledger.stores.store import Store
 
+PAGE = 1000  # rows that are read at once
+
 
 class EarlierRuns(Mapping[str, Run]):
     """By key. To walk over them is to read every entry, once."""
@@ -43,7 +45,7 @@ class EarlierRuns(Mapping[str, Run]):
     def _read(self) -> None:
         if not self._whole:
             state = LedgerState(self._dataset)
-            for row in pages(self._store, self._dataset, self._end):
+            for row in pages(self._store, self._dataset, self._end, PAGE):
                 state.apply(opened(row, self._dataset, state.head))
             later = {key: run for key, run in self._known.items() if run is not None}
             self._known, self._whole = {**{run.key: run for run in state.runs.values()}, **later}, True
@@ -78,7 +80,7 @@ class EarlierRuns(Mapping[str, Run]):
         )
 
 
-def pages(store: Store, dataset: str, end: Head, count: int = 1000) -> Iterator[StoredRow]:
+def pages(store: Store, dataset: str, end: Head, count: int) -> Iterator[StoredRow]:
     """The rows up to `end`, so many at a time."""
     seq = 0
     while seq < end.seq:

@@ -13,6 +13,7 @@ from dpcli import __version__
 from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
 from dpcli.ledger.checkpoint import checkpoint_of, due, restored
+from dpcli.ledger.earlier import pages
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
@@ -96,23 +97,26 @@ class Ledger:
         """Every entry, as `replay` checks it."""
         return tuple(entry for entry, _ in self.replay())
 
-    def replay(self, end: Head | None = None) -> Iterator[tuple[LedgerEntry, LedgerState]]:
-        """Every entry from the first, checked against the chain, with the state after it: read a page at a time, and not remembered.
-
-        end: the last of them; what others write meanwhile comes after it. Raises LedgerError where the chain does not come to it.
-        """
+    def replay(self) -> Iterator[tuple[LedgerEntry, LedgerState]]:
+        """Every entry from the first, checked against the chain, with the state after it: read a page at a time, and not remembered."""
         from dpcli.ledger.forgetful import ForgetfulRuns
 
         with closing(ForgetfulRuns()) as runs:
             state = LedgerState(self.dataset, runs=runs)
             while rows := self.store.after(self.dataset, state.head.seq, PAGE):
                 for row in rows:
-                    if state.head == end:
-                        return
                     entry = opened(row, self.dataset, state.head)
                     state.apply(entry)
                     yield entry, state
-        if end not in (None, state.head):
+
+    def again(self, end: Head) -> Iterator[LedgerEntry]:
+        """The entries up to `end`, to which `replay` came: checked against the chain. What others write meanwhile comes after it."""
+        head = Head()
+        for row in pages(self.store, self.dataset, end, PAGE):
+            entry = opened(row, self.dataset, head)
+            head = Head(row.seq, row.hash)
+            yield entry
+        if head != end:
             raise LedgerError(f'{self.store.place}: dataset "{self.dataset}": its entries have changed while they were read')
 
     def row(self, seq: int) -> StoredRow | None:

@@ -60,7 +60,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     whole: list[str] = [*undeclared(terms)] if terms.mode == "declared" else []
     each: list[str] = []
     done = 0
-    for entry, _ in ledger.replay(state.head):
+    for entry in ledger.again(state.head):
         if "caps" in entry.content and terms.mode != "declared":
             whole += _wide(terms, entry)
         if "cost" in entry.content:

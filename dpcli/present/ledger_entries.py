@@ -64,7 +64,7 @@ def _checked(ledger: Ledger) -> Head:
 
 
 def _walked(ledger: Ledger, head: Head, said: Callable[[LedgerEntry], Said]) -> Walked[Said]:
-    return Walked(head.seq, lambda: (said(entry) for entry, _ in ledger.replay(head)))
+    return Walked(head.seq, lambda: map(said, ledger.again(head)))
 
 
 def _row(e: LedgerEntry) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from dpcli.ledger.stores.store import Store
 from dpcli.ledger.verify import verify
 from tests.command import ROOT, dpcli
 from tests.ledger.setting import DATASET, charge, run, run_file, terms
+from tests.ledger.test_kill import Deadly, killed
 
 NOW = "2030-01-01T00:00:00Z"
 AMOUNTS = ("0.1", "0.25", "1E-30", "0.070000000000000001", "0", "1E-300")
@@ -430,3 +431,15 @@ def test_a_gate_reads_once_for_all_its_files(place: str, monkeypatch: pytest.Mon
         assert len(quotes(place, DATASET, [(run(0.001), 1)] * files)) == files
         counts.append(len(asked))
     assert counts[0] == counts[1]
+
+
+def test_a_death_between_the_note_and_the_commit_leaves_neither(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "EVERY", 1)
+    before = noted(place)
+    assert killed(lambda: charge(Ledger(Deadly(open_store(place), "noted"), DATASET), "key", "0.01"))
+    with open_ledger(place, DATASET) as ledger:
+        assert noted(place) == before
+        alike(ledger.state(), folded(ledger))
+        assert not charge(ledger, "key", "0.01").repeated
+        assert noted(place)["seq"] == ledger.state().head.seq
+        assert verify(ledger).notes == ()
