@@ -7,9 +7,9 @@ about 200 files. Python and the imports take 0.1 s of a `show` and 0.2 s of a `s
 
 On two shared cores, at 10^2 and 10^5 entries, and at 10^5 before totals were noted (n: not measured):
 
-    sqlite    spend .23 s 40 MB     .21 s 39 MB     5.2 s 514 MB        postgres    .42 s 54 MB     n    6.0 s 527 MB
-              show  .14 s 25 MB     .13 s 24 MB     6.4 s 559 MB                    .34 s 39 MB     n    7.3 s 575 MB
-              gate  9.0 s 49 MB     9.3 s 48 MB      17 s 514 MB                     10 s 66 MB     n     17 s 528 MB
+    sqlite    spend .23 s 40 MB     .21 s 39 MB     5.2 s 514 MB        postgres    .42 s 54 MB  .43 s 54 MB  6.0 s 527 MB
+              show  .14 s 25 MB     .13 s 24 MB     6.4 s 559 MB                    .34 s 39 MB  .41 s 39 MB  7.3 s 575 MB
+              gate  9.0 s 49 MB     9.3 s 48 MB      17 s 514 MB                     10 s 66 MB   12 s 65 MB   17 s 528 MB
               log    .2 s 26 MB      95 s 34 MB    > 300 s     n                     .5 s 42 MB     n       n
               verify .3 s 40 MB     104 s 52 MB       n                              .5 s 56 MB     n       n
 """
