@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import wraps
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.cli import completing
-from dpcli.cli.printing import complain, show
+from dpcli.cli.printing import complain, show, show_each
 from dpcli.errors import DpcliError, InputError
 from dpcli.extras import unavailable
 from dpcli.registry import ACCOUNTANTS, FORMATS, load
@@ -321,18 +321,23 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     writes = [_split(output) for output in outputs]
     if any(judges(name) for name in (format_, *(name for name, _ in writes))):
         document = judged(document, *_invocation())
-    texts = [(path, _render(document, name, None), appended(name)) for name, path in writes]
-    shown = _render(replace(document, notes=()) if settings.quiet else document, format_, settings)
+    texts = [(path, _pieces(document, name, None), appended(name)) for name, path in writes]
+    shown = _pieces(replace(document, notes=()) if settings.quiet else document, format_, settings)
     for path, text, after in texts:
-        write(path, text, after)
-    show(shown)
+        write_each(path, text, after)
+    show_each(shown)
     if why:
         complain(why)
     return document.exit_code
 
 
 def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[str] | None = None) -> None:
-    """Write a file in one piece, after what it holds where `append`, or say in one line why not.
+    """Write a file in one piece; else as `write_each`."""
+    write_each(path, (text.encode() if isinstance(text, str) else text,), append, inputs)
+
+
+def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, inputs: Sequence[str] | None = None) -> None:
+    """Write a file, after what it holds where `append`, or say in one line why not.
 
     inputs: texts that may name files which must stay as they are; those that the command was given where there are none.
     """
@@ -342,7 +347,8 @@ def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[s
     kept.require_free(path)
     try:
         with open(path, "ab" if append else "wb") as file:
-            file.write(text.encode() if isinstance(text, str) else text)
+            for piece in pieces:
+                file.write(piece.encode() if isinstance(piece, str) else piece)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
@@ -352,15 +358,27 @@ def _split(output: str) -> tuple[str, str]:
     return name, path
 
 
+def _pieces(document: Document, name: str, settings: Settings | None) -> Iterable[str]:
+    """The text, before anything of it is written; of a long document in pieces as they are read."""
+    from dpcli.formats.facts import streams
+
+    stream = streams(name) if document.long else None
+    return (_render(document, name, settings),) if stream is None else stream(document, **_layout(name, settings))
+
+
 def _render(document: Document, name: str, settings: Settings | None) -> str:
+    render: Callable[..., str] = load(FORMATS[name])
+    return render(document, **_layout(name, settings))
+
+
+def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
     from dpcli.formats.facts import for_screen
 
-    render: Callable[..., str] = load(FORMATS[name])
     if not for_screen(name):
-        return render(document)
+        return {}
     color = settings is not None and wants_color(settings.color)
     fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
-    return render(document, width=110 if fixed else max(40, _screen()), color=color)
+    return {"width": 110 if fixed else max(40, _screen()), "color": color}
 
 
 def _screen() -> int:

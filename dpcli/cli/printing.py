@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import click
@@ -21,8 +21,14 @@ def prepare() -> None:
 
 def show(text: str | bytes) -> None:
     """Print a result, in characters that standard output can take; nothing where whoever read it has left."""
+    show_each((text,))
+
+
+def show_each(pieces: Iterable[str | bytes]) -> None:
+    """The same in pieces, of which none is asked for once nobody reads them."""
     try:
-        click.echo(_encodable(text) if isinstance(text, str) else text, nl=False, color=True)
+        for text in pieces:
+            click.echo(_encodable(text) if isinstance(text, str) else text, nl=False, color=True)
         sys.stdout.flush()
     except BrokenPipeError:
         leave()

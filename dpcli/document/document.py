@@ -25,7 +25,7 @@ class Table:
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: Sequence[tuple[str, ...]]
     numeric: frozenset[int] = frozenset()
     footnotes: tuple[str, ...] = ()
     flagged: frozenset[int] = frozenset()
@@ -100,6 +100,7 @@ class Document:
     details: lines under the headline, where text is all there is.
     sheet: for csv; the records, or the machine form, are its rows where there is none.
     why: what the exit code is for, where no finding, check or headline says so. place: line and column of it in the file.
+    long: its rows are read while they are written (`Walked`), in formats that can.
     """
 
     headline: str
@@ -116,11 +117,12 @@ class Document:
     passages: tuple[Passage, ...] = ()
     pictures: tuple[Chart, ...] = ()
     marker: str = ""
-    log: tuple[str, ...] = ()
+    log: Sequence[str] = ()
     details: tuple[str, ...] = ()
     why: str = ""
     place: tuple[int, int] = (1, 1)
     sheet: Sheet | None = None
+    long: bool = False
 
 
 def jsonable(value: Any) -> Any:
@@ -131,7 +133,7 @@ def jsonable(value: Any) -> Any:
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, Sequence):
         return [jsonable(item) for item in value]
     return value
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dpcli.document.document import Document, Sheet, jsonable
+from dpcli.document.document import Document, jsonable
 from dpcli.document.spreadsheet import safe
 
 JUDGES = False
@@ -18,19 +19,28 @@ SHOWS = ("sheet",)
 
 def render(document: Document) -> str:
     """RFC 4180 with a header line. A text that a spreadsheet would run as a formula is quoted with an apostrophe; a number never is."""
-    sheet = document.sheet or _of_records(document)
+    return "".join(stream(document))
+
+
+def stream(document: Document) -> Iterator[str]:
+    """The same in pieces."""
+    columns, rows = (document.sheet.columns, document.sheet.rows) if document.sheet else _of_records(document)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(map(safe, sheet.columns))
-    writer.writerows(map(_cell, row) for row in sheet.rows)
-    return out.getvalue()
+    writer.writerow(map(safe, columns))
+    for row in rows:
+        writer.writerow(map(_cell, row))
+        yield out.getvalue()
+        out.seek(0)
+        out.truncate()
+    yield out.getvalue()
 
 
-def _of_records(document: Document) -> Sheet:
-    """A row per record, or one for the machine form."""
-    records = list(document.records) or [document.data]
+def _of_records(document: Document) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
+    """Columns and rows: one per record, or one for the machine form."""
+    records = document.records or [document.data]
     columns = tuple(dict.fromkeys(str(key) for record in records for key in record))
-    return Sheet(columns, tuple(tuple(record.get(column) for column in columns) for record in records))
+    return columns, (tuple(record.get(column) for column in columns) for record in records)
 
 
 def _cell(value: Any) -> str:

@@ -3,11 +3,12 @@
 NEEDS: what a document must hold (names of its fields) for the format to say anything of it. SHOWS: those of which it leaves nothing out;
 "failures" are the checks that failed. JUDGES: CI systems read a verdict from it. ENDINGS: of paths that mean it. SCREEN: it is laid out
 for a screen, with a width and colours. APPENDED: several steps of a job write to one file of it. The last two only where they are so.
+Beside `render` it may have `stream`, whose pieces make up the same text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -45,6 +46,12 @@ def shows(name: str) -> tuple[str, ...]:
 def for_screen(name: str) -> bool:
     """Whether its `render` takes a width and whether there are colours."""
     return bool(getattr(_module(name), "SCREEN", False))
+
+
+def streams(name: str) -> Callable[..., Iterator[str]] | None:
+    """What gives its text in pieces, for documents that are too long to hold; None where it needs the whole."""
+    found: Callable[..., Iterator[str]] | None = getattr(_module(name), "stream", None)
+    return found
 
 
 def appended(name: str) -> bool:

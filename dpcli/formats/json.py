@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 from dpcli.document.document import Document, json_text
 
 JUDGES = False
@@ -13,3 +16,25 @@ SHOWS = ("data",)
 def render(document: Document) -> str:
     """One object; infinities are strings."""
     return json_text(document.data, indent=2) + "\n"
+
+
+def stream(document: Document) -> Iterator[str]:
+    """The same in pieces."""
+    mark = "{"
+    for name, value in document.data.items():
+        yield f"{mark}\n  {json_text(str(name))}: "
+        yield from _items(value) if value and isinstance(value, Sequence) and not isinstance(value, str) else (_inside(value, 1),)
+        mark = ","
+    yield "\n}\n"
+
+
+def _items(values: Sequence[Any]) -> Iterator[str]:
+    mark = "["
+    for value in values:
+        yield f"{mark}\n    {_inside(value, 2)}"
+        mark = ","
+    yield "\n  ]"
+
+
+def _inside(value: Any, depth: int) -> str:
+    return json_text(value, indent=2).replace("\n", "\n" + "  " * depth)  # no string in JSON holds a line break

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dpcli.document.document import Document, json_text
 
 JUDGES = False
@@ -12,4 +14,10 @@ SHOWS = ("records",)
 
 def render(document: Document) -> str:
     """Each line is a JSON object."""
-    return "".join(json_text(record) + "\n" for record in document.records or [document.data])
+    return "".join(stream(document))
+
+
+def stream(document: Document) -> Iterator[str]:
+    """The same in pieces."""
+    for record in document.records or [document.data]:
+        yield json_text(record) + "\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dpcli.document.document import Document, Passage, Table, visible
 
 JUDGES = False
@@ -12,15 +14,24 @@ SHOWS = ("title", "headline", "passages", "tables", "notes")
 
 def render(document: Document) -> str:
     """GitHub-flavoured tables."""
-    blocks = [
-        *([f"<!-- {document.marker} -->"] if document.marker else []),
-        *([f"# {escape(document.title)}"] if document.title else []),
-        f"**{escape(document.headline)}**",
-        *map(_passage, document.passages),
-        *map(table, document.tables),
-        *(f"> {escape(note)}" for note in document.notes),
-    ]
-    return "\n\n".join(blocks) + "\n"
+    return "".join(stream(document))
+
+
+def stream(document: Document) -> Iterator[str]:
+    """The same in pieces."""
+    if document.marker:
+        yield f"<!-- {document.marker} -->\n\n"
+    if document.title:
+        yield f"# {escape(document.title)}\n\n"
+    yield f"**{escape(document.headline)}**"
+    for passage in document.passages:
+        yield f"\n\n{_passage(passage)}"
+    for each in document.tables:
+        yield "\n\n"
+        yield from _table(each)
+    for note in document.notes:
+        yield f"\n\n> {escape(note)}"
+    yield "\n"
 
 
 def _passage(passage: Passage) -> str:
@@ -30,12 +41,19 @@ def _passage(passage: Passage) -> str:
 
 def table(table: Table) -> str:
     """A table under its title; a folded one to be opened by it."""
+    return "".join(_table(table))
+
+
+def _table(table: Table) -> Iterator[str]:
     rules = ["---:" if i in table.numeric else "---" for i in range(len(table.columns))]
-    lines = [_row(table.columns), "| " + " | ".join(rules) + " |", *map(_row, table.rows)]
-    body = "\n".join(lines + [f"\n{escape(note)}" for note in table.footnotes])
+    yield f"<details><summary>{escape(table.title)}</summary>\n\n" if table.folded else f"### {escape(table.title)}\n\n"
+    yield f"{_row(table.columns)}\n| {' | '.join(rules)} |"
+    for row in table.rows:
+        yield f"\n{_row(row)}"
+    for note in table.footnotes:
+        yield f"\n\n{escape(note)}"
     if table.folded:
-        return f"<details><summary>{escape(table.title)}</summary>\n\n{body}\n\n</details>"
-    return f"### {escape(table.title)}\n\n{body}"
+        yield "\n\n</details>"
 
 
 def _row(cells: tuple[str, ...]) -> str:

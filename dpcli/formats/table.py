@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 from dpcli.document.document import Document, Table, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 JUDGES = False
 SCREEN = True
@@ -13,16 +19,20 @@ NEEDS: frozenset[str] = frozenset()
 SHOWS = ("title", "headline", "passages", "tables", "notes")
 
 FOLDED = 12  # columns that a text which may be folded has at least
+PART = 256  # rows that are set at once
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
 
 
 def render(document: Document, width: int = 100, color: bool = False) -> str:
     """Rich tables in at most `width` columns; no escape codes unless `color`."""
+    return "".join(stream(document, width, color))
+
+
+def stream(document: Document, width: int = 100, color: bool = False) -> Iterator[str]:
+    """The same in pieces."""
     import io
 
-    from rich import box
     from rich.console import Console
-    from rich.table import Table as RichTable
     from rich.text import Text
 
     out = io.StringIO()
@@ -37,36 +47,6 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
         legacy_windows=False,
         color_system="standard" if color else None,
     )
-
-    def show(table: Table) -> None:
-        table = _narrowed(table, width)
-        grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-        needed = 0
-        for i, column in enumerate(map(visible, table.columns)):
-            longest = max([len(column), *(len(row[i]) for row in table.rows)])
-            folds = i not in table.numeric and (
-                i == len(table.columns) - 1 or longest > width // 3
-            )  # a long path must not squeeze out the reason beside it
-            needed += 3 + (min(longest, FOLDED) if folds else longest)
-            grid.add_column(
-                column,
-                justify="right" if i in table.numeric else "left",
-                no_wrap=not folds,
-                overflow="fold",
-                min_width=min(longest, FOLDED) if folds else longest,
-                max_width=max(width // 3, FOLDED) if folds and i < len(table.columns) - 1 else None,
-            )
-        for i, row in enumerate(table.rows):
-            grid.add_row(*(Text(visible(cell)) for cell in row), style="yellow" if i in table.flagged else None)
-        if table.title:  # not as the title of the grid, which wraps it at the width of the grid
-            console.print(Text(visible(table.title)), style="bold")
-        # Wider than the screen where that is too narrow: a number that loses its last digits is another number.
-        console.width = max(width, needed)
-        console.print(grid)
-        console.width = width
-        for note in table.footnotes:
-            console.print(Text("  " + visible(note)), style="dim")
-
     if document.title:
         console.print(Text(visible(document.title)), style="bold")
     console.print(Text(visible(document.headline)), style=STYLE[document.verdict])
@@ -77,12 +57,111 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
             console.print(Text(visible(words)))
     for table in document.tables:
         console.print()
-        show(table)
+        if table.title:  # not as the title of the grid, which wraps it at the width of the grid
+            console.print(Text(visible(table.title)), style="bold")
+        yield _drained(out)
+        yield from _lines(_narrowed(table, width), console, width)
+        for note in table.footnotes:
+            console.print(Text("  " + visible(note)), style="dim")
     if document.notes:
         console.print()
     for note in document.notes:
         console.print(Text(visible(note)))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    yield _drained(out)
+
+
+def _drained(out: Any) -> str:
+    text = out.getvalue()
+    out.seek(0)
+    out.truncate()
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def _lines(table: Table, console: Console, width: int) -> Iterator[str]:
+    """The lines of a grid. Many rows are set in parts, each with the rows that decide how wide columns are, which are cut off again."""
+    longest, widest = _longest(table), _widest(table)
+    columns, needed = _columns(table, longest, width)
+    # Wider than the screen where that is too narrow: a number that loses its last digits is another number.
+    console.width = max(width, needed)
+    if len(table.rows) <= PART:
+        yield _set(columns, table.rows, table.flagged, console)
+    else:
+        empty, last = _cut(_set(columns, widest, frozenset(), console, head=False))
+        head = _set(columns, widest, frozenset(), console)
+        yield head[: len(head) - len(empty) - len(last)]
+        rows, done = iter(table.rows), 0
+        while part := list(islice(rows, PART)):
+            flagged = frozenset(i - done for i in table.flagged if done <= i < done + len(part))
+            body, _ = _cut(_set(columns, [*part, *widest], flagged, console, head=False))
+            yield body[: len(body) - len(empty)]
+            done += len(part)
+        yield last
+    console.width = width
+
+
+def _cut(text: str) -> tuple[str, str]:
+    """(the rows, the edge below) of a grid without a head, whose edge above goes."""
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[1:-1]), lines[-1]
+
+
+def _set(
+    columns: Sequence[dict[str, Any]], rows: Sequence[tuple[str, ...]], flagged: frozenset[int], console: Console, head: bool = True
+) -> str:
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_header=head)
+    for column in columns:
+        grid.add_column(**column)
+    for i, row in enumerate(rows):
+        grid.add_row(*(Text(visible(cell)) for cell in row), style="yellow" if i in flagged else None)
+    console.print(grid)
+    return _drained(console.file)
+
+
+def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dict[str, Any]], int]:
+    """How each column is set, and how wide a console must be."""
+    columns, needed = [], 0
+    for i, column in enumerate(map(visible, table.columns)):
+        folds = i not in table.numeric and (
+            i == len(table.columns) - 1 or longest[i] > width // 3
+        )  # a long path must not squeeze out the reason beside it
+        least = min(longest[i], FOLDED) if folds else longest[i]
+        needed += 3 + least
+        columns.append(
+            {
+                "header": column,
+                "justify": "right" if i in table.numeric else "left",
+                "no_wrap": not folds,
+                "overflow": "fold",
+                "min_width": least,
+                "max_width": max(width // 3, FOLDED) if folds and i < len(table.columns) - 1 else None,
+            }
+        )
+    return columns, needed
+
+
+def _longest(table: Table) -> list[int]:
+    found = [len(visible(column)) for column in table.columns]
+    for row in table.rows:
+        found = [max(known, len(cell)) for known, cell in zip(found, row, strict=True)]
+    return found
+
+
+def _widest(table: Table) -> list[tuple[str, ...]]:
+    """Two rows as wide as all: the cells with the longest lines, and those with the longest words."""
+    if len(table.rows) <= PART:
+        return []
+    from rich.cells import cell_len
+
+    found = [[("", 0), ("", 0)] for _ in table.columns]
+    for row in chain([table.columns], table.rows):
+        for known, cell in zip(found, map(visible, row), strict=True):
+            widths = (cell_len(cell), max(map(cell_len, cell.split()), default=0))
+            known[:] = [(cell, wide) if wide > most else (kept, most) for (kept, most), wide in zip(known, widths, strict=True)]
+    return [tuple(known[k][0] for known in found) for k in (0, 1)]
 
 
 def _narrowed(table: Table, width: int) -> Table:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 from dpcli.document.document import Document, visible
 
 JUDGES = False
@@ -12,5 +15,11 @@ SHOWS = ("findings", "log", "headline", "details")
 
 def render(document: Document) -> str:
     """Findings as `file:line:column: level rule: message`."""
-    lines = [f"{f.path}{f':{f.line}:{f.column}' if f.line else ''}: {f.level} {f.rule}: {f.message}" for f in document.findings]
-    return "\n".join(map(visible, [*lines, *document.log, document.headline, *document.details])) + "\n"
+    return "".join(stream(document))
+
+
+def stream(document: Document) -> Iterator[str]:
+    """The same in pieces."""
+    lines = (f"{f.path}{f':{f.line}:{f.column}' if f.line else ''}: {f.level} {f.rule}: {f.message}" for f in document.findings)
+    for line in chain(lines, document.log, (document.headline,), document.details):
+        yield visible(line) + "\n"

@@ -84,6 +84,11 @@ def opened(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
     return LedgerEntry(row, content)
 
 
+def entry_of(row: StoredRow, place: str) -> LedgerEntry:
+    """The entry in a row, read and no more than that. Raises LedgerError, which begins with `place`, where it is none."""
+    return LedgerEntry(row, _content(row.body, place))
+
+
 def owner_of(body: object) -> str | None:
     """The dataset that an entry says it is of; None where nothing can be made of it."""
     try:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from dpcli import __version__
 from dpcli.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
-from dpcli.ledger.chain import LedgerEntry, digest, opened, sealed
+from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
+from dpcli.ledger.checkpoint import checkpoint_of, due, restored
+from dpcli.ledger.earlier import pages
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
@@ -22,6 +25,8 @@ from dpcli.toml.looks import looks, mixed, strange
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
+
+PAGE, MANY = 256, 4096  # entries that are read at once: where they are let go, and where runs are kept
 
 
 def account_name() -> str:
@@ -54,7 +59,8 @@ class Receipt:
 class Ledger:
     """One dataset in a store.
 
-    Every entry is checked against the chain when it is first read; what has been read is remembered, and a later read starts after it.
+    Reading begins at its last checkpoint (dpcli.ledger.checkpoint), or at the first entry where there is none. Every entry from there on is
+    checked against the chain when it is first read; what has been read is remembered, and a later read starts after it.
     At the end of a `with` its connection is closed.
     """
 
@@ -62,6 +68,7 @@ class Ledger:
         self.store, self.dataset, self.now = store, dataset, now or store.now
         self.who = who or store.who or account_name()
         self._state = LedgerState(dataset)
+        self._noted = 0  # the entry of the last checkpoint
 
     def __enter__(self) -> Self:
         return self
@@ -75,25 +82,54 @@ class Ledger:
 
     def state(self) -> LedgerState:
         """Everything up to now. Raises LedgerError where the ledger is missing, locked or damaged."""
-        for row in self.store.after(self.dataset, self._state.head.seq):
-            self._state.apply(opened(row, self.dataset, self._state.head))
+        if not self._state.head.seq:
+            self._state = restored(self.store, self.dataset) or self._state
+            self._noted = self._state.head.seq
+        rows = None
+        while rows is None or len(rows) == MANY:
+            rows = self.store.after(self.dataset, self._state.head.seq, MANY)
+            for row in rows:
+                self._state.apply(opened(row, self.dataset, self._state.head))
         self._state.open_terms()
         return self._state
 
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """Every entry, checked against the chain."""
-        state, found = LedgerState(self.dataset), []
-        for row in self.store.after(self.dataset, 0):
-            found.append(opened(row, self.dataset, state.head))
-            state.apply(found[-1])
-        return tuple(found)
+        """Every entry, as `replay` checks it."""
+        return tuple(entry for entry, _ in self.replay())
+
+    def replay(self) -> Iterator[tuple[LedgerEntry, LedgerState]]:
+        """Every entry from the first, checked against the chain, with the state after it: read a page at a time, and not remembered."""
+        from dpcli.ledger.forgetful import ForgetfulRuns
+
+        with closing(ForgetfulRuns()) as runs:
+            state = LedgerState(self.dataset, runs=runs)
+            while rows := self.store.after(self.dataset, state.head.seq, PAGE):
+                for row in rows:
+                    entry = opened(row, self.dataset, state.head)
+                    state.apply(entry)
+                    yield entry, state
+
+    def again(self, end: Head) -> Iterator[LedgerEntry]:
+        """The entries up to `end`, to which `replay` came: checked against the chain. What others write meanwhile comes after it."""
+        head = Head()
+        for row in pages(self.store, self.dataset, end, PAGE):
+            entry = opened(row, self.dataset, head)
+            head = Head(row.seq, row.hash)
+            yield entry
+        if head != end:
+            raise LedgerError(f'{self.store.place}: dataset "{self.dataset}": its entries have changed while they were read')
+
+    def row(self, seq: int) -> StoredRow | None:
+        """One row by its number, None where there is none."""
+        rows = self.store.after(self.dataset, seq - 1, 1)
+        return rows[0] if rows and rows[0].seq == seq else None
 
     def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
         """What one run would be charged, and the delta it is described at (the file's where None; 0 where it states none).
 
         Raises InputError where the run is stated for another unit or adjacency; CannotCertify, NotRepresentable where it has no cost.
         """
-        terms = self.state().open_terms()
+        terms = self._state.terms or self.state().open_terms()  # which no entry changes
         terms.refuse_other(pipeline)
         at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
         if not 0.0 <= at < 1.0:
@@ -173,6 +209,7 @@ class Ledger:
             raise KeyboardInterrupt(UNSURE if entry is not None else "nothing was written") from None
         if entry is not None:  # durable: only now is it remembered
             state.apply(entry)
+            self._noted = state.head.seq if due(state, self._noted) else self._noted
         return Receipt(entry, state.runs.get(key), state)
 
     def _next(self, request: LedgerRequest) -> LedgerEntry | None:
@@ -181,10 +218,12 @@ class Ledger:
         return None if content is None else sealed(self._signed(content, now), self.dataset, state.head)
 
     def _write(self, tail: Tail, entry: LedgerEntry) -> None:
-        _rehearsed(self._state, entry)
+        after = _rehearsed(self._state, entry)
         tail.append(entry.row)
         if list(tail.after(self._state.head.seq)) != [entry.row]:
             raise LedgerError(f"{self.store.place}: an entry was written and is not there: the ledger's definitions were changed")
+        if self.store.takes_notes and due(after, self._noted):
+            tail.note(checkpoint_of(after))
 
     def _signed(self, content: Mapping[str, Any], now: str | None = None) -> dict[str, Any]:
         return {**content, "who": self.who, "when": self._time(now or self.now()), "dpcli": __version__}
@@ -263,13 +302,11 @@ def _terms_of(store: Store, dataset: str) -> LedgerTerms | None:
     return state.terms
 
 
-def _rehearsed(state: LedgerState, entry: LedgerEntry) -> None:
-    """The entry held against the grammar, and applied to a copy: what a later reading would refuse must not be written."""
-    import copy
-
+def _rehearsed(state: LedgerState, entry: LedgerEntry) -> LedgerState:
+    """The entry held against the grammar, and applied to a copy, which it returns: what a later reading would refuse is not written."""
     wrong = wrong_entry(entry.content)
     if wrong is not None or len(entry.row.body) > LONGEST:
         raise InputError(f"{wrong or 'expected an entry of at most 4 MB'}, found something else; nothing was written")
-    trial = copy.copy(state)
-    trial.runs = dict(state.runs)
+    trial = state.rehearsal()
     trial.apply(opened(entry.row, state.dataset, state.head))
+    return trial

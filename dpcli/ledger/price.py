@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -11,7 +11,6 @@ from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.filters.filter import label
-from dpcli.ledger.state import LedgerState
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.pipeline.canonical import pipeline_from
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
 
 SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of one and the same bound
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +47,18 @@ def restated(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
     return Restated(replace(pipeline, privacy=privacy), others, unknown)
 
 
-def understated(state: LedgerState, charges: Sequence[LedgerEntry], progress: Progress | None = None) -> Iterator[str]:
-    """Charges under other terms than the ledger's, and costs that this version finds larger than what was charged.
+def understated(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
+    """A charge under other terms than the ledger's, or of a cost that this version finds larger than what was charged.
 
     A run that cannot be priced is one of them, whatever its content does to whoever tries.
     """
-    terms = state.open_terms()
-    for done, entry in enumerate(charges):
-        if progress is not None:
-            progress(done, len(charges))
-        who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
-        try:
-            said = " and ".join(_wrong(terms, entry))
-        except Exception as error:  # whatever pricing a forged run ends in is a problem with its entry
-            said = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
-        if said:
-            yield f"{who}: {said}"
+    who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
+    try:
+        said = " and ".join(_wrong(terms, entry))
+    except Exception as error:  # whatever pricing a forged run ends in is a problem with its entry
+        said = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
+    if said:
+        yield f"{who}: {said}"
 
 
 def undeclared(terms: LedgerTerms) -> Iterator[str]:

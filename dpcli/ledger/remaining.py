@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 
 from dpcli.ledger import amounts
@@ -32,15 +31,11 @@ class Remaining:
 def room(state: LedgerState) -> Remaining:
     """What a state leaves."""
     terms = state.open_terms()
-    reserved = {name: Decimal(0) for name in state.caps}
-    for run in state.runs.values():
-        if run.status in ("reserved", "started"):
-            reserved = amounts.add(reserved, run.cost)
     declared = terms.mode == "declared"
     spent = share_of(state, state.spent)
     return Remaining(
         spent,
-        share_of(state, reserved),
+        share_of(state, state.reserved),
         max(1.0 - spent, 0.0),
         float((terms.certified or {})["epsilon"]) if declared else None,
         None if state.last is None else runs_like(state, state.last),

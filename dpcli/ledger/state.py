@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol, cast
 
 from dpcli.errors import LedgerError
 from dpcli.ledger import amounts
@@ -46,9 +48,39 @@ class Run:
         return "expires" in self.content and self.status == "reserved" and str(self.content["expires"]) <= now
 
 
+class LedgerRuns(Protocol):
+    """The runs of a state by their keys, in the order in which they were charged: a dictionary, or what answers like one."""
+
+    def __getitem__(self, key: str, /) -> Run: ...
+
+    def __setitem__(self, key: str, run: Run, /) -> None: ...
+
+    def __contains__(self, key: object, /) -> bool: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def __len__(self) -> int: ...
+
+    def get(self, key: str, /) -> Run | None: ...
+
+    def values(self) -> Collection[Run]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A reservation that has not ended: the place and hash of its entry, and whether it is reserved or started."""
+
+    seq: int
+    hash: str
+    status: str
+
+
 @dataclass(slots=True)
 class LedgerState:
-    """One dataset's ledger up to `head`. Built by `apply`, which refuses an entry that no sound ledger can hold."""
+    """One dataset's ledger up to `head`. Built by `apply`, which refuses an entry that no sound ledger can hold.
+
+    reserved: what of `spent` is under way. charges: how many runs there are.
+    """
 
     dataset: str
     head: Head = field(default_factory=Head)
@@ -57,9 +89,13 @@ class LedgerState:
     epsilon: float = 0.0  # the cap as last amended
     largest: float = 0.0  # the largest cap there was: what is guaranteed of everything together
     spent: dict[str, Decimal] = field(default_factory=dict)
-    runs: dict[str, Run] = field(default_factory=dict)
+    reserved: dict[str, Decimal] = field(default_factory=dict)
+    charges: int = 0
+    under_way: dict[str, UnderWay] = field(default_factory=dict)
+    runs: LedgerRuns = field(default_factory=dict[str, Run])
     last: Run | None = None
     latest: str = ""  # the latest time that an entry states
+    opening: str = ""  # the hash of the first entry
     schema: str = ""  # the hash of the definitions that guard the entries
     version: int = 1  # of those definitions
 
@@ -98,9 +134,16 @@ class LedgerState:
 
     def run(self, key: str) -> Run:
         """The run of that key. Raises LedgerError where there is none."""
-        if key not in self.runs:
+        found = self.runs.get(key)
+        if found is None:
             raise LedgerError(f'dataset "{self.dataset}": expected the key of a run, found {key!r}, which no entry has')
-        return self.runs[key]
+        return found
+
+    def rehearsal(self) -> LedgerState:
+        """A copy to try an entry on."""
+        trial = copy(self)
+        trial.runs, trial.under_way = ChainMap({}, cast("dict[str, Run]", self.runs)), dict(self.under_way)
+        return trial
 
     def _open(self, entry: LedgerEntry) -> None:
         if self.terms is not None or entry.row.seq != 1:
@@ -108,8 +151,8 @@ class LedgerState:
         terms, caps = LedgerTerms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
         terms.refuse_nonsense(caps)
         self.terms, self.caps, self.epsilon, self.largest = terms, caps, terms.epsilon, terms.epsilon
-        self.schema, self.version = terms.schema, terms.version or 1
-        self.spent = dict.fromkeys(self.caps, Decimal(0))
+        self.opening, self.schema, self.version = entry.row.hash, terms.schema, terms.version or 1
+        self.spent = self.reserved = dict.fromkeys(self.caps, Decimal(0))
 
     def _charge(self, entry: LedgerEntry) -> None:
         self.open_terms()
@@ -119,14 +162,22 @@ class LedgerState:
             raise LedgerError(f"{self._place(entry)}: charges the key {entry.key!r} again: the ledger was changed by hand")
         if not self.fits(cost):
             raise LedgerError(f"{self._place(entry)}: overspends the cap: the ledger was changed by hand")
-        self.spent = amounts.add(self.spent, cost)
+        self.spent, self.charges = amounts.add(self.spent, cost), self.charges + 1
         self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, NEXT[entry.kind], cost, entry.content)
+        if entry.kind == "reserve":
+            self.reserved = amounts.add(self.reserved, cost)
+            self.under_way[entry.key] = UnderWay(entry.row.seq, entry.row.hash, NEXT[entry.kind])
 
     def _move(self, entry: LedgerEntry) -> None:
         run = self.run(entry.key)
         if run.status not in BEFORE[entry.kind]:
             raise LedgerError(f"{self._place(entry)}: {entry.kind} of a run that is {run.status}: the ledger was changed by hand")
-        self.runs[entry.key] = replace(run, status=NEXT[entry.kind])
+        moved = self.runs[entry.key] = replace(run, status=NEXT[entry.kind])
+        if entry.kind == "start":
+            self.under_way[entry.key] = replace(self.under_way[entry.key], status=moved.status)
+            return
+        del self.under_way[entry.key]
+        self.reserved = amounts.add(self.reserved, run.cost, -1)
         if entry.kind == "void":
             self.spent = amounts.add(self.spent, run.cost, -1)
 

@@ -1,4 +1,8 @@
-"""Checking a ledger from end to end: the backend, the guards around the rows, the chain, its replay, every cost, and an anchor."""
+"""Checking a ledger from end to end: the backend, the guards around the rows, the chain, its replay, every cost, and an anchor.
+
+It is read twice, a page at a time: first the chain, so that what is broken is said before hours of pricing; then every cost. What is kept
+does not grow with the history, but for the problems that are found.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,10 @@ from typing import Any
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest
+from dpcli.ledger.checkpoint import tallies, usable
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.price import SLACK, undeclared, understated
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.terms import LedgerTerms
 
 ANCHOR = "dpcli/anchor/v1"
@@ -44,19 +50,45 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     damaged = ledger.store.check(ledger.dataset)
     if damaged:
         raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
-    entries = ledger.entries()
-    state = ledger.state()
+    state = _replayed(ledger, anchor)
     terms = state.open_terms()
     if digest(ledger.store.schema()) != state.schema:
         again = " (dpcli budget upgrade notes it where a later version made them)" if ledger.store.version > state.version else ""
         raise LedgerError(
             f"{ledger.store.place}: the definitions that guard the entries were changed since the ledger was opened{again}"
         )
+    whole: list[str] = [*undeclared(terms)] if terms.mode == "declared" else []
+    each: list[str] = []
+    done = 0
+    for entry in ledger.again(state.head):
+        if "caps" in entry.content and terms.mode != "declared":
+            whole += _wide(terms, entry)
+        if "cost" in entry.content:
+            if progress is not None:
+                progress(done, state.charges)
+            done += 1
+            each += understated(terms, entry)
+    return Verified(state.head.seq, done, state.head, (*whole, *each), tuple(_notes(ledger)))
+
+
+def _replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
+    state, noted = LedgerState(ledger.dataset), ledger.store.checkpoint(ledger.dataset)
+    said = usable(noted, ledger.dataset)
+    for _, state in ledger.replay():
+        if said is not None and state.head.seq == said.get("seq") and not tallies(said, state):
+            raise LedgerError(
+                f'{ledger.store.place}: dataset "{ledger.dataset}", entry {state.head.seq}: the totals that were noted here are not what '
+                "the entries add up to: the ledger was changed by hand, or by a program that cannot add"
+            )
+    state.open_terms()
+    if said is not None and not 1 <= int(said["seq"]) <= state.head.seq:
+        raise LedgerError(
+            f'{ledger.store.place}: dataset "{ledger.dataset}": ends at entry {state.head.seq}, and totals were noted at {said["seq"]}: '
+            "entries were lost"
+        )
     if anchor is not None:
-        refuse_lost(ledger, entries, anchor)
-    charges = [entry for entry in entries if "cost" in entry.content]
-    found = (*(undeclared(terms) if terms.mode == "declared" else _wide(terms, entries)), *understated(state, charges, progress))
-    return Verified(len(entries), len(charges), state.head, found, _notes(ledger))
+        refuse_lost(ledger, state.head, anchor)
+    return state
 
 
 def anchor_of(ledger: Ledger) -> dict[str, Any]:
@@ -82,40 +114,37 @@ def read_anchor(path: str) -> dict[str, Any]:
     return dict(found)
 
 
-def refuse_lost(ledger: Ledger, entries: tuple[LedgerEntry, ...], anchor: Mapping[str, Any]) -> None:
+def refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
     """Raise LedgerError where the chain does not contain the anchored entry: a backup was restored, or the history replaced."""
     place, seq = f'{ledger.store.place}: dataset "{ledger.dataset}"', anchor["seq"]
     if anchor["dataset"] != ledger.dataset:
         raise InputError(f"{place}: expected an anchor of this dataset, found one of {anchor['dataset']!r}")
-    if len(entries) < seq:
-        raise LedgerError(
-            f"{place}: ends at entry {len(entries)}, the anchor was taken at {seq}: restored from an old backup (DP405)"
-        )
-    if seq < 1 or entries[seq - 1].row.hash != anchor["hash"]:
+    if head.seq < seq:
+        raise LedgerError(f"{place}: ends at entry {head.seq}, the anchor was taken at {seq}: restored from an old backup (DP405)")
+    row = ledger.row(seq) if seq >= 1 else None
+    if row is None or row.hash != anchor["hash"]:
         raise LedgerError(f"{place}: entry {seq} is not the one that was anchored: another history was put in its place (DP405)")
 
 
-def _wide(terms: LedgerTerms, entries: tuple[LedgerEntry, ...]) -> Iterator[str]:
+def _wide(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
     """Caps in the filter's currency that are above what this version derives from the epsilon they stand for."""
-    for entry in entries:
-        if "caps" in entry.content:
-            epsilon = float(entry.content.get("epsilon", terms.epsilon))
-            try:
-                sound = amounts.read(terms.the_filter.caps(epsilon, terms.delta))
-            except InputError as error:  # nothing of it is left to spend
-                yield f"entry {entry.row.seq}: no cap can be derived from epsilon {epsilon!r}: {error}"
-                continue
-            for name, value in amounts.read(entry.content["caps"]).items():
-                if name not in sound or value > sound[name] * SLACK:
-                    said = f"entry {entry.row.seq}: a cap of {value:.10g} of {name} for epsilon {epsilon!r}"
-                    yield f"{said}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
+    epsilon = float(entry.content.get("epsilon", terms.epsilon))
+    try:
+        sound = amounts.read(terms.the_filter.caps(epsilon, terms.delta))
+    except InputError as error:  # nothing of it is left to spend
+        yield f"entry {entry.row.seq}: no cap can be derived from epsilon {epsilon!r}: {error}"
+        return
+    for name, value in amounts.read(entry.content["caps"]).items():
+        if name not in sound or value > sound[name] * SLACK:
+            said = f"entry {entry.row.seq}: a cap of {value:.10g} of {name} for epsilon {epsilon!r}"
+            yield f"{said}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
 
 
-def _notes(ledger: Ledger) -> tuple[str, ...]:
-    """Guards of an earlier version: an entry that they let in may be one that no guard should."""
-    if not ledger.store.outdated:
-        return ()
-    return (
-        f"the database's checks are those of version {ledger.store.version} and let a spender write what they should not: "
-        "dpcli budget upgrade makes them again",
-    )
+def _notes(ledger: Ledger) -> Iterator[str]:
+    """Guards of an earlier version: an entry that they let in may be one that no guard should; and totals that nobody can use."""
+    amiss = ledger.store.outdated
+    if amiss:
+        yield f"{amiss}: dpcli budget upgrade makes them again"
+    noted = ledger.store.checkpoint(ledger.dataset)
+    if noted is not None and usable(noted, ledger.dataset) is None:
+        yield "the totals that were noted beside the entries are damaged or of a later version, and not used: all entries are read instead"

@@ -23,7 +23,7 @@ def chart(entries: Sequence[LedgerEntry]) -> Chart | None:
     if len(entries) < 2:
         return None
     terms = state.open_terms()
-    reserved = sum(run.status in ("reserved", "started") for run in state.runs.values())
+    reserved = len(state.under_way)
     return Chart(
         kind="burn-down",
         title="what is left of the budget",

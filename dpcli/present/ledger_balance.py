@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dpcli.document.document import Document, Table
+from dpcli.document.walked import Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.declared import numbered
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.recent import recent
 from dpcli.ledger.remaining import Remaining, room, share_of
 from dpcli.ledger.state import LedgerState, Run, named
 from dpcli.present.ledger_data import balance, runs, terms, total
@@ -27,17 +30,19 @@ def shown(ledger: Ledger, pictured: bool = False) -> Document:
     """The balance of a dataset and its runs; `pictured` with the way down to it."""
     state = ledger.state()
     found = room(state)
+    every = Walked(state.charges, lambda: iter(runs(state)))  # of a long ledger only where a format holds them all
+    table = _run_table(state, recent(ledger.store, ledger.dataset, state.head, SHOWN))
     return Document(
         headline=headline(state, found),
-        data={"schema": "dpcli/budget/v2", **terms(state), **balance(state), "runs": runs(state), "exit_code": 0},
+        data={"schema": "dpcli/budget/v2", **terms(state), **balance(state), "runs": every, "exit_code": 0},
         verdict="fail" if found.spent > 1.0 else "warn" if found.left <= 0.2 else "pass",
-        tables=(_run_table(state),) if state.runs else (),
+        tables=(table,) if state.charges else (),
         notes=_outlook(state, found),
         total=total(state),
-        records=runs(state),
+        records=every,
         title=f"budget of {ledger.dataset}",
         pictures=_pictures(ledger) if pictured else (),
-        details=_details(state, found),
+        details=_details(state, found, table),
     )
 
 
@@ -139,10 +144,9 @@ def _conversion(state: LedgerState) -> float:
     return stated.the_filter.epsilon(dict.fromkeys(state.caps, Decimal("1e-30")), stated.delta)
 
 
-def _details(state: LedgerState, remaining: Remaining) -> tuple[str, ...]:
+def _details(state: LedgerState, remaining: Remaining, table: Table) -> tuple[str, ...]:
     """The balance for a terminal, without any library: a bar, a line per run, the outlook."""
     lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap")]
-    table = _run_table(state)
     widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
     rows = (table.columns, *table.rows) if table.rows else ()
     lines += [
@@ -168,8 +172,7 @@ def _set(cell: str, width: int, right: bool) -> str:
     return cell.rjust(width) if right else cell.ljust(width)
 
 
-def _run_table(state: LedgerState) -> Table:
-    runs = list(state.runs.values())
+def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
     rows = [
         (
             run.key,
@@ -180,7 +183,7 @@ def _run_table(state: LedgerState) -> Table:
             str(run.content.get("when", "")),
             run.name,
         )
-        for run in runs[-SHOWN:]
+        for run in last
     ]
-    title = "runs" if len(runs) <= SHOWN else f"the last {SHOWN} of {len(runs):,} runs (dpcli budget log lists all)"
+    title = "runs" if state.charges <= SHOWN else f"the last {SHOWN} of {state.charges:,} runs (dpcli budget log lists all)"
     return Table(title, ("run", "status", "share", "cost", "who", "when", "mechanisms"), tuple(rows), frozenset({2}))

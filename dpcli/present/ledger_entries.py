@@ -1,12 +1,17 @@
-"""A ledger's entries as documents: the log, the export, the head, and what a verification found."""
+"""A ledger's entries as documents: the log, the export, the head, and what a verification found.
+
+Log and export are read once to check the chain, and again while they are written; none of that is held.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpcli.document.document import Document, Table
+from dpcli.document.walked import Walked
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import LedgerEntry
+from dpcli.ledger.chain import Head, LedgerEntry
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger
 from dpcli.present.ledger_data import entry_data
@@ -14,38 +19,64 @@ from dpcli.present.ledger_data import entry_data
 if TYPE_CHECKING:
     from dpcli.ledger.verify import Verified
 
+Said = TypeVar("Said")
+
 
 def log(ledger: Ledger) -> Document:
     """Every entry."""
-    entries = ledger.entries()
-    rows = tuple((str(e.row.seq), e.kind, e.key, _amounts(e), _text(e, "who"), _text(e, "when"), _why(e)) for e in entries)
+    head = _checked(ledger)
+    rows = _walked(ledger, head, _row)
     return Document(
-        headline=f"{ledger.dataset}: {len(entries)} entries, head {entries[-1].row.hash[:16] if entries else 'none'}",
+        headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}",
         data={
             "schema": "dpcli/budget-log/v1",
             "dataset": ledger.dataset,
-            "entries": [entry_data(e) for e in entries],
+            "entries": _walked(ledger, head, entry_data),
             "exit_code": 0,
         },
         tables=(Table("entries", ("entry", "kind", "run", "cost", "who", "when", "why"), rows, frozenset({0})),),
-        records=[entry_data(e) or {} for e in entries],
-        log=tuple("  ".join(row) for row in rows),
+        records=_walked(ledger, head, lambda e: entry_data(e) or {}),
+        log=_walked(ledger, head, lambda e: "  ".join(_row(e))),
+        long=True,
     )
 
 
 def export(ledger: Ledger) -> Document:
     """Every entry with its canonical text and hash."""
-    entries = ledger.entries()
-    whole = [{"seq": e.row.seq, "hash": e.row.hash, "body": e.row.body, "content": e.content} for e in entries]
-    rows = tuple(
-        (str(e.row.seq), e.kind, e.key, _text(e, "who"), _text(e, "when"), _why(e), e.row.body, e.row.hash) for e in entries
-    )
+    head = _checked(ledger)
+    whole = _walked(ledger, head, _whole)
+    rows = _walked(ledger, head, _whole_row)
     return Document(
-        headline=f"{ledger.dataset}: {len(entries)} entries",
+        headline=f"{ledger.dataset}: {head.seq} entries",
         data={"schema": "dpcli/budget-export/v1", "dataset": ledger.dataset, "entries": whole, "exit_code": 0},
         tables=(Table("entries", ("entry", "kind", "run", "who", "when", "why", "body", "hash"), rows, frozenset({0})),),
         records=whole,
+        long=True,
     )
+
+
+def _checked(ledger: Ledger) -> Head:
+    """The end of the chain, all of which was read once before anything of it is written."""
+    head = Head()
+    for _, state in ledger.replay():
+        head = state.head
+    return head
+
+
+def _walked(ledger: Ledger, head: Head, said: Callable[[LedgerEntry], Said]) -> Walked[Said]:
+    return Walked(head.seq, lambda: map(said, ledger.again(head)))
+
+
+def _row(e: LedgerEntry) -> tuple[str, ...]:
+    return str(e.row.seq), e.kind, e.key, _amounts(e), _text(e, "who"), _text(e, "when"), _why(e)
+
+
+def _whole_row(e: LedgerEntry) -> tuple[str, ...]:
+    return str(e.row.seq), e.kind, e.key, _text(e, "who"), _text(e, "when"), _why(e), e.row.body, e.row.hash
+
+
+def _whole(e: LedgerEntry) -> dict[str, Any]:
+    return {"seq": e.row.seq, "hash": e.row.hash, "body": e.row.body, "content": e.content}
 
 
 def anchor(ledger: Ledger) -> Document:

@@ -17,7 +17,7 @@ from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores import sqlite
 from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.stores.sqlite import SqliteStore
-from dpcli.ledger.stores.store import Store, Tail
+from dpcli.ledger.stores.store import Store, StoredCheckpoint, Tail
 from tests.ledger.conftest import Place
 from tests.ledger.setting import DATASET, charge, terms
 from tests.ledger.spenders import judged, started, struggle
@@ -67,6 +67,10 @@ class DeadlyTail:
     def append(self, row: StoredRow) -> None:
         self.inner.append(row)
         self.store.die("written")
+
+    def note(self, checkpoint: StoredCheckpoint) -> None:
+        self.inner.note(checkpoint)
+        self.store.die("noted")
 
 
 def killed(task: Callable[[], object]) -> bool:

@@ -59,7 +59,7 @@ def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Itera
         if anchor is not None:
             from dpcli.ledger.verify import read_anchor, refuse_lost
 
-            refuse_lost(found, found.entries(), read_anchor(anchor))
+            refuse_lost(found, found.state().head, read_anchor(anchor))
         yield found
 
 

@@ -8,14 +8,15 @@ from dpcli.cli.budget.options import ledger_argument
 from dpcli.cli.options import emit, output_options
 
 
-@click.command(short_help="Make a database's checks again as this version has them.")
+@click.command(short_help="Make a ledger's definitions again as this version has them.")
 @ledger_argument
 @output_options("text")
 def command(ledger: str, format_: str, outputs: tuple[str, ...]) -> int:
-    """Make the checks in the database of LEDGER again as this version of dpcli has them, and note it in the chain of every dataset.
+    """Make what guards the entries of LEDGER again as this version of dpcli has it, and note it in the chain of every dataset.
 
-    Entries stay as they are. The owner of the schema runs it. Datasets that are hidden from the owner are noted by an administrator of
-    theirs, who runs it too. A ledger in a file has no checks of its own: nothing is done.
+    Entries stay as they are. From here on totals are noted beside them, and a request costs the same however many there are. A file is
+    read and written by earlier versions as before. A database is upgraded by the owner of the schema, and refuses earlier versions from
+    then on; datasets that are hidden from the owner are noted by an administrator of theirs, who runs it too.
 
     Exit code 0: done, or nothing to do. 4: the user may not, or the checks were changed by somebody else.
     """

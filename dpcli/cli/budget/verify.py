@@ -16,7 +16,8 @@ from dpcli.cli.picture import progress
 @output_options("text", "records")
 def command(ledger: str, dataset: str | None, anchor: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Check LEDGER from end to end: the database, the definitions that guard the entries, the hash chain, whether each entry was allowed
-    where it stands, and every cost, computed again by this version under the ledger's own unit, adjacency and dataset_size.
+    where it stands, the totals that were noted beside the entries, and every cost, computed again by this version under the ledger's own
+    unit, adjacency and dataset_size. It reads everything, which nothing else does, and holds none of it.
 
     Exit code 0: all is well. 1: a cost is larger than what was charged, or a run was stated under other terms than the ledger's.
     4: damaged, changed, or restored from a backup.

@@ -78,14 +78,12 @@ def init(url: str, dataset: str, terms: LedgerTerms, new: bool = False) -> Ledge
 
 
 def upgrade(url: str) -> tuple[str, ...]:
-    """Make the definitions of a database again, and note it in every dataset that is to be seen; the names of those that needed it.
+    """Make the definitions of a ledger again, and note it in every dataset that is to be seen; the names of those that needed it.
 
     Raises LedgerError where the user may not, or the definitions are not those of any version.
     """
-    if not url.startswith(POSTGRES):
-        open_store(url).close()
-        return ()
-    store: Store = load("dpcli.ledger.stores.postgres:upgraded")(url)
+    backend, place = ("postgres", url) if url.startswith(POSTGRES) else ("sqlite", path_of(url))
+    store: Store = load(f"dpcli.ledger.stores.{backend}:upgraded")(place)
     try:
         return tuple(name for name in store.datasets() if not Ledger(store, name).upgrade().repeated)
     finally:

@@ -17,13 +17,15 @@ from typing import Any
 from dpcli.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
-from dpcli.ledger.stores.postgres_install import ATTEMPTS, VERSION, Raced, found_version, install, renew
+from dpcli.ledger.stores.postgres_install import ATTEMPTS, NOTED, VERSION, Raced, found_version, install, renew
 from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, Limits, bounded
+from dpcli.ledger.stores.store import StoredCheckpoint
 
 BUSY_SECONDS = 30.0
 NOW = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
 END = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
-READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq"
+READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
+ABOUT = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND key = %s ORDER BY seq"
 # Each names what is wrong; a sound ledger answers with no row.
 CHECKS = (
     "SELECT format('dataset \"%%s\": its entries end at %%s, the chain that was written ends at %%s', d.name, max(e.seq), d.seq) "
@@ -44,10 +46,16 @@ class PostgresTail:
     place: str
 
     def after(self, seq: int) -> Sequence[StoredRow]:
-        """Raises LedgerError where the last entries that were written are not there: what is read would understate the spending."""
+        return self.page(seq, None)
+
+    def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
+        """So many of them at most.
+
+        Raises LedgerError where the last entries that were written are not there: what is read would understate the spending.
+        """
         end = self.connection.execute(END, (self.dataset,)).fetchone()  # asked first: what others write meanwhile comes after it
-        rows = [StoredRow(*row) for row in self.connection.execute(READ, (self.dataset, seq)).fetchall()]
-        if end and end[0] > seq and tuple(end) not in ((row.seq, row.hash) for row in rows):
+        rows = [StoredRow(*row) for row in self.connection.execute(READ, (self.dataset, seq, most)).fetchall()]
+        if end and end[0] > seq and len(rows) != most and tuple(end) not in ((row.seq, row.hash) for row in rows):
             raise LedgerError(
                 f'{self.place}: dataset "{self.dataset}": its entries end before entry {end[0]}, which was written: '
                 "the database is damaged, or was changed by hand"
@@ -56,6 +64,9 @@ class PostgresTail:
 
     def append(self, row: StoredRow) -> None:
         self.connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
+
+    def note(self, checkpoint: StoredCheckpoint) -> None:
+        """A login is not believed what it says of a total."""
 
 
 class PostgresStore:
@@ -90,8 +101,14 @@ class PostgresStore:
         return self._version
 
     @property
-    def outdated(self) -> bool:
-        return self._version < VERSION
+    def outdated(self) -> str:
+        if self._version >= VERSION:
+            return ""
+        return f"the database's checks are those of version {self._version} and let a spender write what they should not"
+
+    @property
+    def takes_notes(self) -> bool:
+        return False
 
     @property
     def keeps_time(self) -> bool:
@@ -114,13 +131,24 @@ class PostgresStore:
         with self._bounded() as connection:
             return tuple(sorted(name for (name,) in connection.execute("SELECT name FROM dpcli.dataset").fetchall()))
 
-    def after(self, dataset: str, seq: int) -> Sequence[StoredRow]:
+    def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
         with self._bounded() as connection:
-            return PostgresTail(connection, dataset, self._place).after(seq)
+            return PostgresTail(connection, dataset, self._place).page(seq, most)
 
     def opening(self, dataset: str) -> Sequence[StoredRow]:
         with self._bounded() as connection:
-            return [StoredRow(*row) for row in connection.execute(f"{READ} LIMIT 1", (dataset, 0)).fetchall()]
+            return [StoredRow(*row) for row in connection.execute(READ, (dataset, 0, 1)).fetchall()]
+
+    def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
+        with self._bounded() as connection:
+            return [StoredRow(*row) for row in connection.execute(ABOUT, (dataset, key)).fetchall()]
+
+    def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
+        if self._version < NOTED:
+            return None
+        with self._bounded() as connection:
+            found = connection.execute("SELECT body, digest FROM dpcli.checkpoint WHERE dataset = %s", (dataset,)).fetchone()
+        return StoredCheckpoint(*found) if found else None
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:

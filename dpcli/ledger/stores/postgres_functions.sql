@@ -111,21 +111,98 @@ BEGIN
   RETURN spelled::numeric;
 END $$;
 
-CREATE OR REPLACE FUNCTION dpcli.caps(of_dataset text) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  SELECT e.body::jsonb -> 'caps' FROM dpcli.entry e
-  WHERE e.dataset = of_dataset AND e.kind IN ('open', 'amend') ORDER BY e.seq DESC LIMIT 1
+-- Entries from one checkpoint to the next, as in dpcli.ledger.checkpoint.
+CREATE OR REPLACE FUNCTION dpcli.every() RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT 256::bigint
 $$;
 
--- The first amount that a further cost takes above its cap, or that has no cap; NULL where all are within. All but voided runs count.
+-- What all entries come to, as dpcli.ledger.checkpoint says it: what was noted last, or the opening, and the entries since. All but voided
+-- runs count.
+CREATE OR REPLACE FUNCTION dpcli.standing(of_dataset text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  noted jsonb := (SELECT c.body::jsonb FROM dpcli.checkpoint c WHERE c.dataset = of_dataset);
+  first jsonb := (SELECT e.body::jsonb FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1);
+  base bigint;
+BEGIN
+  IF noted IS NULL THEN
+    noted := jsonb_build_object('checkpoint', 1, 'dataset', of_dataset, 'seq', 1, 'charges', 0, 'last', NULL, 'under_way', '{}'::jsonb,
+      'opening', (SELECT e.hash FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1), 'caps', first -> 'caps',
+      'epsilon', first #> '{terms,epsilon}', 'largest', first #> '{terms,epsilon}', 'schema', first #> '{terms,schema}',
+      'version', coalesce(first #> '{terms,version}', '1'::jsonb), 'latest', first -> 'when',
+      'spent', (SELECT jsonb_object_agg(m.key, '0') FROM jsonb_each(first -> 'caps') m),
+      'reserved', (SELECT jsonb_object_agg(m.key, '0') FROM jsonb_each(first -> 'caps') m));
+  END IF;
+  base := (noted ->> 'seq')::bigint;
+  RETURN (
+    WITH since AS MATERIALIZED (
+      SELECT e.seq, e.hash, e.kind, e.key, e.cost, CASE WHEN e.kind IN ('amend', 'upgrade') THEN e.body::jsonb END AS content,
+        e.body::jsonb ->> 'when' AS stamp
+      FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq > base
+    ), ended AS MATERIALIZED (
+      SELECT s.kind, s.key, r.cost FROM since s JOIN dpcli.entry r ON r.dataset = of_dataset AND r.key = s.key AND r.kind = 'reserve'
+      WHERE s.kind IN ('commit', 'void')
+    ), part AS (
+      SELECT m.key AS name, m.value::numeric AS spent, 0::numeric AS reserved FROM jsonb_each_text(noted -> 'spent') m
+      UNION ALL SELECT m.key, 0, m.value::numeric FROM jsonb_each_text(noted -> 'reserved') m
+      UNION ALL SELECT m.key, m.value::numeric, CASE WHEN s.kind = 'reserve' THEN m.value::numeric ELSE 0 END
+        FROM since s, jsonb_each_text(s.cost) m WHERE s.kind IN ('spend', 'reserve')
+      UNION ALL SELECT m.key, CASE WHEN e.kind = 'void' THEN - m.value::numeric ELSE 0 END, - m.value::numeric
+        FROM ended e, jsonb_each_text(e.cost) m
+    ), total AS (SELECT p.name, sum(p.spent)::text AS spent, sum(p.reserved)::text AS reserved FROM part p GROUP BY p.name),
+    open_run AS (
+      SELECT m.key, m.value FROM jsonb_each(noted -> 'under_way') m
+      UNION ALL SELECT s.key, jsonb_build_array(s.seq, s.hash, 'reserved') FROM since s WHERE s.kind = 'reserve'
+    ), standing AS (
+      SELECT o.key, CASE WHEN EXISTS (SELECT FROM since s WHERE s.kind = 'start' AND s.key = o.key)
+        THEN jsonb_set(o.value, '{2}', '"started"'::jsonb) ELSE o.value END AS value
+      FROM open_run o WHERE NOT EXISTS (SELECT FROM ended e WHERE e.key = o.key)
+    ), amended AS (SELECT s.seq, s.content FROM since s WHERE s.kind = 'amend')
+    SELECT noted || jsonb_build_object(
+      'seq', (SELECT d.seq FROM dpcli.dataset d WHERE d.name = of_dataset),
+      'hash', (SELECT d.head FROM dpcli.dataset d WHERE d.name = of_dataset),
+      'spent', (SELECT jsonb_object_agg(t.name, t.spent) FROM total t),
+      'reserved', (SELECT jsonb_object_agg(t.name, t.reserved) FROM total t),
+      'under_way', (SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}'::jsonb) FROM standing s),
+      'charges', (noted ->> 'charges')::bigint + (SELECT count(*) FROM since s WHERE s.kind IN ('spend', 'reserve')),
+      'last', coalesce((SELECT to_jsonb(max(s.seq)) FROM since s WHERE s.kind IN ('spend', 'reserve')), noted -> 'last'),
+      'latest', greatest((noted ->> 'latest') COLLATE "C", (SELECT max(s.stamp COLLATE "C") FROM since s
+        WHERE dpcli.is_stamp(s.stamp))),
+      'caps', coalesce((SELECT a.content -> 'caps' FROM amended a ORDER BY a.seq DESC LIMIT 1), noted -> 'caps'),
+      'epsilon', coalesce((SELECT a.content -> 'epsilon' FROM amended a ORDER BY a.seq DESC LIMIT 1), noted -> 'epsilon'),
+      'largest', greatest((noted ->> 'largest')::numeric, (SELECT max((a.content ->> 'epsilon')::numeric) FROM amended a)),
+      'schema', coalesce((SELECT s.content -> 'schema' FROM since s WHERE s.kind = 'upgrade' ORDER BY s.seq DESC LIMIT 1), noted -> 'schema'),
+      'version', coalesce((SELECT s.content -> 'version' FROM since s WHERE s.kind = 'upgrade' ORDER BY s.seq DESC LIMIT 1), noted -> 'version')
+    )
+  );
+END $$;
+
+-- Note what all entries come to, where enough of them are after the last note.
+CREATE OR REPLACE FUNCTION dpcli.note(of_dataset text, new_seq bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  said text;
+BEGIN
+  IF new_seq - coalesce((SELECT c.seq FROM dpcli.checkpoint c WHERE c.dataset = of_dataset), 0) >= dpcli.every() THEN
+    said := dpcli.standing(of_dataset)::text;
+    INSERT INTO dpcli.checkpoint VALUES (of_dataset, new_seq, said, encode(sha256(convert_to(said, 'UTF8')), 'hex'))
+      ON CONFLICT (dataset) DO UPDATE SET seq = excluded.seq, body = excluded.body, digest = excluded.digest;
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.caps(of_dataset text) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT dpcli.standing(of_dataset) -> 'caps'
+$$;
+
+-- The first amount that a further cost takes above its cap, or that has no cap; NULL where all are within.
 CREATE OR REPLACE FUNCTION dpcli.exceeded(of_dataset text, more jsonb) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
-  WITH cap AS (SELECT m.key AS name, dpcli.amount(m.value) AS most FROM jsonb_each_text(dpcli.caps(of_dataset)) m),
+  WITH so_far AS MATERIALIZED (SELECT dpcli.standing(of_dataset) AS found),
+  cap AS (SELECT m.key AS name, dpcli.amount(m.value) AS most FROM so_far, jsonb_each_text(so_far.found -> 'caps') m),
   part AS (
     SELECT m.key AS name, dpcli.amount(m.value) AS cost FROM jsonb_each_text(more) m
     UNION ALL
-    SELECT m.key, m.value::numeric FROM dpcli.entry e, jsonb_each_text(e.cost) m
-    WHERE e.dataset = of_dataset AND e.kind IN ('spend', 'reserve')
-      AND e.key NOT IN (SELECT v.key FROM dpcli.entry v WHERE v.dataset = of_dataset AND v.kind = 'void' AND v.key IS NOT NULL)
+    SELECT m.key, m.value::numeric FROM so_far, jsonb_each_text(so_far.found -> 'spent') m
   )
   SELECT part.name FROM part LEFT JOIN cap ON cap.name = part.name
   GROUP BY part.name, cap.most HAVING (sum(part.cost) <= cap.most) IS NOT TRUE ORDER BY part.name LIMIT 1
@@ -406,6 +483,7 @@ BEGIN
   END CASE;
   INSERT INTO dpcli.entry VALUES (of_dataset, new_seq, new_body, new_hash);
   UPDATE dpcli.dataset d SET seq = new_seq, head = new_hash WHERE d.name = of_dataset;
+  PERFORM dpcli.note(of_dataset, new_seq);
 END $$;
 
 DROP FUNCTION IF EXISTS dpcli.require_amounts(jsonb);
@@ -416,6 +494,6 @@ REVOKE ALL ON SCHEMA dpcli FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA dpcli FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dpcli FROM PUBLIC;
 GRANT USAGE ON SCHEMA dpcli TO dpcli_viewer;
-GRANT SELECT ON dpcli.format, dpcli.dataset, dpcli.entry TO dpcli_viewer;
+GRANT SELECT ON dpcli.format, dpcli.dataset, dpcli.entry, dpcli.checkpoint TO dpcli_viewer;
 GRANT EXECUTE ON FUNCTION dpcli.is_member(text), dpcli.visible() TO dpcli_viewer;
 GRANT EXECUTE ON FUNCTION dpcli.hold(text, integer), dpcli.append(text, bigint, text, text) TO dpcli_spender;

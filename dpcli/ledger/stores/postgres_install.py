@@ -9,7 +9,8 @@ from dpcli.errors import LedgerError
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
 
-VERSION = 2
+VERSION = 3
+NOTED = 3  # since when totals are noted
 OLDEST = 130000
 # Each role may also do what the one before it may.
 ROLES = ("dpcli_viewer", "dpcli_spender", "dpcli_admin")
@@ -46,7 +47,7 @@ def install(connection: Any, place: str) -> int:
     try:
         _make(connection, place, "CREATE SCHEMA dpcli")
         _make_roles(connection, place)
-        _make(connection, place, definitions("postgres.sql"), definitions("postgres_functions.sql"))
+        _make(connection, place, *map(definitions, ("postgres.sql", "postgres_checkpoint.sql", "postgres_functions.sql")))
     except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateObject):
         raise Raced from None
     except errors.InternalError_ as error:
@@ -57,13 +58,16 @@ def install(connection: Any, place: str) -> int:
 
 
 def renew(connection: Any, place: str) -> int:
-    """The functions of an older ledger made again as this version has them, inside the caller's transaction. Rows stay as they are.
+    """The functions of an older ledger made again as this version has them, inside the caller's transaction. Entries stay as they are.
 
     Whoever does the same at that moment waits, and then finds it done.
     """
     _make(connection, place, "SELECT FROM dpcli.format FOR UPDATE")
-    if found_version(connection) == VERSION:
+    found = found_version(connection)
+    if found == VERSION:
         return VERSION
+    if found is not None and found < NOTED:
+        _make(connection, place, definitions("postgres_checkpoint.sql"))
     _make(connection, place, definitions("postgres_functions.sql"), f"INSERT INTO dpcli.format VALUES ({VERSION})")
     return VERSION
 

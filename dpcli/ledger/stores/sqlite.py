@@ -22,6 +22,8 @@ from dpcli.errors import LedgerError
 from dpcli.ledger.chain import StoredRow, owner_of
 from dpcli.ledger.expiry import clock
 from dpcli.ledger.stores.sqlite_file import APPLICATION, CUT_OFF, VERSION, network_file_system, refuse
+from dpcli.ledger.stores.sqlite_schema import KEY, LATEST, SCHEMA, renew, spelled, version_of
+from dpcli.ledger.stores.store import StoredCheckpoint
 
 BUSY_SECONDS = 30.0
 SETTINGS = (
@@ -31,18 +33,13 @@ SETTINGS = (
     "PRAGMA trusted_schema = OFF",
     "PRAGMA cell_size_check = ON",
 )
-SCHEMA = (
-    """CREATE TABLE entry (
-  dataset TEXT NOT NULL, seq INTEGER NOT NULL CHECK (seq >= 1), body TEXT NOT NULL, hash TEXT NOT NULL,
-  PRIMARY KEY (dataset, seq)
-) WITHOUT ROWID""",
-    "CREATE TRIGGER entry_never_changes BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'entries never change'); END",
-    "CREATE TRIGGER entry_never_goes BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'entries are never removed'); END",
-)
 # Its entries, beginning with the first: a last entry that moved to another name would be missed by nobody else.
 STRAYS = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVING min(seq) <> 1"
 NOT_TEXT = "Could not decode"  # how sqlite3 begins where a text is none
-READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq"
+READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
+ALL = -1  # of LIMIT
+ABOUT = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} = ? ORDER BY seq"
+NOTE = "INSERT INTO checkpoint VALUES (?, ?, ?) ON CONFLICT (dataset) DO UPDATE SET body = excluded.body, digest = excluded.digest"
 Connect = Callable[[str, float], Any]
 # What SQLite's errors mean to the one who keeps the ledger, by the start of their names.
 MEANINGS = {
@@ -72,18 +69,38 @@ class SqliteTail:
 
     connection: Any
     dataset: str
+    version: int
 
     def after(self, seq: int) -> Sequence[StoredRow]:
-        return self._rows(READ, seq)
+        return self.page(seq, ALL)
 
-    def opening(self) -> Sequence[StoredRow]:
-        return self._rows(f"{READ} LIMIT 1", 0)
+    def page(self, seq: int, most: int) -> Sequence[StoredRow]:
+        """So many of them at most."""
+        if self.version < LATEST:
+            return self.rows(READ, seq, most)
+        end = self._end()  # asked first: what others write meanwhile comes after it
+        rows = self.rows(READ, seq, most)
+        hidden = end > seq and all(row.seq != end for row in rows)
+        if len(rows) != most and (hidden or (rows and not (end or self._end()))):
+            raise LedgerError(
+                f'dataset "{self.dataset}": its entries end before entry {end}, which was written: the ledger is damaged, or was '
+                "changed by hand"
+            )
+        return rows
 
-    def _rows(self, statement: str, seq: int) -> Sequence[StoredRow]:
-        rows = self.connection.execute(statement, (self.dataset, seq)).fetchall()
+    def rows(self, statement: str, *asked: object) -> list[StoredRow]:
+        rows = self.connection.execute(statement, (self.dataset, *asked)).fetchall()
         if any(tuple(map(type, row)) != (int, str, str) for row in rows):
             raise sqlite3.DataError(NOT_TEXT)
         return [StoredRow(*row) for row in rows]
+
+    def _end(self) -> int:
+        """The number of the last entry as it is noted beside them, 0 where none is."""
+        found = self.connection.execute("SELECT seq FROM head WHERE dataset = ?", (self.dataset,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def note(self, checkpoint: StoredCheckpoint) -> None:
+        self.connection.execute(NOTE, (self.dataset, checkpoint.body, checkpoint.digest))
 
     def append(self, row: StoredRow) -> None:
         self.connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (self.dataset, row.seq, row.body, row.hash))
@@ -116,16 +133,23 @@ class SqliteStore:
                     raise LedgerError(
                         f"{self._path}: expected a rollback journal, found {answer}: another program holds it in WAL mode"
                     )
+            self.connection.execute("BEGIN")
+            self._version = version_of(self.connection)
             if not trusted:
-                self.connection.execute("BEGIN")
                 self._refuse_damaged()
-                self.connection.execute("COMMIT")
+            self.connection.execute("COMMIT")
 
     def _refuse_damaged(self) -> None:
-        """One flipped bit in a page's list of cells can hide the last entries, and the chain before them is whole."""
+        """One flipped bit in a page's list of cells can hide the last entries, and the chain before them is whole.
+
+        Once there is a checkpoint, only its length is looked at: the file is too long to be read by everybody who opens it. Then a last
+        entry that is hidden, or has moved to another name, is missed as `head` names it; `verify` reads every page.
+        """
         sizes = self.connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchall()
         if _size(self._path) < sizes[0][0]:
             raise LedgerError(f"{self._path}: {CUT_OFF}")
+        if self._version == LATEST and self.connection.execute("SELECT EXISTS (SELECT 1 FROM checkpoint)").fetchone()[0]:
+            return
         if self.connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
             raise LedgerError(f"{self._path}: {MEANINGS['SQLITE_CORRUPT']}")
         self._strays = tuple(self.connection.execute(STRAYS).fetchall())
@@ -148,11 +172,17 @@ class SqliteStore:
 
     @property
     def version(self) -> int:
-        return VERSION
+        return self._version
 
     @property
-    def outdated(self) -> bool:
-        return False
+    def outdated(self) -> str:
+        if self._version == LATEST:
+            return ""
+        return "the file's definitions are those of version 1, by which all of it is read for every request"
+
+    @property
+    def takes_notes(self) -> bool:
+        return self._version == LATEST
 
     @property
     def keeps_time(self) -> bool:
@@ -167,19 +197,34 @@ class SqliteStore:
 
     def datasets(self) -> tuple[str, ...]:
         with self._explained():
+            table = "head" if self._version == LATEST else "entry"
             return tuple(
-                name for (name,) in self.connection.execute("SELECT DISTINCT dataset FROM entry ORDER BY dataset").fetchall()
+                name for (name,) in self.connection.execute(f"SELECT DISTINCT dataset FROM {table} ORDER BY dataset").fetchall()
             )
 
-    def after(self, dataset: str, seq: int) -> Sequence[StoredRow]:
+    def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
         self._refuse_strays(dataset)
         with self._explained():
-            return SqliteTail(self.connection, dataset).after(seq)
+            return self._tail(dataset).page(seq, ALL if most is None else most)
+
+    def _tail(self, dataset: str) -> SqliteTail:
+        return SqliteTail(self.connection, dataset, self._version)
 
     def opening(self, dataset: str) -> Sequence[StoredRow]:
         self._refuse_strays(dataset)
         with self._explained():
-            return SqliteTail(self.connection, dataset).opening()
+            return self._tail(dataset).page(0, 1)
+
+    def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
+        with self._explained():
+            return self._tail(dataset).rows(ABOUT, spelled(key))
+
+    def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
+        if self._version < LATEST:
+            return None
+        with self._explained():
+            found = self.connection.execute("SELECT body, digest FROM checkpoint WHERE dataset = ?", (dataset,)).fetchone()
+        return StoredCheckpoint(*map(str, found)) if found else None
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[SqliteTail]:
@@ -193,7 +238,7 @@ class SqliteStore:
         with self._explained():
             self.connection.execute("BEGIN IMMEDIATE")
             try:
-                yield SqliteTail(self.connection, dataset)
+                yield self._tail(dataset)
                 self.connection.execute("COMMIT")
             except BaseException:
                 with suppress(Exception):
@@ -272,9 +317,25 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
                 "COMMIT",
             ):
                 store.connection.execute(statement)
+        store._version = LATEST
         fill(store)
     finally:
         store.close()
+
+
+def upgraded(path: str) -> SqliteStore:
+    """The store with the definitions of this version, made where it has those of an earlier one; entries stay as they are."""
+    store = SqliteStore(path)
+    try:
+        if store.version < LATEST:
+            with store.writing(""):
+                if version_of(store.connection) < LATEST:  # nobody else was first
+                    renew(store.connection)
+            store._version = LATEST
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 def _let_go(connection: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from dpcli.ledger.chain import StoredRow
@@ -16,6 +17,14 @@ from dpcli.ledger.chain import StoredRow
 UNSURE = (
     "nothing is acknowledged, and the entry may be written or not; the same request under the same key finds out, and charges once"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """What dpcli.ledger.checkpoint says of a chain at one of its entries, as a backend keeps it: a text, and the SHA-256 of it."""
+
+    body: str
+    digest: str
 
 
 class Tail(Protocol):
@@ -27,6 +36,10 @@ class Tail(Protocol):
 
     def append(self, row: StoredRow) -> None:
         """Add a row at the end. At most once in one transaction."""
+        ...
+
+    def note(self, checkpoint: StoredCheckpoint) -> None:
+        """Keep a checkpoint in place of the last one, where the store takes any (`takes_notes`)."""
         ...
 
 
@@ -47,12 +60,28 @@ class Store(Protocol):
         """Names, sorted."""
         ...
 
-    def after(self, dataset: str, seq: int) -> Sequence[StoredRow]:
-        """The rows of one dataset with a number above `seq`, ascending, as of one moment; none for an unknown dataset."""
+    def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
+        """The rows of one dataset with a number above `seq`, ascending, as of one moment; none for an unknown dataset.
+
+        most: of them, from the first.
+        """
         ...
 
     def opening(self, dataset: str) -> Sequence[StoredRow]:
         """The first row of one dataset, whatever became of the others; none for an unknown dataset."""
+        ...
+
+    def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
+        """The rows that name a key, ascending, found without reading the others. Asked only of a store that has a checkpoint."""
+        ...
+
+    def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
+        """The last one of a dataset, as it was kept; None where there is none."""
+        ...
+
+    @property
+    def takes_notes(self) -> bool:
+        """Whether it keeps checkpoints that its writers hand in; else it has none, or makes them itself."""
         ...
 
     def writing(self, dataset: str) -> AbstractContextManager[Tail]:
@@ -69,8 +98,8 @@ class Store(Protocol):
         ...
 
     @property
-    def outdated(self) -> bool:
-        """Whether a later version has stronger definitions, which dpcli budget upgrade would make."""
+    def outdated(self) -> str:
+        """What is amiss as a later version has better definitions, which dpcli budget upgrade would make; "" where nothing is."""
         ...
 
     @property

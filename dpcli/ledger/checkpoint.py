@@ -1,0 +1,158 @@
+"""What a chain came to at one of its entries, noted beside it: whoever trusts that reads on from there, and not from the first entry.
+
+A checkpoint is a cache. It is written in the transaction of the entry that it is about, from a state that was itself read and checked; it
+names that entry and the opening by their hashes, holds every sum as the exact decimal that the fold has there, and has a digest. A reader
+uses it where the digest is right, it is of this dataset and of a format that he knows; then both entries must be there with those hashes,
+and what comes after is checked against the chain as ever. One that is damaged, foreign or of a later format is not used: everything is
+read, as without one. One that names an entry which is not there, or another, says that entries were lost: that is an error. One that an
+earlier version of dpcli left behind, which appends without it, is as good as new.
+
+Whoever may write a file may write any chain and any checkpoint into it; against him there is the anchor. `verify` reads all entries and
+compares. In a database only the server's own functions write checkpoints, from what they let in.
+
+Runs that are under way are listed: a damaged index, which finds the others by their keys, hides neither a start nor a void from a move.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from dpcli.errors import LedgerError
+from dpcli.ledger import amounts
+from dpcli.ledger.chain import Head, StoredRow, canonical, opened
+from dpcli.ledger.earlier import EarlierRuns, alone
+from dpcli.ledger.state import LedgerState, UnderWay
+from dpcli.ledger.stores.store import Store, StoredCheckpoint
+
+FORMAT = 1
+EVERY = 256  # entries from one to the next
+SUMS = ("caps", "spent", "reserved")
+
+
+def due(state: LedgerState, noted: int) -> bool:
+    """Whether one should be written at the end of `state`; noted: the entry of the last one, 0 where there is none."""
+    return state.head.seq - noted >= EVERY
+
+
+def stated(state: LedgerState) -> dict[str, Any]:
+    """Everything about a state that the entries before its head decide."""
+    return {
+        "checkpoint": FORMAT,
+        "dataset": state.dataset,
+        "seq": state.head.seq,
+        "hash": state.head.hash,
+        "opening": state.opening,
+        "caps": _written(state.caps),
+        "epsilon": state.epsilon,
+        "largest": state.largest,
+        "spent": _written(state.spent),
+        "reserved": _written(state.reserved),
+        "charges": state.charges,
+        "last": None if state.last is None else state.last.seq,
+        "under_way": {key: [run.seq, run.hash, run.status] for key, run in state.under_way.items()},
+        "latest": state.latest,
+        "schema": state.schema,
+        "version": state.version,
+    }
+
+
+def checkpoint_of(state: LedgerState) -> StoredCheckpoint:
+    """As a backend keeps it."""
+    body = canonical(stated(state))
+    return StoredCheckpoint(body, _digest(body))
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()  # a server writes letters as they are
+
+
+def usable(found: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | None:
+    """What a checkpoint says; None where there is none, or one that is damaged, of another dataset or of a later format."""
+    if found is None or _digest(found.body) != found.digest:
+        return None
+    try:
+        content = json.loads(found.body)
+    except (ValueError, RecursionError):
+        return None
+    known = type(content) is dict and content.get("checkpoint") == FORMAT and content.get("dataset") == dataset
+    return content if known else None
+
+
+def tallies(said: Mapping[str, Any], state: LedgerState) -> bool:
+    """Whether a checkpoint says what the fold has come to at its entry."""
+    found = stated(state)
+    try:
+        sums = all(_read(said[name], state.caps) == _read(found[name], state.caps) for name in SUMS)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return False
+    return sums and all(said.get(name) == value for name, value in found.items() if name not in SUMS)
+
+
+def restored(store: Store, dataset: str) -> LedgerState | None:
+    """The state at the checkpoint of a dataset, None where there is none to use.
+
+    Raises LedgerError where it is about entries that are not there.
+    """
+    content = usable(store.checkpoint(dataset), dataset)
+    if content is None:
+        return None
+    try:
+        return _restored(store, dataset, content)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return None
+
+
+def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerState:
+    state = LedgerState(dataset)
+    state.apply(opened(_named(store, dataset, 1, content["opening"]), dataset, Head()))
+    terms = state.open_terms()
+    seq, under_way = int(content["seq"]), {key: UnderWay(*value) for key, value in content["under_way"].items()}
+    head = alone(_named(store, dataset, seq, content["hash"]), dataset)
+    state.head = Head(head.row.seq, head.row.hash)
+    state.caps, state.spent, state.reserved = (_read(content[name], state.caps) for name in SUMS)
+    state.epsilon, state.largest = float(content["epsilon"]), float(content["largest"])
+    state.charges, state.latest = int(content["charges"]), str(content["latest"])
+    state.schema, state.version = str(content["schema"]), int(content["version"])
+    state.under_way = under_way
+    state.runs = EarlierRuns(store, dataset, state.head, dict(under_way))
+    if content["last"] is not None:
+        state.last = state.runs[alone(_row(store, dataset, int(content["last"])), dataset).key]
+    if not max(terms.epsilon, state.epsilon) <= state.largest:
+        raise ValueError("the largest cap is not the largest")
+    return state
+
+
+def _named(store: Store, dataset: str, seq: int, hash_: str) -> StoredRow:
+    row = _row(store, dataset, seq)
+    if row.hash != hash_:
+        raise LedgerError(
+            f'{store.place}: dataset "{dataset}", entry {seq}: is not the one that was there when the totals were noted: the ledger was '
+            "damaged, restored in part or changed by hand"
+        )
+    return row
+
+
+def _row(store: Store, dataset: str, seq: int) -> StoredRow:
+    rows = store.after(dataset, seq - 1, 1)
+    if not rows or rows[0].seq != seq:
+        raise LedgerError(
+            f'{store.place}: dataset "{dataset}", entry {seq}: missing, and was there when the totals were noted: the ledger was damaged, '
+            "restored in part or changed by hand"
+        )
+    return rows[0]
+
+
+def _written(found: amounts.Amounts) -> dict[str, str]:
+    return {name: str(value) for name, value in found.items()}
+
+
+def _read(found: Mapping[str, str], caps: amounts.Amounts) -> dict[str, Decimal]:
+    """By the names of the caps, and in their order."""
+    values = {name: amounts.EXACT.create_decimal(text) for name, text in found.items()}
+    if set(values) != set(caps) or not all(value.is_finite() and value >= 0 for value in values.values()):
+        raise ValueError("expected an amount for each cap")
+    return {name: values[name] for name in caps}

@@ -1,0 +1,55 @@
+"""Runs of a replay from the first entry: the contents are let go, and those that have ended are kept on the disk.
+
+What a replay needs to know of a run that has ended is that its key is used. In a dictionary the keys alone would grow with the history.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from dpcli.ledger.state import Run
+
+ENDED = ("committed", "void")
+
+
+class ForgetfulRuns(Mapping[str, Run]):
+    """Without what was said of them; of those that have ended also without their costs."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, Run] = {}
+        self._ended = sqlite3.connect("", isolation_level=None)  # a file without a name, which is gone with the connection
+        self._ended.execute("CREATE TABLE run (key BLOB PRIMARY KEY, seq INTEGER, status TEXT) WITHOUT ROWID")
+        self._ended.execute("PRAGMA journal_mode = OFF")
+
+    def close(self) -> None:
+        """Give the disk back."""
+        self._ended.close()
+
+    def __setitem__(self, key: str, run: Run) -> None:
+        if run.status not in ENDED:
+            self._under_way[key] = replace(run, content={})
+            return
+        self._under_way.pop(key, None)
+        self._ended.execute("INSERT INTO run VALUES (?, ?, ?)", (_bytes(key), run.seq, run.status))
+
+    def __getitem__(self, key: str) -> Run:
+        if key in self._under_way:
+            return self._under_way[key]
+        found = self._ended.execute("SELECT seq, status FROM run WHERE key = ?", (_bytes(key),)).fetchone()
+        if found is None:
+            raise KeyError(key)
+        return Run(key, found[0], found[1], {}, {})
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (key.decode("utf-8", "surrogatepass") for (key,) in self._ended.execute("SELECT key FROM run ORDER BY seq"))
+        yield from self._under_way
+
+    def __len__(self) -> int:
+        count: int = self._ended.execute("SELECT count(*) FROM run").fetchone()[0]
+        return count + len(self._under_way)
+
+
+def _bytes(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")  # somebody's entry may hold half a character

@@ -1,0 +1,445 @@
+"""Totals noted beside the chain: whoever begins at them knows what whoever reads everything knows, and what is amiss with them is seen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.errors import Denied, DpcliError, LedgerError
+from dpcli.ledger import checkpoint
+from dpcli.ledger.chain import canonical, digest
+from dpcli.ledger.checkpoint import stated
+from dpcli.ledger.expiry import later
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.recent import recent
+from dpcli.ledger.state import LedgerState
+from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
+from dpcli.ledger.stores.sqlite import SqliteStore
+from dpcli.ledger.stores.store import Store
+from dpcli.ledger.verify import verify
+from tests.command import ROOT, dpcli
+from tests.ledger.setting import DATASET, charge, run, run_file, terms
+from tests.ledger.test_kill import Deadly, killed
+
+NOW = "2030-01-01T00:00:00Z"
+AMOUNTS = ("0.1", "0.25", "1E-30", "0.070000000000000001", "0", "1E-300")
+ODD = ("é", "日 😀", 'a"b\\c', '","kind":"', ',"key":"')
+KEYS = (*"abcdefghij", *ODD)
+# (what, key, amount)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["spend", "reserve", "reserve", "start", "commit", "void", "amend", "late"]),
+        st.sampled_from(KEYS),
+        st.sampled_from(AMOUNTS),
+    ),
+    max_size=25,
+)
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint at every third entry."""
+    monkeypatch.setattr(checkpoint, "EVERY", 3)
+
+
+def whole(url: str, dataset: str = DATASET) -> LedgerState:
+    """What all entries add up to, by the fold alone."""
+    with open_ledger(url, dataset) as ledger:
+        return folded(ledger)
+
+
+def folded(ledger: Ledger) -> LedgerState:
+    from dpcli.ledger.chain import opened
+
+    state = LedgerState(ledger.dataset)
+    for row in ledger.store.after(ledger.dataset, 0):
+        state.apply(opened(row, ledger.dataset, state.head))
+    return state
+
+
+def alike(found: LedgerState, truth: LedgerState) -> None:
+    """To the last digit as it is printed, and for every key."""
+    assert canonical(stated(found)) == canonical(stated(truth))
+    for name, reserved in found.reserved.items():
+        costs = [run.cost.get(name, 0) for run in truth.runs.values() if run.status in ("reserved", "started")]
+        assert Fraction(reserved) == sum(map(Fraction, costs))
+    for key in (*KEYS, *truth.runs):
+        assert found.runs.get(key) == truth.runs.get(key), key
+    for amount in ("0", "1E-300", "0.1", "0.5", "1"):
+        cost = {"epsilon": Decimal(amount), "delta": Decimal(0)}
+        assert found.fits(cost) == truth.fits(cost)
+
+
+def step(ledger: Ledger, what: str, key: str, amount: str) -> str:
+    """One request, whatever comes of it: what it was answered."""
+    now = ledger.now
+    try:
+        if what in ("spend", "reserve"):
+            return str(charge(ledger, key, amount, what).repeated)
+        if what == "amend":
+            cap = 0.5 + float(amount)
+            return str(ledger.amend(cap, "a reason", "the board", acknowledged=True).repeated)
+        if what == "late":
+            ledger.now = lambda: later(NOW, days=len(amount))
+            return str(charge(ledger, f"late {key}", amount).repeated)
+        return str(ledger.void(key, "a reason").repeated if what == "void" else getattr(ledger, what)(key).repeated)
+    except DpcliError as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        ledger.now = now
+
+
+def begun(url: str) -> Ledger:
+    """By somebody who has read nothing yet."""
+    return Ledger(open_store(url), DATASET, now=lambda: NOW)
+
+
+class Forgetful(SqliteStore):
+    """As an earlier version of dpcli has it: it neither uses nor writes what stands beside the entries."""
+
+    takes_notes = False  # type: ignore[assignment]
+
+    def checkpoint(self, dataset: str) -> None:
+        return None
+
+
+@given(steps=STEPS)
+def test_who_begins_at_a_checkpoint_knows_and_decides_the_same(
+    steps: list[tuple[str, str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Against a second ledger, which was asked the same and is read as a whole each time."""
+    folder = tmp_path_factory.mktemp("twins")
+    noted, plain = str(folder / "noted.db"), str(folder / "plain.db")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(checkpoint, "EVERY", 3)
+        for path in (noted, plain):
+            init(path, DATASET, terms()).close()
+        for at, each in enumerate(steps):
+            # Every fifth request by an earlier version, which leaves the checkpoint behind.
+            with begun(noted) as one, Ledger(Forgetful(plain), DATASET, now=lambda: NOW) as two:
+                if at % 5 == 4:
+                    one.store.close()
+                    one.store = Forgetful(noted)
+                assert step(one, *each) == step(two, *each)
+            with begun(noted) as one:
+                alike(one.state(), folded(one))
+        with begun(noted) as one:
+            runs = list(folded(one).runs.values())
+            assert recent(one.store, DATASET, one.state().head, 4) == runs[-4:]
+            assert list(one.state().runs.values()) == runs
+            assert verify(one).notes == ()
+
+
+@pytest.fixture
+def place(often: None, tmp_path: Path) -> str:
+    """Two datasets; the first has runs of every kind, and a checkpoint with one entry after it."""
+    path = str(tmp_path / "ledger.db")
+    init(path, "other", terms(9.0)).close()
+    with init(path, DATASET, terms()) as ledger:
+        charge(ledger, "spent 0", "0.1")
+        for key in ODD:
+            charge(ledger, key, "0.1")
+        for name in ("open", "started", "ended", "voided"):
+            charge(ledger, name, "0.05", "reserve")
+        ledger.start("started")
+        ledger.commit("ended")
+        ledger.void("voided", "a reason")
+        charge(ledger, "last", "0.01")
+        while noted(path)["seq"] != ledger.state().head.seq - 1:
+            charge(ledger, f"more {ledger.state().head.seq}", "0.01")
+    with open_ledger(path, "other") as ledger:
+        for i in range(5):
+            charge(ledger, f"other {i}", "0.001")
+    return path
+
+
+def noted(path: str, dataset: str = DATASET) -> dict[str, Any]:
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT body FROM checkpoint WHERE dataset = ?", (dataset,)).fetchone()
+    return dict(json.loads(found[0])) if found else {"seq": 0}
+
+
+def by_force(path: str, *statements: str | tuple[str, tuple[object, ...]]) -> None:
+    """What somebody does with the sqlite3 shell, who puts the guards back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in guards:
+            connection.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            connection.execute(*([statement] if isinstance(statement, str) else statement))
+        for _, sql in guards:
+            connection.execute(sql)
+
+
+def rewritten(path: str, **changes: object) -> None:
+    """A checkpoint that says something else, under a digest that fits."""
+    body = canonical({**noted(path), **changes})
+    by_force(path, ("UPDATE checkpoint SET body = ?, digest = ? WHERE dataset = ?", (body, digest(body), DATASET)))
+
+
+class Counting:
+    """A store that counts the rows it gives."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner, self.rows = inner, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def after(self, *asked: Any) -> Any:
+        found = self.inner.after(*asked)
+        self.rows += len(found)
+        return found
+
+
+def test_what_is_read_does_not_grow(often: None, tmp_path: Path) -> None:
+    path = str(tmp_path / "ledger.db")
+    init(path, DATASET, terms()).close()
+    counts = []
+    for size in (9, 60):
+        with begun(path) as ledger:
+            while ledger.state().head.seq < size:
+                charge(ledger, f"run {ledger.state().head.seq}", "0.001")
+        store = Counting(open_store(path))
+        with Ledger(store, DATASET) as ledger:
+            charge(ledger, f"counted {size}", "0.001")
+            ledger.state()
+        counts.append(store.rows)
+    assert counts[0] == counts[1] <= 3 + 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spent": {"epsilon": "0.001", "delta": "0"}},
+        {"caps": {"epsilon": "9", "delta": "0"}},
+        {"reserved": {"epsilon": "0", "delta": "0"}},
+        {"under_way": {}},
+        {"charges": 2},
+        {"epsilon": 0.5},
+        {"largest": 2.0},
+        {"latest": NOW},
+        {"last": None},
+        {"version": 3},
+        {"schema": "0" * 64},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_verify_finds_totals_that_are_not_those_of_the_entries(changes: dict[str, Any], place: str) -> None:
+    """Whoever writes a fitting digest may write anything: `verify` adds up again."""
+    assert verify(open_ledger(place, DATASET)).problems == ()
+    rewritten(place, **changes)
+    with pytest.raises(LedgerError, match="the totals that were noted here are not what the entries add up to"):
+        verify(open_ledger(place, DATASET))
+
+
+DAMAGES: dict[str, Callable[[str], None]] = {
+    "a total without a new digest": lambda path: by_force(
+        path,
+        'UPDATE checkpoint SET body = replace(body, \'"spent":{"delta":"0","epsilon":"0.\', \'"spent":{"delta":"0","epsilon":"0.0\')',
+    ),
+    "of another dataset": lambda path: by_force(
+        path,
+        f"UPDATE checkpoint SET (body, digest) = (SELECT body, digest FROM checkpoint WHERE dataset = 'other') WHERE dataset = '{DATASET}'",
+    ),
+    "its name is another's": lambda path: by_force(path, "UPDATE checkpoint SET dataset = dataset || 'x'"),
+    "cut off": lambda path: by_force(path, "UPDATE checkpoint SET body = substr(body, 1, 100)"),
+    "gone": lambda path: by_force(path, "DELETE FROM checkpoint"),
+    "of a later format": lambda path: rewritten(path, checkpoint=2),
+    "no numbers": lambda path: rewritten(path, spent={"epsilon": "much", "delta": "0"}),
+    "other amounts": lambda path: rewritten(path, spent={"rho": "0"}),
+    "less than nothing": lambda path: rewritten(path, spent={"epsilon": "-1", "delta": "0"}),
+    "no table": lambda path: rewritten(path, under_way=[1]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_totals_that_are_damaged_or_foreign_are_not_used(damage: str, place: str) -> None:
+    truth = whole(place)
+    DAMAGES[damage](place)
+    with open_ledger(place, DATASET) as ledger:
+        alike(ledger.state(), truth)
+        for i in range(checkpoint.EVERY):
+            charge(ledger, f"goes on {i}", "0.001")
+        assert noted(place)["seq"] > truth.head.seq  # made anew
+        assert verify(ledger).notes == ()
+
+
+LOSSES = {
+    "the last entry": "DELETE FROM entry WHERE dataset = '{d}' AND seq = {end}",
+    "the last entry, and that it was": "DELETE FROM entry WHERE dataset = '{d}' AND seq >= {seq};"
+    "UPDATE head SET seq = {seq} - 1 WHERE dataset = '{d}'",
+    "the entry of the totals": "DELETE FROM entry WHERE dataset = '{d}' AND seq = {seq}",
+    "the first entry": "DELETE FROM entry WHERE dataset = '{d}' AND seq = 1",
+    "all entries": "DELETE FROM entry WHERE dataset = '{d}'",
+    "where the entries end": "DELETE FROM head WHERE dataset = '{d}'",
+    "the entry of the totals, put elsewhere": "UPDATE entry SET dataset = 'third' WHERE dataset = '{d}' AND seq = {seq}",
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_entries_that_were_there_are_missed(loss: str, place: str) -> None:
+    with open_ledger(place, DATASET) as ledger:
+        end = ledger.state().head.seq
+    by_force(place, *LOSSES[loss].format(d=DATASET, seq=noted(place)["seq"], end=end).split(";"))
+    for ask in (lambda ledger: ledger.state(), lambda ledger: charge(ledger, "more"), verify):
+        with pytest.raises(LedgerError), open_ledger(place, DATASET) as ledger:
+            ask(ledger)
+
+
+def test_another_history_under_the_same_totals_is_refused(place: str) -> None:
+    seq = noted(place)["seq"]
+    with open_ledger(place, DATASET) as ledger:
+        row = ledger.row(seq)
+    assert row is not None
+    body = canonical({**json.loads(row.body), "why": "another"})
+    by_force(place, ("UPDATE entry SET body = ?, hash = ? WHERE dataset = ? AND seq = ?", (body, digest(body), DATASET, seq)))
+    with pytest.raises(LedgerError, match="is not the one that was there when the totals were noted"):
+        open_ledger(place, DATASET).state()
+
+
+def test_keys_are_known_for_ever(place: str) -> None:
+    """Those of before the checkpoint: charged once, in conflict with another body, and moved no more once they have ended."""
+    for key in ("spent 0", *ODD):
+        assert charge(open_ledger(place, DATASET), key, "0.1").repeated
+    before = whole(place).spent
+    for key, kind in (("spent 0", "reserve"), ("ended", "spend"), ("voided", "reserve"), ("started", "reserve"), ("open", "spend")):
+        with pytest.raises(LedgerError, match=f'key "{key}": expected'):
+            charge(open_ledger(place, DATASET), key, "0.05", kind)
+    for key, move in (("started", "void"), ("ended", "void"), ("voided", "start"), ("voided", "commit"), ("spent 0", "void")):
+        with pytest.raises(LedgerError), open_ledger(place, DATASET) as ledger:
+            ledger.void(key, "a reason") if move == "void" else getattr(ledger, move)(key)
+    assert whole(place).spent == before
+    open_ledger(place, DATASET).void("open", "a reason")
+    assert whole(place).spent["epsilon"] == before["epsilon"] - Decimal("0.05")
+
+
+@pytest.mark.parametrize(
+    ("lost", "key", "moves"),
+    [("start", "started", "void"), ("void", "voided", "commit"), ("commit", "ended", "void"), ("reserve", "ended", "void")],
+)
+def test_a_move_that_the_index_has_lost_is_not_undone(lost: str, key: str, moves: str, place: str) -> None:
+    """As where a page of it is damaged: no void of what has begun or ended."""
+    truth = whole(place).spent
+
+    class Blind(SqliteStore):
+        def about(self, dataset: str, key: str) -> Any:
+            return [row for row in super().about(dataset, key) if json.loads(row.body)["kind"] != lost]
+
+    with Ledger(Blind(place), DATASET) as ledger, pytest.raises(LedgerError):
+        ledger.void(key, "a reason") if moves == "void" else getattr(ledger, moves)(key)
+    assert whole(place).spent == truth
+
+
+def test_one_flipped_bit_never_makes_a_total_smaller(place: str) -> None:
+    """In a file that is too long to be read by everybody who opens it."""
+    content, truth, counts = Path(place).read_bytes(), whole(place), {"as before": 0, "refused": 0}
+    pages = range(0, len(content), 4096)
+    flips = [(at, 1 << at % 8) for at in range(0, len(content), 97)]
+    flips += [(page + 100 * (page == 0) + at, 1 << bit) for page in pages for at in range(14) for bit in (0, 3, 7)]
+    for at, bit in flips:
+        flipped = bytearray(content)
+        flipped[at] ^= bit
+        Path(place).write_bytes(flipped)
+        with suppress(LedgerError), open_ledger(place, DATASET) as ledger:
+            found = ledger.state()
+            assert canonical(stated(found)) == canonical(stated(truth)), f"bit {bit} of byte {at}"
+            counts["as before"] += 1
+            continue
+        counts["refused"] += 1
+    assert min(counts.values()) > 20
+
+
+def test_a_file_of_the_first_version_gets_them_by_an_upgrade(often: None, tmp_path: Path) -> None:
+    path = str(tmp_path / "old.db")
+    shutil.copy(ROOT / "tests" / "vectors" / "ledger-v1.db", path)
+    Path(path).chmod(0o600)
+    before = {name: whole(path, name) for name in ("visits", "clicks", "planned")}
+    for name, truth in before.items():
+        with open_ledger(path, name) as ledger:
+            alike(ledger.state(), truth)
+            assert "dpcli budget upgrade" in verify(ledger).notes[0]
+    assert upgrade(path) == ("clicks", "planned", "visits")
+    assert upgrade(path) == ()
+    for name, truth in before.items():
+        assert noted(path, name)["seq"] == truth.head.seq + 1 or truth.head.seq < 3
+        with open_ledger(path, name) as ledger:
+            assert (ledger.state().spent, ledger.state().runs.get("afterwards")) == (truth.spent, None)
+            assert verify(ledger).notes == ()
+    new = init(str(tmp_path / "new.db"), DATASET, terms())
+    assert new.store.schema() == open_store(path).schema()
+
+
+def test_who_looked_before_an_upgrade_goes_on_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    shutil.copy(ROOT / "tests" / "vectors" / "ledger-v1.db", path)
+    path.chmod(0o600)
+    stale = SqliteStore(str(path))  # has looked before
+    upgrade(str(path))
+    with Ledger(stale, "clicks") as ledger:
+        ledger.amend(9.0, "goes on as before", "the board")
+    assert verify(open_ledger(str(path), "clicks")).notes == ()
+    assert upgrade(str(path)) == ()
+
+
+def test_denials_are_the_same_to_the_last_digit(place: str) -> None:
+    left = whole(place).left()["epsilon"]
+    with pytest.raises(Denied):
+        charge(open_ledger(place, DATASET), "too much", str(left + Decimal("1E-19")))
+    assert not charge(open_ledger(place, DATASET), "all of it", str(left)).repeated
+
+
+def test_the_commands_say_what_they_said(place: str, tmp_path: Path) -> None:
+    """With the totals and without: byte for byte."""
+    (tmp_path / "run.toml").write_text(run_file(0.001))
+    copy = str(tmp_path / "copy.db")
+    shutil.copy(place, copy)
+    by_force(copy, "DELETE FROM checkpoint")
+    for words in (
+        ("show",),
+        ("show", "-f", "json"),
+        ("show", "-f", "csv"),
+        ("show", "-f", "total"),
+        ("log",),
+        ("export",),
+        ("verify",),
+    ):
+        one, two = (dpcli("budget", words[0], path, "--dataset", DATASET, *words[1:]) for path in (place, copy))
+        assert one == two and one.code == 0, (one, two)
+
+
+def test_a_gate_reads_once_for_all_its_files(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpcli.ledger.quote import quotes
+
+    asked = []
+    after = SqliteStore.after
+    monkeypatch.setattr(SqliteStore, "after", lambda *given: asked.append(given) or after(*given))
+    counts = []
+    for files in (1, 20):
+        asked.clear()
+        assert len(quotes(place, DATASET, [(run(0.001), 1)] * files)) == files
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
+
+
+def test_a_death_between_the_note_and_the_commit_leaves_neither(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "EVERY", 1)
+    before = noted(place)
+    assert killed(lambda: charge(Ledger(Deadly(open_store(place), "noted"), DATASET), "key", "0.01"))
+    with open_ledger(place, DATASET) as ledger:
+        assert noted(place) == before
+        alike(ledger.state(), folded(ledger))
+        assert not charge(ledger, "key", "0.01").repeated
+        assert noted(place)["seq"] == ledger.state().head.seq
+        assert verify(ledger).notes == ()
