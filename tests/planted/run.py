@@ -47,7 +47,7 @@ SAMPLING = tuple(f"tests/train/test_sampling{part}.py" for part in ("", "_draws"
 NOISE = tuple(f"tests/train/test_{part}.py" for part in ("randomness", "noise", "noise_correlated"))
 TRAIN = ((*NOISE, *SAMPLING), ("tests/train",))
 WHOLE = ("analysis/", "gate/", "pipeline/", "mechanisms/sampling/schemes.py")  # files that are not mathematics
-COPIED = ("dpcli", "tests", "examples", "man", "README.md", "pyproject.toml")
+COPIED = ("dpcli", "tests", "examples", "man", "README.md", "pyproject.toml", ".pre-commit-hooks.yaml")
 PYTEST = ("-m", "pytest", "-x", "-q", "-m", "long or not long", "--no-header", "--tb=no", "-p", "no:cacheprovider")
 WORKERS = 2
 Plant = tuple[str, str, str, str]
