@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dpcli.numerics.arrays import Array, np
 
 ROUNDING = 1e-11
-MOST_NODES = 4000  # ratios above 1 that the pair has: of more, chords leave some out, which is above them still
+MOST_NODES = 1000  # ratios above 1 that the pair has: of more, chords leave some out, which is above them still: 1e-4 of an epsilon
 LOG_LEAST = -650.0  # of a tail under P that is told apart; what is beyond counts at the largest loss of all
 
 

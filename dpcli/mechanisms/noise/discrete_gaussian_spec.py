@@ -100,7 +100,7 @@ class DiscreteGaussianSpec(Spec):
         group = neighbours.group
         if self.sensitivity is not None and not self.priced_as_vector(group):
             return DiscreteGaussian(self.sigma, self.sensitivity * group)
-        if self.moved**2 + NEAR < 1.0 or self.moved * group > LARGEST:
+        if self.moved * group > LARGEST or self.moved**2 + NEAR < 1.0:
             return Zcdp(0.5 * (group * self.moved / self.sigma) ** 2)
         norms = Norms.stated(self.moved, self.linf_sensitivity, self.l1_sensitivity, self.dimension, group)
         found = vector_of(self.sigma, norms)
