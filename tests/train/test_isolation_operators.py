@@ -26,7 +26,7 @@ from tests.train.operator_calls import BESIDE, example  # noqa: E402
 from tests.train.operator_truth import Claims, chain, claims, contradicted  # noqa: E402
 
 SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
-TRIES, ENOUGH = 60, 2
+TRIES, ENOUGH = 60, 1 if os.environ.get("CI") else 2
 # Whose records are not followed here, and why; a list that is longer or shorter than that is wrong.
 NOT_FOLLOWED = {
     **dict.fromkeys(["dot", "embedding_dense_backward", "embedding_sparse_backward", "randperm"], "over all records, always"),
@@ -111,7 +111,7 @@ CHAINED = [
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", range(4))
 def test_a_chain_of_operators_does_what_the_rules_say(part: int) -> None:
     torch.set_num_threads(1)
     for seed in range(SEED + 3 * part, SEED + 3 * part + 3):
