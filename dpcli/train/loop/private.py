@@ -41,6 +41,10 @@ UNCHECKED = (
 )
 
 
+# How often a loop may find that nothing is left: one that runs over it in many epochs is right, one that goes on for ever is told so.
+MOST_ENDS = 1_000
+
+
 class PrivateBatch:
     """One sample, drawn as the file declares. number: of its step, from 1. Its records are not shown, nor how many they are."""
 
@@ -91,12 +95,23 @@ class Private:
     def __init__(self, steps: LoopSteps, held: ExitStack) -> None:
         self._steps = steps
         self._release = weakref.finalize(self, held.close)
+        self._ends = 0
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> PrivateBatch:
-        return PrivateBatch(self._steps.draw())
+        """The next sample, until the planned steps are taken. Raises InputError where a loop asks for ever afterwards."""
+        try:
+            return PrivateBatch(self._steps.draw())
+        except StopIteration:
+            self._ends += 1
+            if self._ends < MOST_ENDS:
+                raise
+        raise InputError(
+            f"dpcli.private: all {self.planned:,} planned steps are taken, and the loop around them has begun {MOST_ENDS:,} times since; "
+            "let it end with the iteration (max_epochs = 1 in Lightning), then call finish()"
+        )
 
     def __str__(self) -> str:
         """How far it is, and what it has cost so far, rounded up."""

@@ -27,6 +27,11 @@ def given(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, pat
     """The caller's own model, loss and records. Raises InputError for what is something else."""
     if not isinstance(model, nn.Module):
         raise InputError(f"model: expected a torch module, found {type(model).__name__}")
+    if any(base.__name__ == "LightningModule" for base in type(model).__mro__):
+        raise InputError(
+            f"model: expected the network that {type(model).__name__} holds, found the LightningModule itself, which its Trainer changes "
+            "between two steps; give the network, such as module.net"
+        )
     if not callable(loss):
         raise InputError(f"loss: expected a function (model, batch) -> one loss per record, found {type(loss).__name__}")
     found = Learning(

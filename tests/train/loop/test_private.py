@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import deque
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -199,3 +200,20 @@ def test_dpcli_knows_private_without_torch() -> None:
 def test_loss_is_one_for_each_record(begin: Begin) -> None:
     with pytest.raises(InputError, match="one loss per example"):
         begin(loss=lambda model, batch: loss_of(model, batch).mean())
+
+
+def test_a_loop_that_goes_on_for_ever_is_told_that_nothing_is_left(begin: Begin) -> None:
+    """As a framework's does that counts the steps of its own optimizer, of which there are none."""
+    private = stepped(begin(), STEPS)
+    for _ in range(100):
+        assert not list(private)  # a right loop may have many epochs
+    with pytest.raises(InputError, match=r"all 4 planned steps are taken.*max_epochs = 1"):
+        deque((list(private) for _ in range(100_000)), maxlen=0)
+    assert private.finish().steps == STEPS
+
+
+def test_a_module_that_its_trainer_changes_is_refused(begin: Begin) -> None:
+    held = type("Digits", (type("LightningModule", (nn.Module,), {}),), {})()
+    held.body = model_of()
+    with pytest.raises(InputError, match="expected the network that Digits holds"):
+        begin(held)

@@ -183,6 +183,8 @@ def test_lightning_takes_private_steps(folder: Path) -> None:
 
     module = Module()
     optimizer = torch.optim.SGD(module.body.parameters(), lr=0.1)
+    with pytest.raises(InputError, match="expected the network that Module holds"):
+        dpcli.private(module, optimizer, loss_of, records(), pipeline="own.toml")
     private = dpcli.private(module.body, optimizer, loss_of, records(), pipeline="own.toml")
     trainer = lightning.Trainer(
         max_epochs=1,
