@@ -28,12 +28,12 @@ def attested(statement: Mapping[str, Any], path: str) -> Document:
 
 def verified(found: Verification) -> Document:
     """What `dpcli attest --verify` says; exit code 1 where the attestation is not one of this run."""
-    place, signed = shown(found.folder), ENVELOPED if found.enveloped else UNSIGNED
+    place, signed = shown(found.folder), ENVELOPED if found.signed else UNSIGNED
     data = {
         "schema": "dpcli/attest-verify/v1",
         "verified": not found.problems,
         "problems": list(found.problems),
-        "signatures": "not checked" if found.enveloped else "none",
+        "signatures": "not checked" if found.signed else "none",
         "exit_code": 1 if found.problems else 0,
     }
     if found.problems:

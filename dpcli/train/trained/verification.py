@@ -20,13 +20,13 @@ STATED = ("_type", "subject", "predicateType", "predicate")  # names of a statem
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """problems: why the attestation is not one of this run, in words; none where it is. enveloped: whether it came with signatures, which
+    """problems: why the attestation is not one of this run, in words; none where it is. signed: whether it came with signatures, which
     are not checked here. claimed: its guarantee, as it says."""
 
     folder: str
     file: str
     problems: tuple[str, ...]
-    enveloped: bool
+    signed: bool
     claimed: Mapping[str, Any]
 
 
@@ -35,24 +35,25 @@ def verify(folder: str, file: str) -> Verification:
 
     Raises InputError where the file is no attestation of this kind, or the folder holds no run that describes itself.
     """
-    stated, enveloped = _read(file)
+    stated, signed = _read(file)
     description_in(folder)
     try:
         problems = tuple(_differences(attestation(folder), stated))
     except (InputError, CannotCertify) as refusal:  # what is in the folder can no longer be attested at all
         problems = (str(refusal),)
-    return Verification(folder, file, problems, enveloped, stated["predicate"]["guarantee"])
+    return Verification(folder, file, problems, signed, stated["predicate"]["guarantee"])
 
 
 def _read(file: str) -> tuple[dict[str, Any], bool]:
-    """The statement, and whether it was in an envelope, bare or in a Sigstore bundle."""
+    """The statement, and whether it was in an envelope, bare or in a Sigstore bundle, that has signatures."""
     data = read_bytes(file, KIND)
     try:
         if len(data) > MAX_BYTES:
             raise ValueError
         found = json.loads(data, object_pairs_hook=distinct)
         envelope = found.get("dsseEnvelope", found)
-        if enveloped := "payload" in envelope:
+        signed = "payload" in envelope and any(envelope.get("signatures", ()))
+        if "payload" in envelope:
             if envelope["payloadType"] != PAYLOAD_TYPE or _says_more(found, envelope):
                 raise ValueError
             found = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=distinct)
@@ -62,7 +63,7 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
         sound = False
     if not sound:
         raise InputError(f"{file}: expected {KIND}, a statement or a signed envelope of one, found something else")
-    return found, enveloped
+    return found, signed
 
 
 def _says_more(found: dict[str, Any], envelope: dict[str, Any]) -> bool:

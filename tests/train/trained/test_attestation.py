@@ -200,6 +200,14 @@ def test_an_envelope_is_read_and_its_signatures_are_said_to_be_unchecked(run: Pa
         (tmp_path / "signed.json").write_text(json.dumps(content))
         found = verified(run, tmp_path / "signed.json")
         assert found.code == 0 and "signatures were not checked" in found.out
+    for none in ({**envelope, "signatures": []}, {"dsseEnvelope": {**envelope, "signatures": None}}):
+        (tmp_path / "signed.json").write_text(json.dumps(none))
+        found = verified(run, tmp_path / "signed.json")
+        assert (
+            found.code in (0, 2)
+            and "signatures were not checked" not in found.out
+            and ("unsigned" in found.out) is (found.code == 0)
+        )
     for bad in ({**envelope, "payloadType": "text/plain"}, {**envelope, "payload": "%"}, [], {"payload": 1}, {"_type": "x"}):
         (tmp_path / "signed.json").write_text(json.dumps(bad))
         assert verified(run, tmp_path / "signed.json").code == 2
