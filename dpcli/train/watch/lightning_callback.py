@@ -11,7 +11,7 @@ from dpcli.rounding import up
 from dpcli.train.watch.watch import Watch
 
 
-class LightningWatch(Callback):  # type: ignore[misc]
+class LightningWatch(Callback):
     """Follows a Trainer, logs `epsilon_so_far` where everything was seen, and stops it after the planned steps."""
 
     def __init__(self, watch: Watch) -> None:
