@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from torch import Tensor, nn  # noqa: E402
+from torch.fx.experimental import symbolic_shapes  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
@@ -231,6 +232,15 @@ def test_no_branch_on_any_size(where: str, seed: int) -> None:
     model = Sized(asked[seed % len(asked)], where)
     with pytest.raises(InputError, match=r"found a branch on it|over the records|which meets them"):
         followed(model, loss, torch.zeros(2, WIDTH))
+
+
+def test_the_line_that_branches_is_named_and_torch_imports_no_compiler_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def imports() -> set[str]:
+        raise AssertionError("asked for the files of torch's compilers")
+
+    monkeypatch.setattr(symbolic_shapes, "uninteresting_files", imports)
+    with pytest.raises(InputError, match=r"found a branch on it \(s\d+ < 1000\) at test_isolation_rules\.py, line \d+"):
+        followed(Sized(lambda n: n < 1000, "forward"), loss, torch.zeros(2, WIDTH))
 
 
 def test_what_torch_asks_under_another_mode_is_no_branch() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._pytree import tree_map
 
+from dpcli.audit.libraries import PACKAGE
 from dpcli.audit.user_code import raised_at
 from dpcli.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
@@ -60,7 +63,7 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
             call, or the program cannot be followed.
     """
     seen, asked = Seen(), Asked()
-    environment = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    environment = Shapes(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
     environment.guards = asked
     fake, stack = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True), ["loss"]
     follower = Following(seen, symbol(environment, 0), lambda: stack[-1], names(model))
@@ -89,6 +92,17 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
         *(["len() of the batch"] if seen.counted else []),
     ]  # a branch on a plain number is not seen
     return Program(doubt[0] if doubt else None, seen.coarsest, seen.random, not (seen.own_rules or own_rules()))
+
+
+class Shapes(ShapeEnv):
+    """Torch's, but which line asked about a length is found here: torch imports its compilers to know its own lines (45 MB, .3 s)."""
+
+    def _get_user_frame(self) -> FrameType | None:
+        """The innermost that is neither torch's nor of what follows; None where no user's code is between these and us."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame.f_code.co_filename.startswith(("<", TORCH, os.path.dirname(__file__))):
+            frame = frame.f_back
+        return None if frame is None or frame.f_code.co_filename.startswith(PACKAGE + os.sep) else frame
 
 
 def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, seen: Seen, backward: bool) -> None:
