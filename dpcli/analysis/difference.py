@@ -16,8 +16,7 @@ from dpcli.numerics.work import limited
 from dpcli.pipeline.consistency import values_of
 from dpcli.pipeline.document import pipeline_of
 from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse
-from dpcli.toml import syntax
+from dpcli.pipeline.read import parse, toml_document
 from dpcli.toml.findings import Findings, TooMany
 from dpcli.toml.shown import key_text
 from dpcli.values import dataclass
@@ -120,7 +119,7 @@ def _word(value: Any) -> str:
 
 
 def _tables(data: bytes) -> Tables:
-    return syntax.tables_of(syntax.text_of(data))
+    return toml_document(data, "")[1]
 
 
 def _priced(change: Change, tables: Tables, first: Account) -> Priced:

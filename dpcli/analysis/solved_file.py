@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpcli.analysis.calibrate import Calibration
+from dpcli.pipeline.series import plain_entries, written
 from dpcli.toml.edit import edited
 from dpcli.toml.findings import Path
 from dpcli.toml.syntax import tables_of, text_of
@@ -16,8 +17,10 @@ def solved_text(data: bytes, calibration: Calibration) -> str:
     Raises InputError where the file does not state such a key: one that only follows from others (steps from epochs) is not written.
     """
     text = text_of(data)
-    entries = tables_of(text).get("mechanism", [])
-    return edited(text, {_path(entries, name, key): value for name, key, value in calibration.values})
+    stated = tables_of(text)
+    entries = plain_entries(stated).get("mechanism", [])
+    values = {_path(entries, name, key): value for name, key, value in calibration.values}
+    return edited(text, dict(zip(written(stated, values), values.values(), strict=True)))
 
 
 def _path(entries: list[dict[str, Any]], name: str, key: str) -> Path:

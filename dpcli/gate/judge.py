@@ -32,10 +32,9 @@ from dpcli.lint.run import judge
 from dpcli.numerics.work import limited
 from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse, refuse, toml_document
+from dpcli.pipeline.read import located, parse, refuse, toml_document
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.findings import Findings
-from dpcli.toml.positions import locate
 from dpcli.toml.render import InvalidFile
 from dpcli.values import dataclass
 
@@ -222,5 +221,5 @@ def _remedied(conditions: Sequence[Condition], result: Account, changes: Sequenc
 def _placed(conditions: Sequence[Condition], opened: Opened) -> tuple[Condition, ...]:
     """Line and column of what each is about; a rule's finding has them already."""
     stated = [opened.pipeline.stated_at(c.key) for c in conditions]
-    places = locate(opened.data.decode().replace("\r\n", "\n"), stated)
+    places = located(opened.data.decode().replace("\r\n", "\n"), stated)
     return tuple(c if c.name.startswith("DP") else replace(c, place=places[key]) for c, key in zip(conditions, stated, strict=True))

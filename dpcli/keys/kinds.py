@@ -14,6 +14,7 @@ from dpcli.toml.shown import shown
 from dpcli.values import dataclass
 
 CALIBRATE = "calibrate"
+LISTS = "several values make an entry each, where all lists of the entry have one length, at most 10,000 entries in all"
 _PERCENT = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,18})?)\s*%\s*\Z")
 
 
@@ -73,7 +74,7 @@ class Number:
 
     def read(self, value: Any, place: KeyPlace) -> float:
         if type(value) not in (int, float):
-            place.wrong_type(expected(self, place.rule), value, _number_hint(value))
+            place.wrong_type(expected(self, place.rule), value, _number_hint(value, place))
         number = _as_float(value)
         if not math.isfinite(number) or (place.rule and not place.rule.holds(number)):
             place.out_of_range(expected(self, place.rule), value)
@@ -97,7 +98,7 @@ class WholeNumber:
         if type(value) is float and not math.isfinite(value):
             place.out_of_range(expected(self, place.rule), value)
         if type(value) is not int:
-            place.wrong_type(expected(self, place.rule), value, _whole_hint(value))
+            place.wrong_type(expected(self, place.rule), value, _whole_hint(value, place))
         if place.rule and not place.rule.holds(value):
             place.out_of_range(expected(self, place.rule), value)
         return value
@@ -152,7 +153,9 @@ def _as_float(value: float) -> float:
         return math.inf
 
 
-def _number_hint(value: Any) -> str:
+def _number_hint(value: Any, place: KeyPlace) -> str:
+    if type(value) is list:
+        return LISTS if place.path[:1] == ("mechanism",) else ""
     if percent := _PERCENT.match(value) if type(value) is str else None:
         return f"write {Decimal(percent[1]) / 100:f}"
     if value == CALIBRATE:
@@ -164,7 +167,7 @@ def _number_hint(value: Any) -> str:
     return f"write {value.strip()} without quotes" if len(value) < 40 and value.isascii() else ""
 
 
-def _whole_hint(value: Any) -> str:
+def _whole_hint(value: Any, place: KeyPlace) -> str:
     if type(value) is float:
         return f"write {int(value):_}" if value.is_integer() and abs(value) < 1e19 else ""
-    return _number_hint(value)
+    return _number_hint(value, place)

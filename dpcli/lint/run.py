@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.lint.catalogue import checked, rule
 from dpcli.pipeline.document import TOP
-from dpcli.pipeline.read import examine, parse, toml_document
+from dpcli.pipeline.read import examine, located, parse, toml_document
 from dpcli.registry import POLICY_KEYS, POLICY_READER, load
 from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.limits import read_bytes
@@ -73,15 +73,14 @@ def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
 
 def _placed(found: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
     """The findings with line, column and source line."""
-    from dpcli.toml.positions import locate
     from dpcli.toml.shown import key_text
     from dpcli.toml.syntax import text_of
 
     text = text_of(data)
     lines, names = text.split("\n"), {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
     stated = {finding.path: pipeline.stated_at(finding.path) for _, finding in found}
-    located = locate(text, stated.values())
-    places = {path: located[place] for path, place in stated.items()}
+    found_at = located(text, stated.values())
+    places = {path: found_at[place] for path, place in stated.items()}
     title = "<stdin>" if pipeline.path in (None, "-") else str(pipeline.path)
     placed = []
     for info, finding in sorted(found, key=lambda pair: (places[pair[1].path], pair[0].code)):

@@ -13,7 +13,7 @@ from dpcli.keys.kinds import KeyPlace, Kind, Refused
 from dpcli.keys.member import Member, Members, read_members
 from dpcli.pipeline.families import MECHANISMS
 from dpcli.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
-from dpcli.pipeline.section import SectionTable
+from dpcli.pipeline.section import DefaultsTable, SectionTable
 from dpcli.registry import SECTIONS, load
 from dpcli.toml.findings import Findings
 from dpcli.values import dataclass
@@ -97,6 +97,7 @@ TOP: Members = {
     "privacy": _table("privacy", kind_of(Privacy), "what is protected, and against which change of the data", required=True),
     "budget": _table("budget", kind_of(Budget), "the most that the pipeline may spend"),
     "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism"),
+    "defaults": _table("defaults", DefaultsTable(), "keys for every mechanism that takes them and does not state them itself"),
     "source": _table("source", SectionTable("source"), "the table of data that dpcli release asks"),
     "query": _table(
         "query", Listed(SectionTable("query")), "what dpcli release asks of it, one table per query; each becomes mechanisms"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from dpcli.pipeline.placeholders import find_calibrate, substituted
 from dpcli.pipeline.section import in_section
 from dpcli.toml import syntax
 from dpcli.toml.diagnostics import Diagnostic
-from dpcli.toml.findings import Fault, Findings, TooMany
+from dpcli.toml.findings import Fault, Findings, Path, TooMany
 from dpcli.toml.limits import read_bytes
 from dpcli.toml.render import InvalidFile
 from dpcli.toml.shown import key_text
@@ -93,13 +93,44 @@ def _name(table: Mapping[str, Any], index: int) -> str:
 
 
 def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Text and tables of the bytes of a file. Raises InvalidFile where they are not TOML."""
+    """Text of the bytes of a file, and its tables, with plain entries. Raises InvalidFile where they are not TOML."""
     try:
         text = syntax.text_of(data)
-        return text, syntax.tables_of(text)
+        return text, _plain(syntax.tables_of(text))
     except syntax.NotToml as fault:
         source = _line(data.decode(errors="replace"), fault.line)
         raise InvalidFile((Diagnostic("DP001", "error", str(fault), _title(path), "", fault.line, fault.column, source),)) from None
+
+
+def _plain(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not _several(tables):
+        return tables
+    from dpcli.pipeline.series import plain_entries
+
+    return plain_entries(tables)
+
+
+def _several(tables: Mapping[str, Any]) -> bool:
+    """Whether a table may stand for several entries, or for keys of others."""
+    mechanisms = tables.get("mechanism")
+    stated = [table for table in mechanisms if type(table) is dict] if type(mechanisms) is list else []
+    inner = (table["sampling"] for table in stated if type(table.get("sampling")) is dict)
+    return "defaults" in tables or any(type(value) is list for table in (*stated, *inner) for value in table.values())
+
+
+def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+    """Line and column of keys of plain entries, where the text says them; the text is a document that tomli has accepted."""
+    from dpcli.toml.positions import locate
+
+    stated = syntax.tables_of(text)
+    if not _several(stated):
+        return locate(text, paths)
+    from dpcli.pipeline.series import written
+
+    paths = tuple(paths)
+    places = dict(zip(paths, written(stated, paths), strict=True))
+    found = locate(text, places.values())
+    return {path: found[place] for path, place in places.items()}
 
 
 def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> None:
@@ -118,9 +149,7 @@ def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]
 
 def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
     """The findings with their places in the text, in the order of these."""
-    from dpcli.toml.positions import locate
-
-    places = locate(text, [finding.key for finding in findings])
+    places = located(text, [finding.key for finding in findings])
     names, lines = _names(tables), text.split("\n")
     found = []
     for finding in sorted(findings, key=lambda finding: places[finding.key]):

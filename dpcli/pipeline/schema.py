@@ -18,10 +18,13 @@ def json_schema() -> dict[str, object]:
 
     It says what one key may hold, what holds where it is absent (but where nothing does), and which keys go with which mechanism type,
     sampling scheme, task and clipping style; what keys must agree on among each other (rule DP005) only the reader checks. A number of a
-    mechanism may be "calibrate".
+    mechanism may be "calibrate", or a list of such.
     """
     schema = table_schema(TOP)
-    schema["properties"]["mechanism"] = _calibratable(schema["properties"]["mechanism"])
+    mechanisms = schema["properties"]["mechanism"]
+    shape, needed = _apart(_calibratable(mechanisms["items"]))
+    schema["properties"]["mechanism"] = {**mechanisms, "items": shape}
+    schema |= {"if": {"not": {"required": ["defaults"]}}, "then": {"properties": {"mechanism": {"items": needed}}}}
     either = {"anyOf": [{"required": ["mechanism"]}, {"required": ["source", "query"]}]}
     return {"$schema": DIALECT, "title": "dpcli pipeline, format 1", **schema, **either}
 
@@ -31,13 +34,23 @@ def policy_schema() -> dict[str, object]:
     return {"$schema": DIALECT, "title": "dpcli policy, format 1", **table_schema(load(POLICY_KEYS))}
 
 
-def _calibratable(schema: Any) -> Any:
-    """The same schema with every number also allowed to be left open."""
+def _calibratable(schema: Any, several: bool = True) -> Any:
+    """The same schema with every number also allowed to be left open, and to be a list of such, where it is in no list itself."""
     if isinstance(schema, list):
-        return [_calibratable(item) for item in schema]
+        return [_calibratable(item, several) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
     if schema.get("type") in ("number", "integer"):
         about = {key: schema[key] for key in ("description", "default") if key in schema}
-        return {**about, "anyOf": [{key: value for key, value in schema.items() if key not in about}, {"const": CALIBRATE}]}
-    return {key: _calibratable(value) for key, value in schema.items()}
+        one = {"anyOf": [{key: value for key, value in schema.items() if key not in about}, {"const": CALIBRATE}]}
+        return {**about, "anyOf": [*one["anyOf"], {"type": "array", "minItems": 1, "items": one}]} if several else {**about, **one}
+    return {key: _calibratable(value, several and key != "items") for key, value in schema.items()}
+
+
+def _apart(item: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a table may hold, and what it must state, unless [defaults] does."""
+    cases = item["allOf"]
+    shape = [{**case, "then": {key: value for key, value in case["then"].items() if key != "required"}} for case in cases]
+    needed = [{"if": case["if"], "then": {"required": case["then"].get("required", [])}} for case in cases]
+    rest = {key: value for key, value in item.items() if key not in ("required", "allOf")}
+    return {**rest, "allOf": shape}, {"required": item.get("required", []), "allOf": needed}

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpcli.fields import Constraint
-from dpcli.keys.annotations import kind_of
+from dpcli.keys.annotations import kind_of, members_of
 from dpcli.keys.kinds import KeyPlace, Kind
 from dpcli.pipeline.gate_keys import under
 from dpcli.registry import ENTRIES_OF_QUERIES, JUDGED_IN_FILE, RELEASED, SECTIONS, load
 from dpcli.toml.findings import Findings, Path, Problem
+from dpcli.toml.shown import quoted
 from dpcli.values import dataclass
 
 
@@ -39,6 +40,32 @@ class SectionTable:
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return self.table.schema(rule)
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultsTable:
+    """[defaults] as far as no mechanism takes it: what is left of it is refused."""
+
+    text: str = "a table"
+
+    @property
+    def takes(self) -> str:
+        return "table"
+
+    def read(self, value: Any, place: KeyPlace) -> None:
+        if type(value) is not dict:
+            place.wrong_type(self.text, value)
+        from dpcli.pipeline.families import MECHANISMS
+        from dpcli.pipeline.model import Entry
+        from dpcli.toml.suggest import did_you_mean
+
+        known = {**members_of(Entry), **MECHANISMS.any()}.keys() - {"name"}
+        for key in value:
+            hint = did_you_mean(key, sorted(known - {key}))
+            place.findings.add("DP002", (*place.path, key), "a key that a [[mechanism]] of this file takes", quoted(key), hint)
+
+    def schema(self, rule: object) -> dict[str, Any]:
+        return {"type": "object"}
 
 
 def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:

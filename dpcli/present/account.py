@@ -242,7 +242,16 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
 
 
 def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
-    return tuple(f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics)
+    """What is said of several entries is said once, of the first."""
+    same: dict[tuple[str, str, str], list[str]] = {}
+    for one in diagnostics:
+        same.setdefault((one.severity, one.rule, one.message), []).append(one.key)
+    return tuple(f"{severity} {rule}: {_keys(keys)}{message}" for (severity, rule, message), keys in same.items())
+
+
+def _keys(keys: list[str]) -> str:
+    named = [key for key in keys if key]
+    return f"{named[0]}{f' and {len(named) - 1:,} more' if len(named) > 1 else ''}: " if named else ""
 
 
 def _sources(account: Account) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError
 from dpcli.toml.diagnostics import Diagnostic
@@ -27,8 +28,13 @@ def render(diagnostic: Diagnostic) -> str:
 
 
 def render_all(diagnostics: Iterable[Diagnostic]) -> str:
-    """Every diagnostic, one after the other."""
-    return "\n".join(render(diagnostic) for diagnostic in diagnostics)
+    """Every diagnostic, one after the other; what is said of several entries in one place is said once, of the first."""
+    same: dict[Any, list[Diagnostic]] = {}
+    for one in diagnostics:
+        same.setdefault((one.rule, one.severity, one.message, one.path, one.line, one.column), []).append(one)
+    return "\n".join(
+        render(replace(one, key=f"{one.key} and {len(more):,} more") if more and one.key else one) for one, *more in same.values()
+    )
 
 
 def _excerpt(source: str, column: int) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dpcli.toml.diagnostics import Diagnostic
@@ -59,6 +61,8 @@ def test_a_path_cannot_command_the_terminal() -> None:
 
 
 def test_all_of_them() -> None:
-    both = (diagnostic("sigma = -1", 1), diagnostic("sigma = -1", 1))
+    both = (diagnostic("sigma = -1", 1), diagnostic("sigma = -1", 2))
     assert render_all(both) == render(both[0]) + "\n" + render(both[1])
     assert str(InvalidFile(both)) == render_all(both)
+    again = replace(both[0], key="mechanism[2].sigma")
+    assert render_all((both[0], again)) == render(replace(both[0], key=f"{both[0].key} and 1 more"))

@@ -1,0 +1,179 @@
+"""Lists of values and [defaults]: a file that has them means what it means written out, to every reader, and says where it is wrong."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from dpcli.keys.kinds import LISTS, Number, WholeNumber
+from dpcli.pipeline.canonical import tables_of
+from dpcli.pipeline.document import MechanismTable
+from dpcli.pipeline.families import MECHANISMS
+from dpcli.pipeline.read import parse, toml_document
+from dpcli.pipeline.schema import json_schema
+from dpcli.pipeline.series import MOST
+from dpcli.toml.render import InvalidFile
+from dpcli.toml.write import value_text
+from tests.command import dpcli
+
+SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
+HEAD = """format = 1
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = 60_000
+delta = 1e-5
+"""
+SHORT = (
+    HEAD
+    + """[defaults]
+type = "gaussian"
+sampling = { scheme = "poisson", rate = 0.004 }
+[[mechanism]]
+name = "stage"
+noise_multiplier = [1.1, 1.2, 1.3]
+steps = [1000, 500, 200]
+[[mechanism]]
+name = "last"
+noise_multiplier = 2.0
+sampling = { scheme = "poisson", rate = 0.01 }
+"""
+)
+ENTRY = '[[mechanism]]\nname = "{}"\ntype = "gaussian"\nnoise_multiplier = {}\n{}sampling = {{ scheme = "poisson", rate = {} }}\n'
+ENTRIES = (
+    ("stage[1]", 1.1, "steps = 1000\n", 0.004),
+    ("stage[2]", 1.2, "steps = 500\n", 0.004),
+    ("stage[3]", 1.3, "steps = 200\n", 0.004),
+    ("last", 2.0, "", 0.01),
+)
+LONG = HEAD + "".join(ENTRY.format(*values) for values in ENTRIES)
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(InvalidFile) as caught:
+        parse(text.encode(), "short.toml")
+    return [f"{one.rule} {one.line}:{one.column} {one.key}: {one.message}" for one in caught.value.diagnostics]
+
+
+def test_a_short_file_is_the_long_one(tmp_path: Path) -> None:
+    short, long = parse(SHORT.encode(), "a"), parse(LONG.encode(), "a")
+    assert short.mechanisms == long.mechanisms and tables_of(short) == tables_of(long)
+    (tmp_path / "short.toml").write_text(SHORT)
+    (tmp_path / "long.toml").write_text(LONG)
+    for command in (["account"], ["calibrate-sigma"], ["lint"], ["diff", "long.toml"], ["diff", "short.toml"]):
+        said = [dpcli(*command, name, folder=tmp_path) for name in ("short.toml", "long.toml")]
+        assert said[0].code == said[1].code
+        assert said[0].out.replace("short.toml", "long.toml") == said[1].out.replace("short.toml", "long.toml"), command
+
+
+def _plain(table: Mapping[str, Any]) -> str:
+    return "".join(f"{key} = {value_text(value)}\n" for key, value in table.items())
+
+
+@pytest.mark.parametrize("part", range(12))
+def test_random_files_are_what_they_mean_written_out(part: int) -> None:
+    """Random keys go into lists, into [defaults] or both; the long file says them entry by entry."""
+    draw = random.Random(SEED + part)
+    defaults: dict[str, Any] = {}
+    short, long = "", ""
+    if shared := draw.random() < 0.7:
+        defaults = {"type": "gaussian", "steps": draw.choice([7, [3, 4]]), "description": "as all"}
+    for index in range(draw.randint(1, 4)):
+        own: dict[str, Any] = {"name": f"e{index}"}
+        if not shared or draw.random() < 0.5:
+            own["type"] = "gaussian"
+        length = 2 if isinstance(defaults.get("steps"), list) else draw.randint(1, 4)
+        own["noise_multiplier"] = [round(draw.uniform(0.5, 5.0), 3) for _ in range(length)] if draw.random() < 0.7 else 1.5
+        if draw.random() < 0.5:
+            rates = [round(draw.random(), 3) for _ in range(length)]
+            own["sampling"] = {"scheme": "poisson", "rate": rates if draw.random() < 0.5 else 0.25}
+        short += "[[mechanism]]\n" + _plain(own)
+        filled = {**defaults, **own}
+        several = [*filled.values(), *filled.get("sampling", {}).values()]
+        many = any(isinstance(value, list) for value in several)
+        for position in range(length if many else 1):
+            one = {key: value[position] if isinstance(value, list) else value for key, value in filled.items()}
+            if "sampling" in one:
+                one["sampling"] = {
+                    key: value[position] if isinstance(value, list) else value for key, value in one["sampling"].items()
+                }
+            long += "[[mechanism]]\n" + _plain({**one, "name": f"e{index}[{position + 1}]" if many else f"e{index}"})
+    found = parse((HEAD + ("[defaults]\n" + _plain(defaults) if defaults else "") + short).encode(), "a")
+    assert tables_of(found) == tables_of(parse((HEAD + long).encode(), "a"))
+
+
+def test_every_number_of_every_type_may_be_a_list() -> None:
+    """None that is not a list already; lists that a type has of itself stay one value."""
+    for name in MECHANISMS.registry:
+        for key, member in MechanismTable().members(name).items():
+            stated = HEAD + f'[[mechanism]]\nname = "x"\ntype = "{name}"\n{key} = [1, 2]\n'
+            if key in ("name", "type"):
+                continue
+            count = len(toml_document(stated.encode(), "a")[1]["mechanism"])
+            assert count == (2 if isinstance(member.kind, Number | WholeNumber) else 1), (name, key)
+
+
+def test_the_line_is_the_one_that_is_written() -> None:
+    assert problems(SHORT.replace("1.2,", "-1.2,")) == [
+        'DP004 12:26 mechanism["stage[2]"].noise_multiplier: expected a number > 0, found -1.2'
+    ]
+    assert problems(SHORT.replace("rate = 0.004", "rate = 4")) == [
+        f'DP004 9:34 mechanism["stage[{position}]"].sampling.rate: expected a number in [0, 1], found 4' for position in (1, 2, 3)
+    ]
+    assert problems(SHORT.replace("steps = [1000", "stepz = [1000"))[0].startswith('DP002 13:1 mechanism["stage[1]"].stepz')
+    (said,) = problems(SHORT.replace("[1000, 500, 200]", "[]"))[1:]
+    assert LISTS in said and said.startswith("DP003 13:1")
+    assert all(LISTS in one for one in problems(SHORT.replace("500, 200]", "500]")))
+    assert problems(SHORT.replace("[defaults]\n", "[defaults]\nepsilon = 1.0\nname = 'a'\n")) == [
+        "DP002 8:1 defaults.epsilon: expected a key that a [[mechanism]] of this file takes, found 'epsilon'",
+        "DP002 9:1 defaults.name: expected a key that a [[mechanism]] of this file takes, found 'name'",
+    ]
+    assert problems("defaults = 3\n" + SHORT.replace("[defaults]", "[other]"))[0].startswith("DP003 1:1 defaults: expected a table")
+
+
+def test_what_is_wrong_in_one_place_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "wrong.toml").write_text(SHORT.replace("rate = 0.004", "rate = 4"))
+    for command in ("account", "lint"):
+        said = dpcli(command, "wrong.toml", folder=tmp_path)
+        both = said.out + said.err
+        assert 'mechanism["stage[1]"].sampling.rate and 2 more: expected' in both and "stage[2]" not in both, both
+    (tmp_path / "asks.toml").write_text(SHORT.replace("[1000, 500, 200]", "[500, 500, 500]"))
+    said = dpcli("account", "asks.toml", folder=tmp_path)
+    assert (said.out + said.err).count("DP120") == 1
+
+
+def test_there_are_only_so_many(tmp_path: Path) -> None:
+    assert f"{MOST:,}" in LISTS
+    many = HEAD + '[[mechanism]]\nname = "x"\ntype = "gaussian"\nnoise_multiplier = [{}]\n'
+    assert len(parse(many.format(",".join(["1.5"] * MOST)).encode(), "a").mechanisms) == MOST
+    assert LISTS in problems(many.format(",".join(["1.5"] * (MOST + 1))))[0]
+
+
+def test_what_is_solved_for_is_written_where_it_stands_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "open.toml").write_text(SHORT.replace("noise_multiplier = 2.0", 'noise_multiplier = "calibrate"'))
+    solve = ("calibrate-sigma", "--target-epsilon", "1", "--write", "solved.toml")
+    assert dpcli(*solve, "open.toml", folder=tmp_path).code == 0
+    text = (tmp_path / "solved.toml").read_text()
+    assert text.startswith(SHORT.partition("noise_multiplier = 2.0")[0]) and "calibrate" not in text
+    assert len(parse(text.encode(), "a").mechanisms) == 4
+    (tmp_path / "solved.toml").unlink()
+    listed = SHORT.replace("[1.1, 1.2, 1.3]", '[1.1, "calibrate", 1.3]')
+    (tmp_path / "list.toml").write_text(listed)
+    refused = dpcli(*solve, "list.toml", folder=tmp_path)
+    assert refused.code == 2 and "expected mechanism[1].noise_multiplier[2] in the file" in refused.err
+    assert not (tmp_path / "solved.toml").exists()
+
+
+def test_the_schema_takes_both() -> None:
+    import tomli
+
+    judge = Draft202012Validator(json_schema())
+    for text in (SHORT, LONG):
+        judge.validate(tomli.loads(text))
+    assert not judge.is_valid(tomli.loads(LONG.replace('type = "gaussian"\n', "", 1)))
