@@ -11,6 +11,7 @@ from dpcli.explain.wrapped import filled
 from dpcli.registry import ACCOUNTANTS, MEASURES, MECHANISMS, SAMPLING, STYLES, TASKS, load
 
 COMPUTED = dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_sigma:gaussian_sigma")  # numbers
+KNOWN = "known are rules (DP101), accountants (rdp), mechanism types (gaussian), keys (sampling), and terms, which dpcli explain glossary lists"
 SELECTING = (*MECHANISMS, *MEASURES, *SAMPLING, *TASKS, *STYLES)  # words that select the keys of a table
 
 
@@ -40,7 +41,11 @@ def explain(name: str) -> str:
     if text := next((text for word in spellings if (text := of_key(word))), ""):
         return text
     close = difflib.get_close_matches(low, [*words(), *paths], 3)
-    hint = f"did you mean {' or '.join(close)}" if close else f"known: {', '.join(words())}, and rules such as DP101"
+    hint = (
+        f"did you mean {' or '.join(close)}"
+        if close
+        else "known are rules (DP101), accountants (rdp), mechanism types (gaussian), keys (sampling) and terms, which dpcli explain glossary lists"
+    )
     raise InputError(f"nothing to explain under '{key}'; {hint}")
 
 
