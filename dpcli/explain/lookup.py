@@ -12,6 +12,7 @@ from dpcli.registry import ACCOUNTANTS, MEASURES, MECHANISMS, SAMPLING, STYLES, 
 
 COMPUTED = dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_sigma:gaussian_sigma")  # numbers
 KNOWN = "known are rules (DP101), accountants (rdp), mechanism types (gaussian), keys (sampling), and terms, which dpcli explain glossary lists"
+KNOWN = "known are rules (DP101), accountants (rdp), mechanism types (gaussian), keys (sampling) and terms, which dpcli explain glossary lists"
 SELECTING = (*MECHANISMS, *MEASURES, *SAMPLING, *TASKS, *STYLES)  # words that select the keys of a table
 
 
@@ -41,11 +42,7 @@ def explain(name: str) -> str:
     if text := next((text for word in spellings if (text := of_key(word))), ""):
         return text
     close = difflib.get_close_matches(low, [*words(), *paths], 3)
-    hint = (
-        f"did you mean {' or '.join(close)}"
-        if close
-        else "known are rules (DP101), accountants (rdp), mechanism types (gaussian), keys (sampling) and terms, which dpcli explain glossary lists"
-    )
+    hint = f"did you mean {' or '.join(close)}" if close else KNOWN
     raise InputError(f"nothing to explain under '{key}'; {hint}")
 
 
