@@ -11,8 +11,7 @@ from dpcli.explain.wrapped import filled
 from dpcli.registry import ACCOUNTANTS, MEASURES, MECHANISMS, SAMPLING, STYLES, TASKS, load
 
 COMPUTED = dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_sigma:gaussian_sigma")  # numbers
-KNOWN = "known are rules (DP101), accountants (rdp), mechanism types (gaussian), keys (sampling), and terms, which dpcli explain glossary lists"
-KNOWN = "known are rules (DP101), accountants (rdp), mechanism types (gaussian), keys (sampling) and terms, which dpcli explain glossary lists"
+KNOWN = "known: rules (DP101), accountants (rdp), mechanism types (gaussian), keys (steps), and terms, as dpcli explain glossary lists them"
 SELECTING = (*MECHANISMS, *MEASURES, *SAMPLING, *TASKS, *STYLES)  # words that select the keys of a table
 
 
