@@ -79,7 +79,7 @@ def usable(found: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | 
     except (ValueError, RecursionError):
         return None
     known = type(content) is dict and content.get("checkpoint") == FORMAT and content.get("dataset") == dataset
-    return content if known else None
+    return content if known and type(content.get("seq")) is int else None  # "9" would be read, and compared with no entry
 
 
 def tallies(said: Mapping[str, Any], state: LedgerState) -> bool:
