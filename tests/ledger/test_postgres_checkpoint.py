@@ -155,8 +155,8 @@ def test_a_database_of_version_3_is_upgraded(database: Database) -> None:
         + "DROP FUNCTION noted; ALTER TABLE format DISABLE TRIGGER ALL; UPDATE format SET version = 3;"
         "ALTER TABLE format ENABLE ALWAYS TRIGGER never"
     )
-    init(database.url, DATASET, terms()).close()
     database.by_hand(EVERY)
+    init(database.url, DATASET, terms()).close()
     with open_ledger(database.url) as ledger:
         for i in range(4):
             charge(ledger, f"run {i}", "0.1")

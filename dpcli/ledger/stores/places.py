@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 
-from dpcli.errors import InputError
+from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.chain import digest
 from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger, open_dataset
@@ -82,10 +82,27 @@ def upgrade(url: str) -> tuple[str, ...]:
 
     Raises LedgerError where the user may not, or the definitions are not those of any version.
     """
+    _refuse_changed(url)
     backend, place = ("postgres", url) if url.startswith(POSTGRES) else ("sqlite", path_of(url))
     store: Store = load(f"dpcli.ledger.stores.{backend}:upgraded")(place)
     try:
         return tuple(name for name in store.datasets() if not Ledger(store, name).upgrade().repeated)
+    finally:
+        store.close()
+
+
+def _refuse_changed(url: str) -> None:
+    """What somebody did to the definitions by hand would be noted as if a version of dpcli had made them so."""
+    store = open_store(url)
+    try:
+        found = digest(store.schema())
+        for name in store.datasets():
+            state = Ledger(store, name).state()
+            if state.version >= store.version and state.schema != found:
+                raise LedgerError(
+                    f'{store.place}: dataset "{name}": the definitions that guard the entries were changed since they were noted, and no '
+                    "version of dpcli did that; nothing was upgraded: restore a backup"
+                )
     finally:
         store.close()
 
