@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +26,11 @@ def open_store(url: str) -> Store:
     from dpcli.ledger.stores.sqlite import SqliteStore
 
     return SqliteStore(path_of(url))
+
+
+def everywhere(url: str) -> str:
+    """What means the same ledger from every working directory."""
+    return url if url.startswith(POSTGRES) else os.path.abspath(path_of(url))
 
 
 def path_of(url: str) -> str:
@@ -120,8 +126,6 @@ def _refuse_spelling(dataset: str) -> None:
 
 
 def _create(url: str, fill: Callable[[Store], None]) -> None:
-    import os
-
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill)
         return
