@@ -39,7 +39,7 @@ KEYS = (*"abcdefghij", *ODD)
 # (what, key, amount)
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["spend", "reserve", "reserve", "start", "commit", "void", "amend", "late"]),
+        st.sampled_from(["spend", "reserve", "reserve", "brief", "start", "commit", "void", "amend", "late", "late void"]),
         st.sampled_from(KEYS),
         st.sampled_from(AMOUNTS),
     ),
@@ -87,13 +87,16 @@ def step(ledger: Ledger, what: str, key: str, amount: str) -> str:
     try:
         if what in ("spend", "reserve"):
             return str(charge(ledger, key, amount, what).repeated)
+        if what == "brief":
+            return str(charge(ledger, key, amount, "reserve", expires=later(NOW, days=4)).repeated)
         if what == "amend":
             cap = 0.5 + float(amount)
             return str(ledger.amend(cap, "a reason", "the board", acknowledged=True).repeated)
-        if what == "late":
+        if what.startswith("late"):
             ledger.now = lambda: later(NOW, days=len(amount))
+        if what == "late":
             return str(charge(ledger, f"late {key}", amount).repeated)
-        return str(ledger.void(key, "a reason").repeated if what == "void" else getattr(ledger, what)(key).repeated)
+        return str(ledger.void(key, "a reason").repeated if what.endswith("void") else getattr(ledger, what)(key).repeated)
     except DpcliError as error:
         return f"{type(error).__name__}: {error}"
     finally:
