@@ -222,23 +222,22 @@ def test_what_is_read_does_not_grow(often: None, tmp_path: Path) -> None:
     assert counts[0] == counts[1] <= 3 + 3
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"spent": {"epsilon": "0.001", "delta": "0"}},
-        {"caps": {"epsilon": "9", "delta": "0"}},
-        {"reserved": {"epsilon": "0", "delta": "0"}},
-        {"under_way": {}},
-        {"charges": 2},
-        {"epsilon": 0.5},
-        {"largest": 2.0},
-        {"latest": NOW},
-        {"last": None},
-        {"version": 3},
-        {"schema": "0" * 64},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
+FORGED: dict[str, dict[str, Any]] = {
+    "spent": {"spent": {"epsilon": "0.001", "delta": "0"}},
+    "caps": {"caps": {"epsilon": "9", "delta": "0"}},
+    "reserved": {"reserved": {"epsilon": "0", "delta": "0"}},
+    "under_way": {"under_way": {}},
+    "charges": {"charges": 2},
+    "epsilon": {"epsilon": 0.5},
+    "largest": {"largest": 2.0},
+    "latest": {"latest": NOW},
+    "last": {"last": None},
+    "version": {"version": 3},
+    "schema": {"schema": "0" * 64},
+}
+
+
+@pytest.mark.parametrize("changes", FORGED.values(), ids=FORGED)
 def test_verify_finds_totals_that_are_not_those_of_the_entries(changes: dict[str, Any], place: str) -> None:
     """Whoever writes a fitting digest may write anything: `verify` adds up again."""
     assert verify(open_ledger(place, DATASET)).problems == ()
@@ -250,6 +249,30 @@ def test_verify_finds_totals_that_are_not_those_of_the_entries(changes: dict[str
 SPELLINGS: dict[str, Callable[[int], object]] = {
     "a text": str, "a fraction": lambda seq: seq + 0.5, "a double": float, "nothing": lambda seq: None, "a list": lambda seq: [seq],
 }  # fmt: skip
+EDITED = {
+    **{f"totals: {name}": lambda path, name=name: rewritten(path, **FORGED[name]) for name in FORGED},
+    "an entry before them": lambda path: by_force(
+        path, 'UPDATE entry SET body = replace(body, \'"epsilon":"0.1"\', \'"epsilon":"0.0"\') WHERE seq = 3'
+    ),
+    "an entry before them, and its hash": lambda path: by_force(
+        path, ("UPDATE entry SET body = body || ' ', hash = ? WHERE dataset = ? AND seq = 3", ("0" * 64, DATASET))
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITED)
+def test_whoever_has_an_anchor_believes_no_totals(edit: str, place: str, tmp_path: Path) -> None:
+    """By hand, with every digest that fits: found before a charge as by `verify`, and nothing is written."""
+    (tmp_path / "run.toml").write_text(run_file(0.001))
+    (tmp_path / "anchor.json").write_text(dpcli("budget", "anchor", place, "--dataset", DATASET, "-f", "json").out)
+    asked = (place, str(tmp_path / "run.toml"), "--dataset", DATASET, "--anchor", str(tmp_path / "anchor.json"), "--key")
+    assert [dpcli("budget", kind, *asked, kind).code for kind in ("spend", "reserve")] == [0, 0]
+    EDITED[edit](place)  # type: ignore[no-untyped-call]
+    before = Path(place).read_bytes()
+    assert [dpcli("budget", kind, *asked, f"{kind} again").code for kind in ("spend", "reserve")] == [4, 4]
+    assert Path(place).read_bytes() == before
+
+
 DAMAGES: dict[str, Callable[[str], None]] = {
     "a total without a new digest": lambda path: by_force(
         path,
