@@ -85,7 +85,8 @@ class ReservedRun:
     """A run that is charged. `start` it before the first noise; the end of the `with` commits it.
 
     Whatever goes wrong, it stays charged: an exception in the block, one that was not started, a process that dies. `void` gives back what
-    was not started. Threads and processes may hold the same run; one of them starts it.
+    was not started. Threads and processes may hold the same run; one of them starts it. `with` refuses, with LedgerError, one that has
+    ended.
     """
 
     def __init__(self, budget: DatasetBudget, key: str) -> None:
