@@ -21,6 +21,7 @@ from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.checkpoint import stated
 from dpcli.ledger.expiry import later
+from dpcli.ledger.forgetful import ForgetfulRuns
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.recent import recent
 from dpcli.ledger.state import LedgerState
@@ -428,6 +429,28 @@ def test_who_looked_before_an_upgrade_goes_on_after_it(tmp_path: Path) -> None:
         ledger.amend(9.0, "goes on as before", "the board")
     assert verify(open_ledger(str(path), "clicks")).notes == ()
     assert upgrade(str(path)) == ()
+
+
+@pytest.mark.parametrize("words", [("verify",), ("log",), ("export",), ("spend", "--anchor")])
+def test_no_room_for_what_is_kept_meanwhile_is_said(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, made = str(tmp_path / "l.db"), ForgetfulRuns.__init__
+    with init(path, DATASET, terms()) as ledger:
+        for i in range(40):
+            charge(ledger, f"{i:200}", "0.001")
+    (tmp_path / "run.toml").write_text(run_file(0.001))
+    (tmp_path / "anchor.json").write_text(dpcli("budget", "anchor", path, "-f", "json").out)
+
+    def small(runs: ForgetfulRuns) -> None:
+        made(runs)
+        runs._ended.execute("PRAGMA max_page_count = 2")
+
+    monkeypatch.setattr(ForgetfulRuns, "__init__", small)
+    more = (str(tmp_path / "run.toml"), "--key", "more", "--anchor", str(tmp_path / "anchor.json")) if "--anchor" in words else ()
+    done = dpcli("budget", words[0], path, *more)
+    assert (done.code, done.out) == (4, "") and "temporary file, which cannot be used: database or disk is full" in done.err
+    assert open_ledger(path).state().charges == 40
 
 
 def test_denials_are_the_same_to_the_last_digit(place: str) -> None:
