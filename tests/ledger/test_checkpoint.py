@@ -291,6 +291,8 @@ DAMAGES: dict[str, Callable[[str], None]] = {
     "other amounts": lambda path: rewritten(path, spent={"rho": "0"}),
     "less than nothing": lambda path: rewritten(path, spent={"epsilon": "-1", "delta": "0"}),
     "no table": lambda path: rewritten(path, under_way=[1]),
+    "amounts beyond all entries": lambda path: rewritten(path, caps={"epsilon": "1E+4000", "delta": "0"}),
+    "a number beyond all doubles": lambda path: rewritten(path, largest="9" * 400),
     **{
         f"{spelling} for a number of an entry": lambda path, spelled=spelled: rewritten(  # type: ignore[misc]
             path, seq=spelled(noted(path)["seq"]), spent={"epsilon": "0", "delta": "0"}
@@ -309,7 +311,7 @@ def test_totals_that_are_damaged_or_foreign_are_not_used(damage: str, place: str
         with suppress(LedgerError):  # what a fitting digest was made for is a finding; nothing else is raised
             assert verify(ledger).problems == ()
         for i in range(checkpoint.EVERY):
-            charge(ledger, f"goes on {i}", "0.001")
+            charge(ledger, f"goes on {i}", "0.001", "reserve")
         assert noted(place)["seq"] > truth.head.seq  # made anew
         assert verify(ledger).notes == ()
 
