@@ -76,6 +76,13 @@ def test_what_no_noise_could_meet_is_refused(goal: Goal, said: str) -> None:
         calibrate_goal(parse(SAMPLED.encode(), "it.toml"), goal)
 
 
+@pytest.mark.parametrize("goal", [PowerGoal(0.5, 5e-324), PowerGoal(1.0 - 1e-12, 0.5)])
+def test_an_extreme_rate_is_met_without_a_word(goal: PowerGoal, recwarn: pytest.WarningsRecorder) -> None:
+    found = calibrate_goal(parse(GAUSSIAN.encode(), "it.toml"), goal)
+    assert norm.sf(norm.isf(goal.level) - 2.0 / found.value) <= goal.target  # four steps
+    assert not recwarn.list
+
+
 def test_targets_do_not_mix() -> None:
     none = dict.fromkeys(("rho", "advantage", "tpr", "fpr", "mu", "epsilon"))
     assert goal_of(**none) is None and goal_of(**{**none, "epsilon": 1.0}) is None

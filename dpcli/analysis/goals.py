@@ -97,7 +97,7 @@ class PowerGoal:
             at = np.linspace(low, high, POINTS)
             curve = profile(pipeline, at, group_size, interest)
             found = min(found, 1.0 - float(trade_off(curve, [self.level])[0]))
-            steep = curve.upper + self.level * np.exp(at)
+            steep = curve.upper + np.exp(at + math.log(self.level))  # e^at alone may be above all doubles
             flat = 1.0 - np.exp(-at) * (1.0 - curve.upper - self.level)
             best = int(np.argmin(np.minimum(steep, flat)))  # each has one valley
             low, high = float(at[max(best - 1, 0)]), float(at[min(best + 1, POINTS - 1)])

@@ -40,6 +40,12 @@ def upward(amount: Decimal) -> float:
     return near if Decimal(near) >= amount else math.nextafter(near, math.inf)
 
 
+def downward(amount: Decimal) -> float:
+    """The largest double that stands for no more than `amount`."""
+    near = float(amount)
+    return near if stated(near) <= amount else math.nextafter(near, 0.0)
+
+
 def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
     """The amounts of an entry. Raises LedgerError for what `written` cannot have written."""
     found = {}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.expiry import expiry
-from dpcli.ledger.stores.places import open_ledger
+from dpcli.ledger.handed import number_of, path_or_url, pipeline_of, text_of
+from dpcli.ledger.stores.places import everywhere, open_ledger
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
 class DatasetBudget:
     """The ledger of one dataset, reached anew by each request: nothing is held while a run takes its hours.
 
-    url: a path, sqlite:///path or postgresql://... dataset: its name there; the only one where None.
+    url: a path, sqlite:///path or postgresql://..., of now: a later change of the working directory means no other file. dataset: its
+    name there; the only one where None.
     """
 
     url: str
     dataset: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "url", everywhere(path_or_url("budget", self.url)))
+        if self.dataset is not None:
+            text_of("dataset", self.dataset)
 
     def reserve(
         self,
@@ -47,13 +54,14 @@ class DatasetBudget:
 
         Raises:
             Denied: it does not fit in what is left. Nothing was written.
-            InputError: the file, the key or the time is wrong, or the run is of another unit or adjacency.
+            InputError: the file, the key or the time is wrong or of another type, or the run is of another unit or adjacency.
             LedgerError: the ledger is missing, locked or damaged, or the key is another run's or has begun.
             CannotCertify, NotRepresentable: the ledger's filter has no cost for it.
         """
+        asked = _asked(pipeline, key, delta, why)
+        last = None if expires is None else text_of("expires", expires)
         with self._open() as ledger:
-            until = expiry(expires, ledger.now())
-            ledger.reserve(_pipeline(pipeline), key, delta, why, until)
+            ledger.reserve(*asked, expiry(last, ledger.now()))
             return ReservedRun(DatasetBudget(self.url, ledger.dataset), key)
 
     def spend(self, pipeline: Pipeline | str | os.PathLike[str], key: str, why: str = "", delta: float | None = None) -> None:
@@ -61,8 +69,9 @@ class DatasetBudget:
 
         Raises what `reserve` raises, and LedgerError where the key was charged before: its noise may have been drawn.
         """
+        asked = _asked(pipeline, key, delta, why)
         with self._open() as ledger:
-            if ledger.spend(_pipeline(pipeline), key, delta, why).repeated:
+            if ledger.spend(*asked).repeated:
                 raise LedgerError(
                     f'key "{key}": expected a run that was not charged before, found one that was: noise may have been drawn, '
                     "and a run that draws noise again needs a key of its own"
@@ -76,7 +85,8 @@ class ReservedRun:
     """A run that is charged. `start` it before the first noise; the end of the `with` commits it.
 
     Whatever goes wrong, it stays charged: an exception in the block, one that was not started, a process that dies. `void` gives back what
-    was not started. Threads and processes may hold the same run; one of them starts it.
+    was not started. Threads and processes may hold the same run; one of them starts it. `with` refuses, with LedgerError, one that has
+    ended.
     """
 
     def __init__(self, budget: DatasetBudget, key: str) -> None:
@@ -101,10 +111,17 @@ class ReservedRun:
 
     def void(self, why: str) -> None:
         """Give it back, as no noise was drawn. Raises LedgerError where it was started or has expired, InputError without a reason."""
+        reason = text_of("why", why)
         with self.budget._open() as ledger:
-            ledger.void(self.key, why)
+            ledger.void(self.key, reason)
 
     def __enter__(self) -> Self:
+        status = self.run.status
+        if status in ("committed", "void"):
+            raise LedgerError(
+                f'key "{self.key}": expected a reservation that has not ended, found one that is {status}: a run that draws noise again '
+                "needs a key of its own"
+            )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -129,12 +146,13 @@ def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBu
 
     Raises LedgerError where it is not there, InputError where it is not named.
     """
-    found = DatasetBudget(os.fspath(url), dataset)
+    found = DatasetBudget(path_or_url("budget", url), dataset)
     with found._open() as ledger:
         return DatasetBudget(found.url, ledger.dataset)
 
 
-def _pipeline(given: Pipeline | str | os.PathLike[str]) -> Pipeline:
-    from dpcli.pipeline.read import load
-
-    return load(os.fspath(given)) if isinstance(given, (str, os.PathLike)) else given
+def _asked(
+    pipeline: Pipeline | str | os.PathLike[str], key: str, delta: float | None, why: str
+) -> tuple[Pipeline, str, float | None, str]:
+    at = None if delta is None else number_of("delta", delta)
+    return pipeline_of("pipeline", pipeline), text_of("key", key), at, text_of("why", why)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -31,6 +32,7 @@ from dpcli.ledger.stores.store import Store, StoredCheckpoint
 FORMAT = 1
 EVERY = 256  # entries from one to the next
 SUMS = ("caps", "spent", "reserved")
+LARGEST = 500  # digits before the point of an amount; no sum of entries comes near
 
 
 def due(state: LedgerState, noted: int) -> bool:
@@ -79,7 +81,7 @@ def usable(found: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | 
     except (ValueError, RecursionError):
         return None
     known = type(content) is dict and content.get("checkpoint") == FORMAT and content.get("dataset") == dataset
-    return content if known else None
+    return content if known and type(content.get("seq")) is int else None  # "9" would be read, and compared with no entry
 
 
 def tallies(said: Mapping[str, Any], state: LedgerState) -> bool:
@@ -121,7 +123,7 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     state.runs = EarlierRuns(store, dataset, state.head, dict(under_way))
     if content["last"] is not None:
         state.last = state.runs[alone(_row(store, dataset, int(content["last"])), dataset).key]
-    if not max(terms.epsilon, state.epsilon) <= state.largest:
+    if not max(terms.epsilon, state.epsilon) <= state.largest < math.inf:
         raise ValueError("the largest cap is not the largest")
     return state
 
@@ -153,6 +155,8 @@ def _written(found: amounts.Amounts) -> dict[str, str]:
 def _read(found: Mapping[str, str], caps: amounts.Amounts) -> dict[str, Decimal]:
     """By the names of the caps, and in their order."""
     values = {name: amounts.EXACT.create_decimal(text) for name, text in found.items()}
-    if set(values) != set(caps) or not all(value.is_finite() and value >= 0 for value in values.values()):
+    if set(values) != set(caps) or not all(
+        value.is_finite() and value >= 0 and value.adjusted() < LARGEST for value in values.values()
+    ):
         raise ValueError("expected an amount for each cap")
     return {name: values[name] for name in caps}

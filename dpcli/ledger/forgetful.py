@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from dpcli.errors import LedgerError
 from dpcli.ledger.state import Run
 
 ENDED = ("committed", "void")
@@ -27,27 +28,36 @@ class ForgetfulRuns(Mapping[str, Run]):
         """Give the disk back."""
         self._ended.close()
 
+    def _asked(self, statement: str, values: tuple[bytes | int | str, ...] = ()) -> sqlite3.Cursor:
+        try:
+            return self._ended.execute(statement, values)
+        except sqlite3.Error as error:
+            raise LedgerError(
+                f"while all entries are read, the keys of runs that have ended are in a temporary file, which cannot be used: {error}; "
+                "nothing was written to the ledger: free the disk of temporary files, or name another one in SQLITE_TMPDIR"
+            ) from None
+
     def __setitem__(self, key: str, run: Run) -> None:
         if run.status not in ENDED:
             self._under_way[key] = replace(run, content={})
             return
         self._under_way.pop(key, None)
-        self._ended.execute("INSERT INTO run VALUES (?, ?, ?)", (_bytes(key), run.seq, run.status))
+        self._asked("INSERT INTO run VALUES (?, ?, ?)", (_bytes(key), run.seq, run.status))
 
     def __getitem__(self, key: str) -> Run:
         if key in self._under_way:
             return self._under_way[key]
-        found = self._ended.execute("SELECT seq, status FROM run WHERE key = ?", (_bytes(key),)).fetchone()
+        found = self._asked("SELECT seq, status FROM run WHERE key = ?", (_bytes(key),)).fetchone()
         if found is None:
             raise KeyError(key)
         return Run(key, found[0], found[1], {}, {})
 
     def __iter__(self) -> Iterator[str]:
-        yield from (key.decode("utf-8", "surrogatepass") for (key,) in self._ended.execute("SELECT key FROM run ORDER BY seq"))
+        yield from (key.decode("utf-8", "surrogatepass") for (key,) in self._asked("SELECT key FROM run ORDER BY seq"))
         yield from self._under_way
 
     def __len__(self) -> int:
-        count: int = self._ended.execute("SELECT count(*) FROM run").fetchone()[0]
+        count: int = self._asked("SELECT count(*) FROM run").fetchone()[0]
         return count + len(self._under_way)
 
 

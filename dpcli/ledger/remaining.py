@@ -57,4 +57,4 @@ def runs_like(state: LedgerState, run: Run) -> int:
 
 
 def _pure(rule: Filter, left: amounts.Amounts) -> float:
-    return rule.pure_room(float(left[rule.currency[0]]))
+    return rule.pure_room(amounts.downward(left[rule.currency[0]]))

@@ -50,7 +50,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     damaged = ledger.store.check(ledger.dataset)
     if damaged:
         raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
-    state = _replayed(ledger, anchor)
+    state = replayed(ledger, anchor)
     terms = state.open_terms()
     if digest(ledger.store.schema()) != state.schema:
         again = " (dpcli budget upgrade notes it where a later version made them)" if ledger.store.version > state.version else ""
@@ -71,7 +71,12 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     return Verified(state.head.seq, done, state.head, (*whole, *each), tuple(_notes(ledger)))
 
 
-def _replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
+def replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
+    """What all entries come to, whatever is noted beside them.
+
+    Raises LedgerError where the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
+    nothing unless all before it is read: totals that somebody else noted would be believed in its name.
+    """
     state, noted = LedgerState(ledger.dataset), ledger.store.checkpoint(ledger.dataset)
     said = usable(noted, ledger.dataset)
     for _, state in ledger.replay():
@@ -87,7 +92,7 @@ def _replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
             "entries were lost"
         )
     if anchor is not None:
-        refuse_lost(ledger, state.head, anchor)
+        _refuse_lost(ledger, state.head, anchor)
     return state
 
 
@@ -114,7 +119,7 @@ def read_anchor(path: str) -> dict[str, Any]:
     return dict(found)
 
 
-def refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
+def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
     """Raise LedgerError where the chain does not contain the anchored entry: a backup was restored, or the history replaced."""
     place, seq = f'{ledger.store.place}: dataset "{ledger.dataset}"', anchor["seq"]
     if anchor["dataset"] != ledger.dataset:

@@ -41,7 +41,9 @@ def terms(epsilon: float = 1.0) -> LedgerTerms:
 TABLES = tables_of(run())
 
 
-def charge(ledger: Ledger, key: str, epsilon: str = "0.01", kind: str = "spend", why: str = "") -> Receipt:
+def charge(
+    ledger: Ledger, key: str, epsilon: str = "0.01", kind: str = "spend", why: str = "", expires: str | None = None
+) -> Receipt:
     """Charge `epsilon`, stated as a decimal: the ledger's own work without that of an accountant."""
     cost = Cost({"epsilon": epsilon, "delta": "0"}, "stated")
-    return ledger._append(Charge(kind, key, TABLES, 0.0, cost, ledger.who, why), key)
+    return ledger._append(Charge(kind, key, TABLES, 0.0, cost, ledger.who, why, expires), key)

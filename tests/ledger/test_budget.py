@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import math
+import pickle
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import dpcli
@@ -135,6 +141,67 @@ def test_who_is_killed_or_interrupted_has_paid(sent: signal.Signals, tmp_path: P
     assert status(books, "night") == "started" and spent(books) == 0.01
     with pytest.raises(LedgerError, match="needs a key of its own"):
         books.reserve(tmp_path / "run.toml", "night")
+
+
+def test_another_working_directory_is_no_other_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise that is started in one ledger and charged in another could be voided in that one."""
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        init(str(tmp_path / folder / "l.db"), DATASET, terms()).close()
+    for spelled in ("l.db", "./l.db", "sqlite:///l.db", Path("l.db")):
+        made: list[dpcli.ReservedRun] = []
+        for folder in ("here", "there"):
+            monkeypatch.chdir(tmp_path / folder)
+            made += [
+                dpcli.budget(spelled).reserve(run(), repr(spelled)),
+                pickle.loads(pickle.dumps(dpcli.DatasetBudget(spelled))).reserve(run(), f"{spelled!r} pickled"),
+            ]  # type: ignore[arg-type]
+        for one in made[:2]:
+            one.start()
+            assert status(dpcli.budget(tmp_path / "here" / "l.db"), one.key) == "started"
+            assert status(dpcli.budget(tmp_path / "there" / "l.db"), one.key) == "reserved"
+
+
+@pytest.mark.parametrize("ended", ["commit", "void"])
+def test_a_block_is_entered_once(ended: str, books: dpcli.DatasetBudget) -> None:
+    one = books.reserve(run(), "key")
+    one.commit() if ended == "commit" else one.void("a reason")
+    with pytest.raises(LedgerError, match="needs a key of its own"), one:
+        pytest.fail("noise would be drawn here")
+
+
+OTHER = (3, 0.5, b"x", ["x"], {}, True, object(), float("nan"))
+WRONG: dict[str, Callable[[dpcli.DatasetBudget, Any], object]] = {
+    "budget": lambda books, value: dpcli.budget(value),
+    "dataset": lambda books, value: dpcli.budget(books.url, value),
+    "pipeline": lambda books, value: books.reserve(value, "key"),
+    "pipeline, spent": lambda books, value: books.spend(value, "key"),
+    "key": lambda books, value: books.reserve(run(), value),
+    "why": lambda books, value: books.reserve(run(), "key", why=value),
+    "delta": lambda books, value: books.reserve(run(), "key", delta=str(value)),  # type: ignore[arg-type]
+    "delta, itself": lambda books, value: books.reserve(run(), "key", delta=value if value in (3, True) else math.nan),
+    "expires": lambda books, value: books.reserve(run(), "key", expires=value),
+    "why void": lambda books, value: dpcli.ReservedRun(books, "other").void(value),
+}
+
+
+@pytest.mark.parametrize("argument", WRONG)
+def test_what_is_of_another_type_is_refused_in_words(argument: str, tmp_path: Path) -> None:
+    init(str(tmp_path / "l.db"), DATASET, terms()).close()
+    books = dpcli.budget(tmp_path / "l.db")
+    books.reserve(run(), "other")
+    for value in OTHER:
+        with pytest.raises(InputError, match="expected a"):
+            WRONG[argument](books, value)
+    assert spent(books) == 0.01 and status(books, "other") == "reserved"
+
+
+@pytest.mark.parametrize(
+    "delta", [0, 0.0, np.float64(0.0), np.float32(0.0), np.int64(0), Fraction(0)], ids=lambda x: type(x).__name__
+)
+def test_a_number_is_a_number_of_whatever_library(delta: Any, books: dpcli.DatasetBudget) -> None:
+    books.reserve(run(), "key", delta=0.0)
+    assert books.reserve(run(), "key", delta=delta).run.content["delta"] == "0.0" and spent(books) == 0.01
 
 
 def test_what_is_not_there_is_refused_at_once(tmp_path: Path) -> None:

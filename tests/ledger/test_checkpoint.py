@@ -21,6 +21,7 @@ from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.checkpoint import stated
 from dpcli.ledger.expiry import later
+from dpcli.ledger.forgetful import ForgetfulRuns
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.recent import recent
 from dpcli.ledger.state import LedgerState
@@ -39,7 +40,7 @@ KEYS = (*"abcdefghij", *ODD)
 # (what, key, amount)
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["spend", "reserve", "reserve", "start", "commit", "void", "amend", "late"]),
+        st.sampled_from(["spend", "reserve", "reserve", "brief", "start", "commit", "void", "amend", "late", "late void"]),
         st.sampled_from(KEYS),
         st.sampled_from(AMOUNTS),
     ),
@@ -87,13 +88,16 @@ def step(ledger: Ledger, what: str, key: str, amount: str) -> str:
     try:
         if what in ("spend", "reserve"):
             return str(charge(ledger, key, amount, what).repeated)
+        if what == "brief":
+            return str(charge(ledger, key, amount, "reserve", expires=later(NOW, days=4)).repeated)
         if what == "amend":
             cap = 0.5 + float(amount)
             return str(ledger.amend(cap, "a reason", "the board", acknowledged=True).repeated)
-        if what == "late":
+        if what.startswith("late"):
             ledger.now = lambda: later(NOW, days=len(amount))
+        if what == "late":
             return str(charge(ledger, f"late {key}", amount).repeated)
-        return str(ledger.void(key, "a reason").repeated if what == "void" else getattr(ledger, what)(key).repeated)
+        return str(ledger.void(key, "a reason").repeated if what.endswith("void") else getattr(ledger, what)(key).repeated)
     except DpcliError as error:
         return f"{type(error).__name__}: {error}"
     finally:
@@ -219,29 +223,55 @@ def test_what_is_read_does_not_grow(often: None, tmp_path: Path) -> None:
     assert counts[0] == counts[1] <= 3 + 3
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"spent": {"epsilon": "0.001", "delta": "0"}},
-        {"caps": {"epsilon": "9", "delta": "0"}},
-        {"reserved": {"epsilon": "0", "delta": "0"}},
-        {"under_way": {}},
-        {"charges": 2},
-        {"epsilon": 0.5},
-        {"largest": 2.0},
-        {"latest": NOW},
-        {"last": None},
-        {"version": 3},
-        {"schema": "0" * 64},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
+FORGED: dict[str, dict[str, Any]] = {
+    "spent": {"spent": {"epsilon": "0.001", "delta": "0"}},
+    "caps": {"caps": {"epsilon": "9", "delta": "0"}},
+    "reserved": {"reserved": {"epsilon": "0", "delta": "0"}},
+    "under_way": {"under_way": {}},
+    "charges": {"charges": 2},
+    "epsilon": {"epsilon": 0.5},
+    "largest": {"largest": 2.0},
+    "latest": {"latest": NOW},
+    "last": {"last": None},
+    "version": {"version": 3},
+    "schema": {"schema": "0" * 64},
+}
+
+
+@pytest.mark.parametrize("changes", FORGED.values(), ids=FORGED)
 def test_verify_finds_totals_that_are_not_those_of_the_entries(changes: dict[str, Any], place: str) -> None:
     """Whoever writes a fitting digest may write anything: `verify` adds up again."""
     assert verify(open_ledger(place, DATASET)).problems == ()
     rewritten(place, **changes)
     with pytest.raises(LedgerError, match="the totals that were noted here are not what the entries add up to"):
         verify(open_ledger(place, DATASET))
+
+
+SPELLINGS: dict[str, Callable[[int], object]] = {
+    "a text": str, "a fraction": lambda seq: seq + 0.5, "a double": float, "nothing": lambda seq: None, "a list": lambda seq: [seq],
+}  # fmt: skip
+EDITED = {
+    **{f"totals: {name}": lambda path, name=name: rewritten(path, **FORGED[name]) for name in FORGED},
+    "an entry before them": lambda path: by_force(
+        path, 'UPDATE entry SET body = replace(body, \'"epsilon":"0.1"\', \'"epsilon":"0.0"\') WHERE seq = 3'
+    ),
+    "an entry before them, and its hash": lambda path: by_force(
+        path, ("UPDATE entry SET body = body || ' ', hash = ? WHERE dataset = ? AND seq = 3", ("0" * 64, DATASET))
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITED)
+def test_whoever_has_an_anchor_believes_no_totals(edit: str, place: str, tmp_path: Path) -> None:
+    """By hand, with every digest that fits: found before a charge as by `verify`, and nothing is written."""
+    (tmp_path / "run.toml").write_text(run_file(0.001))
+    (tmp_path / "anchor.json").write_text(dpcli("budget", "anchor", place, "--dataset", DATASET, "-f", "json").out)
+    asked = (place, str(tmp_path / "run.toml"), "--dataset", DATASET, "--anchor", str(tmp_path / "anchor.json"), "--key")
+    assert [dpcli("budget", kind, *asked, kind).code for kind in ("spend", "reserve")] == [0, 0]
+    EDITED[edit](place)  # type: ignore[no-untyped-call]
+    before = Path(place).read_bytes()
+    assert [dpcli("budget", kind, *asked, f"{kind} again").code for kind in ("spend", "reserve")] == [4, 4]
+    assert Path(place).read_bytes() == before
 
 
 DAMAGES: dict[str, Callable[[str], None]] = {
@@ -261,6 +291,14 @@ DAMAGES: dict[str, Callable[[str], None]] = {
     "other amounts": lambda path: rewritten(path, spent={"rho": "0"}),
     "less than nothing": lambda path: rewritten(path, spent={"epsilon": "-1", "delta": "0"}),
     "no table": lambda path: rewritten(path, under_way=[1]),
+    "amounts beyond all entries": lambda path: rewritten(path, caps={"epsilon": "1E+4000", "delta": "0"}),
+    "a number beyond all doubles": lambda path: rewritten(path, largest="9" * 400),
+    **{
+        f"{spelling} for a number of an entry": lambda path, spelled=spelled: rewritten(  # type: ignore[misc]
+            path, seq=spelled(noted(path)["seq"]), spent={"epsilon": "0", "delta": "0"}
+        )
+        for spelling, spelled in SPELLINGS.items()
+    },
 }
 
 
@@ -270,8 +308,10 @@ def test_totals_that_are_damaged_or_foreign_are_not_used(damage: str, place: str
     DAMAGES[damage](place)
     with open_ledger(place, DATASET) as ledger:
         alike(ledger.state(), truth)
+        with suppress(LedgerError):  # what a fitting digest was made for is a finding; nothing else is raised
+            assert verify(ledger).problems == ()
         for i in range(checkpoint.EVERY):
-            charge(ledger, f"goes on {i}", "0.001")
+            charge(ledger, f"goes on {i}", "0.001", "reserve")
         assert noted(place)["seq"] > truth.head.seq  # made anew
         assert verify(ledger).notes == ()
 
@@ -391,6 +431,28 @@ def test_who_looked_before_an_upgrade_goes_on_after_it(tmp_path: Path) -> None:
         ledger.amend(9.0, "goes on as before", "the board")
     assert verify(open_ledger(str(path), "clicks")).notes == ()
     assert upgrade(str(path)) == ()
+
+
+@pytest.mark.parametrize("words", [("verify",), ("log",), ("export",), ("spend", "--anchor")])
+def test_no_room_for_what_is_kept_meanwhile_is_said(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, made = str(tmp_path / "l.db"), ForgetfulRuns.__init__
+    with init(path, DATASET, terms()) as ledger:
+        for i in range(40):
+            charge(ledger, f"{i:200}", "0.001")
+    (tmp_path / "run.toml").write_text(run_file(0.001))
+    (tmp_path / "anchor.json").write_text(dpcli("budget", "anchor", path, "-f", "json").out)
+
+    def small(runs: ForgetfulRuns) -> None:
+        made(runs)
+        runs._ended.execute("PRAGMA max_page_count = 2")
+
+    monkeypatch.setattr(ForgetfulRuns, "__init__", small)
+    more = (str(tmp_path / "run.toml"), "--key", "more", "--anchor", str(tmp_path / "anchor.json")) if "--anchor" in words else ()
+    done = dpcli("budget", words[0], path, *more)
+    assert (done.code, done.out) == (4, "") and "temporary file, which cannot be used: database or disk is full" in done.err
+    assert open_ledger(path).state().charges == 40
 
 
 def test_denials_are_the_same_to_the_last_digit(place: str) -> None:

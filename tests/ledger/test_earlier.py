@@ -20,10 +20,11 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.postgres import PostgresStore
 from dpcli.ledger.stores.postgres_install import ROLES, renew
+from dpcli.ledger.stores.sqlite_schema import BESIDE
 from dpcli.ledger.verify import verify
 from tests.command import ROOT, dpcli
 from tests.ledger.cluster import programs
-from tests.ledger.conftest import OWNER, Database
+from tests.ledger.conftest import OWNER, Database, File
 from tests.ledger.pipelines import gaussian, pure
 from tests.ledger.setting import DATASET, run, terms
 from tests.waiting import PATIENCE
@@ -119,6 +120,51 @@ def test_definitions_that_somebody_else_changed_are_not_upgraded(old_database: D
         upgrade(old_database.url)
     with pytest.raises(LedgerError, match="were changed since"):
         verify(open_ledger(old_database.url, "visits"))
+
+
+BY_HAND = {
+    "old_file": (
+        "DROP TRIGGER entry_never_changes",
+        "DROP TRIGGER entry_never_goes",
+        "CREATE TRIGGER more AFTER INSERT ON entry BEGIN SELECT 1; END",
+        "CREATE VIEW head AS SELECT dataset, 1 AS seq FROM entry",
+        "CREATE TABLE mine (x)",
+    ),
+    "old_database": (
+        "GRANT INSERT ON dpcli.entry TO dpcli_spender",
+        "ALTER TABLE dpcli.entry DISABLE TRIGGER never",
+        "DROP TRIGGER never ON dpcli.entry",
+        "ALTER TABLE dpcli.dataset NO FORCE ROW LEVEL SECURITY",
+    ),
+}
+
+
+@pytest.mark.parametrize(("place", "change"), [(place, change) for place, changes in BY_HAND.items() for change in changes])
+def test_what_was_done_to_the_guards_before_an_upgrade_is_not_noted_by_it(
+    place: str, change: str, request: pytest.FixtureRequest
+) -> None:
+    """`verify` says that they were changed, and goes on to say it."""
+    found = request.getfixturevalue(place)
+    url = found if isinstance(found, str) else found.url
+    (File(url) if isinstance(found, str) else found).by_hand(change)
+    before = [len(open_ledger(url, name).entries()) for name in NAMES]
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="were changed since"):
+            verify(open_ledger(url, "visits"))
+        assert dpcli("budget", "upgrade", url).code == 4
+    assert [len(open_ledger(url, name).entries()) for name in NAMES] == before
+
+
+def test_no_definitions_that_pass_for_those_of_the_latest_version_are_noted(old_file: str) -> None:
+    """A file of the first version in which somebody made things by the names of the second."""
+    for name, statement in BESIDE.items():
+        weaker = statement.replace("max(seq, NEW.seq)", "1").replace(" NOT NULL", "").replace("ON entry (dataset, ", "ON entry (")
+        assert weaker != statement
+        File(old_file).by_hand(weaker)
+        if name == "entry_is_the_last":
+            assert open_store(old_file).version == 2
+    with pytest.raises(LedgerError, match="no version of dpcli did that"):
+        upgrade(old_file)
 
 
 def test_only_the_owner_upgrades(old_database: Database) -> None:

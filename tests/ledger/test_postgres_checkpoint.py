@@ -8,10 +8,11 @@ import re
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dpcli.errors import LedgerError
+from dpcli.errors import Denied, LedgerError
 from dpcli.ledger.checkpoint import tallies
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.stores.places import init, open_ledger, open_store
+from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
+from dpcli.ledger.stores.postgres import create
 from dpcli.ledger.stores.postgres_install import definitions
 from dpcli.ledger.verify import verify
 from tests.ledger.conftest import Database
@@ -121,6 +122,49 @@ def test_totals_that_are_not_those_of_the_entries(how: str, often: Database) -> 
             verify(open_ledger(often.url))
     else:
         alike(open_ledger(often.url).state(), truth)
+        with open_ledger(often.url) as ledger:
+            for i in range(4):
+                charge(ledger, f"goes on {i}", "0.1")
+        assert noted(often)["seq"] == 9  # made anew, and from the entries
+        with open_ledger(often.url) as ledger:
+            alike(ledger.state(), folded(ledger))
+            with pytest.raises(Denied):
+                charge(ledger, "too much", "0.1")
+
+
+@pytest.mark.parametrize("said", ["'0.6', '0.0'", "'visits', 'clicks'"])
+def test_the_server_itself_adds_to_no_damaged_totals(said: str, often: Database) -> None:
+    """A client that is not dpcli: the cap is the server's to keep."""
+    with open_ledger(often.url) as ledger:
+        for i in range(8):
+            charge(ledger, f"run {i}", "0.1")
+    often.by_force(f"UPDATE checkpoint SET body = replace(replace(body, '0.5', '0.0'), {said})")
+    with often.cluster.connect(often.name) as connection:
+        for cost, over in (("0.2", None), ("0.200001", "epsilon")):
+            asked = (DATASET, json.dumps({"epsilon": cost, "delta": "0"}))
+            assert connection.execute("SELECT dpcli.exceeded(%s, %s)", asked).fetchone() == (over,)
+
+
+def test_a_database_of_version_3_is_upgraded(database: Database) -> None:
+    """Its totals stay, and the definitions are then those of a new one."""
+    create(database.url, lambda store: None)
+    fresh = open_store(database.url).schema()
+    (standing,) = re.findall(r"(?s)CREATE OR REPLACE FUNCTION dpcli.standing.*?\$\$;", definitions("postgres_functions.sql"))
+    database.by_hand(
+        standing.replace("dpcli.noted(of_dataset)", "(SELECT c.body::jsonb FROM dpcli.checkpoint c WHERE c.dataset = of_dataset)")
+        + "DROP FUNCTION noted; ALTER TABLE format DISABLE TRIGGER ALL; UPDATE format SET version = 3;"
+        "ALTER TABLE format ENABLE ALWAYS TRIGGER never"
+    )
+    database.by_hand(EVERY)
+    init(database.url, DATASET, terms()).close()
+    with open_ledger(database.url) as ledger:
+        for i in range(4):
+            charge(ledger, f"run {i}", "0.1")
+        before, truth = noted(database), folded(ledger)
+        assert ledger.store.version == 3 and "of version 3" in ledger.store.outdated
+    assert upgrade(database.url) == (DATASET,) and upgrade(database.url) == ()
+    with open_ledger(database.url) as ledger:
+        assert (ledger.store.schema(), ledger.state().spent, noted(database)) == (fresh, truth.spent, before)
 
 
 def test_teams_see_their_own_totals(often: Database) -> None:

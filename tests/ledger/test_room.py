@@ -17,6 +17,7 @@ from dpcli.ledger.fit import fitting
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.quote import quote
 from dpcli.ledger.remaining import room
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.registry import FILTERS
@@ -46,6 +47,21 @@ def test_the_pure_epsilon_that_is_said_to_fit_does(name: str, epsilon: float, sp
     assert amounts.exceeded(cost, left) is None
     over = amounts.read(found.cost(pure(fits * (1 + 1e-6)), 0.0).amounts)
     assert amounts.exceeded(over, left) is not None
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@given(spent=st.decimals(Decimal("1e-20"), Decimal("0.9"), places=20))
+def test_the_pure_epsilon_that_is_said_fits_to_the_last_digit(name: str, spent: Decimal) -> None:
+    """Whatever is left, of more digits than a double has."""
+    found = opened_filter(name, 1.0, 1e-6, {})
+    caps = amounts.read(found.caps(1.0, 1e-6))
+    terms = LedgerTerms("example", "add-remove", 1.0, 1e-6, filter=name, parameters=dict(found.parameters()))
+    state = LedgerState(
+        "visits", terms=terms, caps=caps, spent={key: amounts.EXACT.multiply(value, spent) for key, value in caps.items()}
+    )
+    state.reserved = dict.fromkeys(caps, Decimal(0))
+    cost = amounts.read(found.cost(pure(room(state).pure), 0.0).amounts)
+    assert state.fits(cost), (cost, state.left())
 
 
 @pytest.mark.parametrize("name", FILTERS)

@@ -34,7 +34,7 @@ def charging(*extra: Callable[..., Any]) -> Callable[..., Any]:
         dataset_option,
         delta_option,
         why_option,
-        click.option("--anchor", metavar="PATH", help="Refuse where the ledger no longer contains this anchor."),
+        click.option("--anchor", metavar="PATH", help="Read all entries, and refuse where they no longer lead to this anchor."),
         *extra,
         output_options("text", "total", "records"),
     )
@@ -52,14 +52,14 @@ def reading(default: str, *holds: str, kept: bool = False) -> Callable[..., Any]
 
 @contextmanager
 def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Iterator[Ledger]:
-    """The ledger of a dataset, closed at the end; refused where it no longer contains the anchor in a file."""
+    """The ledger of a dataset, closed at the end; refused where its entries no longer lead to the anchor in a file."""
     from dpcli.ledger.stores.places import open_ledger
 
     with open_ledger(ledger, dataset) as found:
         if anchor is not None:
-            from dpcli.ledger.verify import read_anchor, refuse_lost
+            from dpcli.ledger.verify import read_anchor, replayed
 
-            refuse_lost(found, found.state().head, read_anchor(anchor))
+            replayed(found, read_anchor(anchor))
         yield found
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 
-from dpcli.errors import InputError
+from dpcli.errors import InputError, LedgerError
 from dpcli.ledger.chain import digest
 from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger, open_dataset
@@ -25,6 +26,11 @@ def open_store(url: str) -> Store:
     from dpcli.ledger.stores.sqlite import SqliteStore
 
     return SqliteStore(path_of(url))
+
+
+def everywhere(url: str) -> str:
+    """What means the same ledger from every working directory."""
+    return url if url.startswith(POSTGRES) else os.path.abspath(path_of(url))
 
 
 def path_of(url: str) -> str:
@@ -82,10 +88,27 @@ def upgrade(url: str) -> tuple[str, ...]:
 
     Raises LedgerError where the user may not, or the definitions are not those of any version.
     """
+    _refuse_changed(url)
     backend, place = ("postgres", url) if url.startswith(POSTGRES) else ("sqlite", path_of(url))
     store: Store = load(f"dpcli.ledger.stores.{backend}:upgraded")(place)
     try:
         return tuple(name for name in store.datasets() if not Ledger(store, name).upgrade().repeated)
+    finally:
+        store.close()
+
+
+def _refuse_changed(url: str) -> None:
+    """What somebody did to the definitions by hand would be noted as if a version of dpcli had made them so."""
+    store = open_store(url)
+    try:
+        found = digest(store.schema())
+        for name in store.datasets():
+            state = Ledger(store, name).state()
+            if state.version >= store.version and state.schema != found:
+                raise LedgerError(
+                    f'{store.place}: dataset "{name}": the definitions that guard the entries were changed since they were noted, and no '
+                    "version of dpcli did that; nothing was upgraded: restore a backup"
+                )
     finally:
         store.close()
 
@@ -103,8 +126,6 @@ def _refuse_spelling(dataset: str) -> None:
 
 
 def _create(url: str, fill: Callable[[Store], None]) -> None:
-    import os
-
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill)
         return

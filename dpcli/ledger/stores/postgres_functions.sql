@@ -116,12 +116,25 @@ CREATE OR REPLACE FUNCTION dpcli.every() RETURNS bigint LANGUAGE sql IMMUTABLE S
   SELECT 256::bigint
 $$;
 
+-- What was noted last of a dataset; NULL where nothing was, or where it is damaged, of another dataset or of entries that are not there:
+-- what dpcli.ledger.checkpoint does not use may not find its way into the next note either.
+CREATE OR REPLACE FUNCTION dpcli.noted(of_dataset text) RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  WITH kept AS MATERIALIZED (
+    SELECT CASE WHEN c.digest = encode(sha256(convert_to(c.body, 'UTF8')), 'hex') THEN c.body::jsonb END AS said
+    FROM dpcli.checkpoint c WHERE c.dataset = of_dataset
+  )
+  SELECT k.said FROM kept k
+  JOIN dpcli.entry e ON e.dataset = of_dataset AND e.seq = (k.said ->> 'seq')::bigint AND e.hash = k.said ->> 'hash'
+  WHERE k.said @> jsonb_build_object('checkpoint', 1, 'dataset', of_dataset) AND jsonb_typeof(k.said -> 'seq') = 'number'
+$$;
+
 -- What all entries come to, as dpcli.ledger.checkpoint says it: what was noted last, or the opening, and the entries since. All but voided
 -- runs count.
 CREATE OR REPLACE FUNCTION dpcli.standing(of_dataset text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  noted jsonb := (SELECT c.body::jsonb FROM dpcli.checkpoint c WHERE c.dataset = of_dataset);
+  noted jsonb := dpcli.noted(of_dataset);
   first jsonb := (SELECT e.body::jsonb FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1);
   base bigint;
 BEGIN

@@ -22,7 +22,7 @@ from dpcli.errors import LedgerError
 from dpcli.ledger.chain import StoredRow, owner_of
 from dpcli.ledger.expiry import clock
 from dpcli.ledger.stores.sqlite_file import APPLICATION, CUT_OFF, VERSION, network_file_system, refuse
-from dpcli.ledger.stores.sqlite_schema import KEY, LATEST, SCHEMA, renew, spelled, version_of
+from dpcli.ledger.stores.sqlite_schema import KEY, LATEST, SCHEMA, intact, renew, schema_of, spelled, version_of
 from dpcli.ledger.stores.store import StoredCheckpoint
 
 BUSY_SECONDS = 30.0
@@ -247,8 +247,7 @@ class SqliteStore:
 
     def schema(self) -> str:
         with self._explained():
-            rows = self.connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
-        return "\n".join(str(sql) for (sql,) in rows)
+            return schema_of(self.connection)
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
         with self._explained():
@@ -324,14 +323,21 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
 
 
 def upgraded(path: str) -> SqliteStore:
-    """The store with the definitions of this version, made where it has those of an earlier one; entries stay as they are."""
+    """The store with the definitions of this version, made where it has those of an earlier one; entries stay as they are.
+
+    Raises LedgerError where they would still not be those of this version: somebody else had a hand in them.
+    """
     store = SqliteStore(path)
     try:
-        if store.version < LATEST:
-            with store.writing(""):
-                if version_of(store.connection) < LATEST:  # nobody else was first
-                    renew(store.connection)
-            store._version = LATEST
+        with store.writing(""):
+            if version_of(store.connection) < LATEST:  # nobody else was first
+                renew(store.connection)
+            if not intact(store.connection):
+                raise LedgerError(
+                    f"{path}: the definitions that guard the entries were changed by hand, and no version of dpcli did that; "
+                    "nothing was upgraded: restore a backup"
+                )
+        store._version = LATEST
     except BaseException:
         store.close()
         raise

@@ -7,6 +7,8 @@ missed. `entry_by_key` finds what is said of a run. `checkpoint` holds what dpcl
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 ENTRIES = (
@@ -44,6 +46,20 @@ def version_of(connection: Any) -> int:
     marks = ", ".join("?" * len(BESIDE))
     (found,) = connection.execute(f"SELECT count(*) FROM sqlite_master WHERE name IN ({marks})", tuple(BESIDE)).fetchone()
     return LATEST if found == len(BESIDE) else 1
+
+
+def schema_of(connection: Any) -> str:
+    """The definitions in a file, as text."""
+    rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
+    return "\n".join(str(sql) for (sql,) in rows)
+
+
+def intact(connection: Any) -> bool:
+    """Whether the definitions in a file are those of this version, and no others."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        for statement in SCHEMA:
+            fresh.execute(statement)
+        return schema_of(connection) == schema_of(fresh)
 
 
 def renew(connection: Any) -> None:

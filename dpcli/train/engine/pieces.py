@@ -135,22 +135,31 @@ class Lookup:
     vocabulary: int
 
     def squares(self) -> Tensor:
+        keys, sums, lengths = self.sums()
+        both = torch.stack((sums.square().sum(1), lengths.square()), 1)
+        total = both.new_zeros(self.ids.shape[0], 2).index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), both)
+        return padded(total[:, 0], total[:, 1].sqrt(), self.ids.shape[1])
+
+    def sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys (n,), id + vocabulary * example, increasing; the gradients of these rows (n, p); and their largest lengths (n,).
+
+        What is weighted is what was measured: numbers that nearly cancel lose other digits in another order, and more than C is.
+        """
         examples = torch.arange(self.ids.shape[0], device=self.ids.device)
         keys, slots = torch.unique(self.ids + self.vocabulary * examples[:, None], return_inverse=True)
-        sums = self.gradients.new_zeros(len(keys), self.gradients.shape[2])
-        sums.index_add_(0, slots.flatten(), self.gradients.flatten(0, 1))
-        total = self.gradients.new_zeros(self.ids.shape[0])
-        return total.index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), sums.square().sum(1))
+        gradients, slots = self.gradients.flatten(0, 1), slots.flatten()
+        sums = gradients.new_zeros(len(keys), gradients.shape[1]).index_add_(0, slots, gradients)
+        return keys, sums, gradients.new_zeros(len(keys)).index_add_(0, slots, torch.linalg.vector_norm(gradients, dim=1))
 
     def levelled(self) -> tuple[Lookup, Tensor]:
         gradients, power = level(self.gradients)
         return Lookup(self.ids, gradients, self.vocabulary), power
 
     def weighted(self, factors: Tensor) -> Tensor:
-        table = self.gradients.new_zeros(self.vocabulary, self.gradients.shape[2])
-        return table.index_add_(
-            0, self.ids.flatten(), (self.gradients * factors.to(self.gradients.dtype)[:, None, None]).flatten(0, 1)
-        )
+        keys, sums, _ = self.sums()
+        column = factors.to(sums.dtype)[keys.div(self.vocabulary, rounding_mode="floor")]
+        table = sums.new_zeros(self.vocabulary, sums.shape[1])
+        return table.index_add_(0, keys % self.vocabulary, sums * column[:, None])
 
     def kept(self, rows: Tensor) -> Lookup:
         return Lookup(self.ids[rows], self.gradients[rows], self.vocabulary)
