@@ -49,7 +49,28 @@ def plain_entries(tables: Tables) -> Tables:
         return tables
     entries, unused = found
     rest = {key: value for key, value in tables.items() if key != "defaults"}
-    return {**rest, "mechanism": [table for table, _ in entries], **({"defaults": unused} if unused else {})}
+    whole = _names(tables, entries)
+    plain = [_named(table, "mechanisms", whole) for table, _ in entries]
+    train = {"train": _named(tables["train"], "mechanism", whole)} if "train" in tables else {}
+    return {**rest, **train, "mechanism": plain, **({"defaults": unused} if unused else {})}
+
+
+def _names(tables: Tables, entries: Iterable[tuple[Any, EntryOrigin]]) -> dict[str, list[str]]:
+    """The names of the entries of each table that has lists, by the name that is written there."""
+    found: dict[str, list[str]] = {}
+    for table, origin in entries:
+        if origin.position is not None and type(name := tables["mechanism"][origin.table].get("name")) is str:
+            found.setdefault(name, []).append(table["name"])
+    return found
+
+
+def _named(table: Any, key: str, whole: Mapping[str, list[str]]) -> Any:
+    """The table, where its key names entries, with all entries of a list in the place of the name that is written there."""
+    value = table.get(key) if type(table) is dict else None
+    stated = [value] if type(value) is str and value in whole and key == "mechanism" else value
+    if type(stated) is not list or not any(type(name) is str and name in whole for name in stated):
+        return table
+    return {**table, key: [one for name in stated for one in (whole.get(name, [name]) if type(name) is str else [name])]}
 
 
 def written(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:

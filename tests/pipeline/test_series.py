@@ -108,6 +108,22 @@ def test_random_files_are_what_they_mean_written_out(part: int) -> None:
     assert tables_of(found) == tables_of(parse((HEAD + long).encode(), "a"))
 
 
+def test_a_written_name_stands_for_all_of_its_entries() -> None:
+    """In lists of names, and in [train]."""
+    entry = '[[mechanism]]\nname = "{}"\ntype = "gaussian"\nnoise_multiplier = {}\n'
+    group = '[[mechanism]]\nname = "all"\ntype = "composed"\nmechanisms = {}\n'
+    train = '[train]\ntask = "loop"\nclipping = {{ norm = 1.0 }}\nmechanism = {}\n'
+    short = HEAD + entry.format("a", "[1.0, 2.0]") + entry.format("b", 3.0)
+    long = HEAD + entry.format("a[1]", 1.0) + entry.format("a[2]", 2.0) + entry.format("b", 3.0)
+    for names, meant in (('["a", "b"]', '["a[1]", "a[2]", "b"]'), ('["b", "a[2]"]', '["b", "a[2]"]')):
+        said = parse((short + group.format(names)).encode(), "a"), parse((long + group.format(meant)).encode(), "a")
+        assert tables_of(said[0]) == tables_of(said[1])
+        said = parse((short + train.format(names)).encode(), "a"), parse((long + train.format(meant)).encode(), "a")
+        assert said[0].sections == said[1].sections
+    alone = parse((short + train.format('"a"')).encode(), "a").sections[0][1]
+    assert alone["mechanism"] == ["a[1]", "a[2]"]
+
+
 def test_every_number_of_every_type_may_be_a_list() -> None:
     """None that is not a list already; lists that a type has of itself stay one value."""
     for name in MECHANISMS.registry:
