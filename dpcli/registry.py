@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from _thread import RLock
 from types import ModuleType
 from typing import Any
 
@@ -198,15 +199,33 @@ def load(target: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+class LazyModule(ModuleType):
+    """Not loaded yet: the first to read an attribute loads all of it, and whoever reads meanwhile waits.
+
+    With importlib.util.LazyLoader, before Python 3.12.3, a second thread finds half of a module that is being loaded.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        spec = object.__getattribute__(self, "__spec__")
+        with spec.loader_state["lock"]:
+            if object.__getattribute__(self, "__class__") is LazyModule and not spec.loader_state["loading"]:
+                spec.loader_state["loading"] = True  # what it reads of itself until then is read as it stands
+                try:
+                    spec.loader.exec_module(self)
+                    object.__setattr__(self, "__class__", ModuleType)
+                finally:
+                    spec.loader_state["loading"] = False
+        return ModuleType.__getattribute__(self, name)
+
+
 def lazy(name: str) -> ModuleType:
-    """A module that is imported when its first attribute is read; reading a file must not cost numpy."""
+    """A module that is imported when its first attribute is read, by one thread; reading a file must not cost numpy."""
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.find_spec(name)
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError(f"no module named {name!r}")
-    spec.loader = importlib.util.LazyLoader(spec.loader)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    spec.loader_state = {"lock": RLock(), "loading": False}
+    module.__class__ = LazyModule
+    return sys.modules.setdefault(name, module)
