@@ -31,6 +31,7 @@ INSTEAD = "take it over the dimensions of one example, never over the batch"
 HANDLERS = ("__torch_dispatch__", "__torch_function__")
 TORCHS = ("aten", "prims", "prim")
 MOVED = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
+SPLIT = ("split", "unsafe_split")  # into as many parts as there are records to fill them
 WHOLE = (torch.int32, torch.int64)  # which can count as many records as there are
 SIZES = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
 
@@ -107,7 +108,8 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         values = bound(func, args, kwargs)
         name = func.overloadpacket.__name__
         self.require_written(func, values)
-        if name == "unbind" and any(
+        one_by_one = name == "unbind" or (name in SPLIT and not records(values["split_size"]))
+        if one_by_one and any(
             isinstance(k, AlongRecords) and k.dim == values["dim"] % values["self"].dim() for k in [self.kind(values["self"])]
         ):
             raise self.refuse(f"{name}, a loop over the records")
