@@ -138,6 +138,7 @@ DONE: dict[str, Callable[[Tensor], Tensor]] = {
     "unique": lambda x: x + 0.1 * torch.unique(x[:, 0]).numel(),
     "permuted": lambda x: x + 0.1 * x[torch.randperm(x.shape[0])],
     "rolled": lambda x: x + 0.1 * x.roll(1, 0),
+    "groups_of_eight": lambda x: torch.cat([part - part.mean(0) for part in x.split(8)]),
     "shifted_in_place": partly,
     "rare_record": lambda x: 2.0 * x if (x[:, 0] == 7.0).any() else x,
     "rare_record_by_where": lambda x: torch.where((x[:, 0] == 7.0).any(), 2.0 * x, x),

@@ -14,6 +14,7 @@ from dpcli.train.engine.norms import LARGEST, SMALLEST
 
 REST = "*"
 SHOWN = 12  # names in a message
+MOST = 2.0 * math.log(LARGEST / SMALLEST)  # of a step of log C: from anywhere to either end
 
 
 class Clip(Protocol):
@@ -267,7 +268,8 @@ class Adaptive:
         if math.isnan(noised_fraction):
             raise InputError("clipping: expected a noised fraction of unclipped examples, found nan")
         fraction = min(2.0, max(-1.0, noised_fraction))
-        self.norm = min(LARGEST, max(SMALLEST, self.norm * math.exp(-self.rate * (fraction - self.quantile))))
+        exponent = min(MOST, max(-MOST, -self.rate * (fraction - self.quantile)))
+        self.norm = min(LARGEST, max(SMALLEST, self.norm * math.exp(exponent)))
 
 
 def gradient_noise_multiplier(noise_multiplier: float, count_noise: float) -> float:

@@ -29,6 +29,7 @@ from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 from dpcli.train.isolation.kinds import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.lengths import STAND_IN
+from dpcli.train.isolation.texts import reading
 from dpcli.train.isolation.tracing import TORCH, Counting, Following, Seen, ours
 
 CALLS = 2
@@ -42,7 +43,8 @@ class Program:
     """What is known of a program that keeps records apart.
 
     doubt: an operator that has no rule, if any: its records are taken one at a time. coarsest: machine epsilon of its coarsest numbers.
-    random: whether it draws any. mapped: whether vmap keeps its records apart: nobody but torch says what an operator does there.
+    random: whether it draws any. mapped: whether vmap keeps its records apart: nobody but torch says what an operator does there, and
+    none reads numbers past operators.
     """
 
     doubt: str | None
@@ -67,7 +69,7 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
     environment.guards = asked
     fake, stack = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True), ["loss"]
     follower = Following(seen, symbol(environment, 0), lambda: stack[-1], names(model))
-    with dense(model), named(model, stack), young():
+    with dense(model), named(model, stack), young(), reading(seen):
         for number in range(CALLS):
             follower.where = lambda: stack[-1]
             if number:
@@ -91,7 +93,7 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
         *seen.unknown,
         *(["len() of the batch"] if seen.counted else []),
     ]  # a branch on a plain number is not seen
-    return Program(doubt[0] if doubt else None, seen.coarsest, seen.random, not (seen.own_rules or own_rules()))
+    return Program(doubt[0] if doubt else None, seen.coarsest, seen.random, not (seen.own_rules or seen.read or own_rules()))
 
 
 class Shapes(ShapeEnv):

@@ -24,12 +24,14 @@ from dpcli.train.isolation.lengths import STAND_IN, coefficient, records
 from dpcli.train.isolation.operators import DRAWN, MADE, OPAQUE, RULES, SIZED
 from dpcli.train.isolation.sums import pointwise
 
-UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__")  # read numbers, and call no operator
+# Read numbers, and call no operator.
+UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__", "__repr__", "__format__")
 TORCH = os.path.dirname(torch.__file__) + os.sep
 INSTEAD = "take it over the dimensions of one example, never over the batch"
 HANDLERS = ("__torch_dispatch__", "__torch_function__")
 TORCHS = ("aten", "prims", "prim")
 MOVED = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
+SPLIT = ("split", "unsafe_split")  # into as many parts as there are records to fill them
 WHOLE = (torch.int32, torch.int64)  # which can count as many records as there are
 SIZES = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
 
@@ -39,7 +41,7 @@ class Seen:
     """What was found: the first place where records meet, operators without a rule, the coarsest numbers, and whether it draws any.
 
     unknown: what the losses may be made of; emptied where they are not. doubts: what stays. own_rules: whether an operator is none of
-    torch's, so that somebody else says what it does under vmap.
+    torch's, so that somebody else says what it does under vmap. read: whether numbers are read past operators, which under vmap are all's.
     """
 
     refusal: InputError | None = None
@@ -51,6 +53,7 @@ class Seen:
     path: list[str] = field(default_factory=list)
     forwards: list[tuple[str, ...]] = field(default_factory=list)
     own_rules: bool = False
+    read: bool = False
 
 
 class Counting(TorchFunctionMode):
@@ -64,6 +67,7 @@ class Counting(TorchFunctionMode):
         """As without this mode, but for len()."""
         if getattr(func, "__name__", "") in UNSEEN and not ours(sys._getframe(1)):
             self.seen.doubts.append(f"Tensor.{func.__name__}")
+            self.seen.read = True
         if func is torch.Tensor.__len__ and records(args[0].shape[0]) and coefficient(args[0].shape[0]) is not None:
             self.seen.counted = True
             return STAND_IN * (coefficient(args[0].shape[0]) or 1)
@@ -104,7 +108,8 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         values = bound(func, args, kwargs)
         name = func.overloadpacket.__name__
         self.require_written(func, values)
-        if name == "unbind" and any(
+        one_by_one = name == "unbind" or (name in SPLIT and not records(values["split_size"]))
+        if one_by_one and any(
             isinstance(k, AlongRecords) and k.dim == values["dim"] % values["self"].dim() for k in [self.kind(values["self"])]
         ):
             raise self.refuse(f"{name}, a loop over the records")
@@ -329,7 +334,8 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def left(self) -> Iterator[str]:
         """What is still there of the batches: by what it was made."""
         for tensor in list(self.kinds.keys()):
-            if not isinstance(self.kinds[tensor], Shared) and store(tensor)._cdata not in self.given:
+            held = store(tensor)
+            if not isinstance(self.kinds[tensor], Shared) and (held is None or held._cdata not in self.given):
                 yield self.made.get(tensor, "a part of the batch")
 
 

@@ -106,9 +106,10 @@ def test_a_share_that_cannot_be_measured_is_refused() -> None:
     assert clip.factors(torch.zeros(1, 2)).tolist() == [[1.0, 1.0]]
 
 
+@pytest.mark.parametrize("rate", [5.0, 710.0, 1e308])
 @pytest.mark.parametrize(("share", "end"), [(2.0, SMALLEST), (-1.0, LARGEST)])
-def test_an_adaptive_norm_stays_where_it_can_be_measured(share: float, end: float) -> None:
-    clip = Adaptive(1.0, rate=5.0)
+def test_an_adaptive_norm_stays_where_it_can_be_measured(share: float, end: float, rate: float) -> None:
+    clip = Adaptive(1.0, rate=rate)
     for _ in range(100):
         clip.update(share)
     assert clip.bound == end
