@@ -109,8 +109,10 @@ def account(
     if tolerance is not None and not 1e-9 <= tolerance < 1.0:
         raise InputError(f"expected a tolerance in [1e-9, 1), found {tolerance!r}")
     names = tuple(dict.fromkeys(accountants or ACCOUNTANTS))
+    for name in names:
+        require_known(name)
     quick = accountants is None and tolerance is None
-    return _account(pipeline, Panel(names, quick, tolerance), delta, epsilon, group_size, runs)
+    return priced(pipeline, charges_of(pipeline, group_size, runs), Panel(names, quick, tolerance), delta, epsilon, group_size)
 
 
 @limited
@@ -119,15 +121,27 @@ def headline(
 ) -> Account:
     """`account`, for whoever reads the headline alone: where an interval settles it, the other rows are left out; a lower end is looked for
     where every pair is attained."""
-    return _account(pipeline, Panel(tuple(ACCOUNTANTS), rows=False), delta, epsilon, group_size, runs)
+    return priced(
+        pipeline, charges_of(pipeline, group_size, runs), Panel(tuple(ACCOUNTANTS), rows=False), delta, epsilon, group_size
+    )
 
 
-def _account(pipeline: Pipeline, panel: Panel, delta: float | None, epsilon: float | None, group_size: int, runs: int) -> Account:
-    for name in panel.names:
-        require_known(name)
+def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
+    """What the accountants add up for so many runs of a pipeline. Raises InputError as `account` does."""
+    return repeated(resolve(pipeline, _checked_group(group_size)), runs)
+
+
+def priced(
+    pipeline: Pipeline,
+    charges: tuple[BillLine, ...],
+    panel: Panel,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    group_size: int = 1,
+) -> Account:
+    """The account of charges that are told as those of `pipeline`. Raises InputError as `account` does."""
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
-    charges = repeated(resolve(pipeline, _checked_group(group_size)), runs)
     inquiry = Inquiry(charges, pipeline.privacy.adaptive, quantity, at)
     answer = answered(inquiry, panel)
     rows, winner = answer.rows, answer.winner

@@ -23,7 +23,7 @@ stated_options = composed(
 
 
 @click.command(short_help="What a pipeline costs, by every accountant.")
-@click.argument("file", required=False)
+@click.argument("files", nargs=-1, metavar="[FILE]...")
 @stated_options
 @accounting_options
 @click.option("--epsilon", type=float, help="Report delta at this epsilon instead.")
@@ -31,7 +31,7 @@ stated_options = composed(
 @click.option("--digits", type=click.IntRange(0, 15), default=4, show_default=True, help="Decimals in the table.")
 @output_options("table", "findings", "checks", "total", "records")
 def command(
-    file: str | None,
+    files: tuple[str, ...],
     write: str | None,
     accountants: tuple[str, ...],
     delta: float | None,
@@ -48,6 +48,9 @@ def command(
     Without FILE: what the flags state. --noise-multiplier 1.1 --sampling-rate 0.004 --steps 10000 --delta 1e-6 is DP-SGD with Poisson
     sampling; beside it stands what holds if batches were shuffled instead, and if a record were replaced. --write PATH keeps it as a file.
 
+    Several FILEs are accounted each on its own; those that name one dataset (privacy.dataset) are added up besides: the mechanisms of all,
+    composed as if one file held them, at the smallest delta that one of them states.
+
     Each row is an upper bound, rounded up; the headline is the smallest sound one. Where it is certified to within 1e-9, rows that take
     more work are left out: -a all runs them too. Exit code 1 where the file's budget is overspent,
     3 where nothing can be certified.
@@ -58,13 +61,19 @@ def command(
     from dpcli.lint.run import judge
     from dpcli.present.account import document
 
+    file = files[0] if files else None
+    sources = click.get_current_context().obj.verbose > 0
+    if len(files) > 1:
+        from dpcli.cli.accounting import several
+
+        _require_no_flags(files[0], flags, write)
+        return emit(several(files, (accountants or None, delta, epsilon, group_size, tolerance), digits, sources), format_, outputs)
     pipeline, data, tables = _subject(file, flags, write, delta, epsilon)
     diagnostics = judge(pipeline, data)
     if tables is not None:
         from dpcli.cli.stating import without_lines
 
         diagnostics = without_lines(diagnostics)
-    sources = click.get_current_context().obj.verbose > 0
     with working():
         result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
     found = document(result, diagnostics, digits, sources)
@@ -88,10 +97,7 @@ def _subject(
     from dpcli.toml.limits import read_bytes
 
     if file is not None:
-        if any(value is not None and value is not False for value in (write, *flags.values())):
-            from dpcli.cli.stating import refuse_with_file
-
-            refuse_with_file(file, {"write": write, **flags})
+        _require_no_flags(file, flags, write)
         data = read_bytes(file)
         return parse(data, file), data, None
     from dpcli.cli.stating import stated
@@ -99,6 +105,13 @@ def _subject(
 
     tables, text = stated(flags, delta, epsilon)
     return pipeline_of_flags(tables, text), text.encode(), tables
+
+
+def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> None:
+    if any(value is not None and value is not False for value in (write, *flags.values())):
+        from dpcli.cli.stating import refuse_with_file
+
+        refuse_with_file(file, {"write": write, **flags})
 
 
 def _place(data: bytes) -> tuple[int, int]:

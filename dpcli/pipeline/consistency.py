@@ -55,6 +55,10 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
 
 
 def _privacy(privacy: Privacy | None) -> Iterator[Problem]:
+    if privacy is not None and privacy.dataset is not None:
+        from dpcli.pipeline.datasets import dataset_problems
+
+        yield from dataset_problems(privacy.dataset)
     if privacy is None or privacy.unit is None:
         return
     key = ("privacy", "max_contributions")

@@ -30,6 +30,9 @@ class Privacy:
     dataset_size: Annotated[
         int | None, Key("number of records, declared public; needed for batch_size, epochs and the delta rule", COUNT)
     ] = None
+    dataset: Annotated[
+        str | None, Key("name of the dataset that is read; dpcli account adds up the files that name the same one")
+    ] = field(default=None, kw_only=True)  # what is given by its place keeps its meaning
     delta: Annotated[float | None, Key("delta at which epsilon is reported", DELTA, "smaller")] = None
     releases: Annotated[Literal["final-model", "all-checkpoints", "outputs"] | None, Key("what leaves the private side")] = None
     adaptive: Annotated[

@@ -29,6 +29,7 @@ BASE: Document = {
     "format": 1,
     "privacy": {
         "unit": "user",
+        "dataset": "clicks",
         "adjacency": "add-remove",
         "max_contributions": 1,
         "dataset_size": 10**6,
@@ -46,6 +47,7 @@ BASE: Document = {
 }
 OTHER: dict[str, Any] = {
     "privacy.unit": "household",
+    "privacy.dataset": "views",
     "privacy.adjacency": "zero-out",
     "privacy.max_contributions": 2,
     "privacy.dataset_size": 10**5,

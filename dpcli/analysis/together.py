@@ -1,0 +1,82 @@
+"""What several pipelines on one dataset cost together: the mechanisms of all, added up as if one file held them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dpcli.analysis.account import Account, charges_of, priced
+from dpcli.analysis.asking import Panel
+from dpcli.analysis.rows import require_known
+from dpcli.errors import InputError
+from dpcli.numerics.work import limited
+from dpcli.pipeline.datasets import by_dataset
+from dpcli.pipeline.model import Budget, Pipeline, Privacy
+from dpcli.registry import ACCOUNTANTS
+
+
+@limited
+def together(
+    parts: Sequence[tuple[Pipeline, int]],
+    accountants: Sequence[str] | None = None,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    group_size: int = 1,
+    tolerance: float | None = None,
+    budget: Budget | None = None,
+    rows: bool = True,
+) -> Account:
+    """The account of pipelines that name one dataset, each with how often it runs.
+
+    Every mechanism is resolved in its own file (contributions, size, samples, partitions: those of two files are never taken for one), and
+    all are composed by the accountants: an upper bound, and at most what the files' epsilons at shares of delta add up to by any of them.
+    Where one file is adaptive, all are added up by filters.
+
+    Args:
+        delta: at which epsilon is asked for; the budget's, else the smallest that a file states.
+        budget: the cap on all together, if there is one.
+
+    Raises:
+        InputError: as `dpcli.analysis.account.account`; pipelines of no or different datasets, units or adjacencies.
+    """
+    pipelines = [pipeline for pipeline, _ in parts]
+    if len(by_dataset(pipelines)) != 1 or any(pipeline.privacy.dataset is None for pipeline in pipelines):
+        raise InputError("expected pipelines of one dataset, found others")
+    for name in accountants or ():
+        require_known(name)
+    quick = accountants is None and tolerance is None
+    panel = Panel(tuple(dict.fromkeys(accountants or ACCOUNTANTS)), quick, tolerance, rows)
+    whole = replace(_whole(pipelines), budget=budget)
+    at = budget.delta if delta is None and epsilon is None and budget is not None else delta
+    charges = tuple(
+        replace(charge, name=f"{pipeline.path}: {charge.name}")
+        for pipeline, runs in parts
+        for charge in charges_of(pipeline, group_size, runs)
+    )
+    return priced(whole, charges, panel, at, epsilon, group_size)
+
+
+def _whole(pipelines: Sequence[Pipeline]) -> Pipeline:
+    """What can be said of all files at once; what they state differently is not stated."""
+    first = pipelines[0].privacy
+    stated = [pipeline.privacy for pipeline in pipelines]
+    deltas = [delta for pipeline in pipelines if (delta := _delta(pipeline)) is not None]
+    privacy = Privacy(
+        first.adjacency,
+        first.unit,
+        max((one.max_contributions for one in stated if one.max_contributions is not None), default=None),
+        first.dataset_size if all(one.dataset_size == first.dataset_size for one in stated) else None,
+        dataset=first.dataset,
+        delta=min(deltas, default=None),
+        releases=first.releases if all(one.releases == first.releases for one in stated) else None,
+        adaptive=any(one.adaptive for one in stated),
+    )
+    entries = tuple(
+        replace(entry, name=f"{pipeline.path}: {entry.name}") for pipeline in pipelines for entry in pipeline.mechanisms
+    )
+    return Pipeline(privacy, entries, name=first.dataset, path=f"dataset {first.dataset}")
+
+
+def _delta(pipeline: Pipeline) -> float | None:
+    own = pipeline.privacy.delta
+    return own if own is not None or pipeline.budget is None else pipeline.budget.delta

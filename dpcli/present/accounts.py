@@ -1,0 +1,71 @@
+"""The accounts of several files as one document: each on its own, and those of one dataset together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from dpcli.analysis.account import Account
+from dpcli.document.document import Document, Sheet, Table
+from dpcli.present import account as single
+from dpcli.rounding import up
+from dpcli.toml.diagnostics import Diagnostic
+
+HARSH = ("unknown", "fail", "warn", "pass", "")
+
+
+def document(
+    files: Sequence[tuple[Account, tuple[Diagnostic, ...]]], sums: Mapping[str, Account], decimals: int = 4, sources: bool = False
+) -> Document:
+    """Everything that `dpcli account` says about several pipelines; sums: by the dataset that they name."""
+    alone = [single.document(account, found, decimals, sources) for account, found in files]
+    added = [single.document(account, (), decimals, sources) for account in sums.values()]
+    members = {name: [a.pipeline.path for a, _ in files if a.pipeline.privacy.dataset == name] for name in sums}
+    said = [f'dataset "{name}" ({len(members[name])} files): {one.headline}' for name, one in zip(sums, added, strict=True)]
+    whole = len(sums) == 1 and all(account.pipeline.privacy.dataset is not None for account, _ in files)
+    every = [*alone, *added]
+    code = max(one.exit_code for one in every)  # 3 before 1 before 0
+    return Document(
+        headline="; ".join(said) or f"{len(files)} files, each on its own: no two of them name one dataset",
+        data={
+            "schema": "dpcli/accounts/v1",
+            "files": [{"dataset": a.pipeline.privacy.dataset, **one.data} for (a, _), one in zip(files, alone, strict=True)],
+            "datasets": [{"dataset": name, "files": members[name], **one.data} for name, one in zip(sums, added, strict=True)],
+            "exit_code": code,
+        },
+        verdict=min((one.verdict for one in every), key=HARSH.index),
+        tables=(_files([account for account, _ in files], decimals), *_tables(sums, added)),
+        notes=tuple(f"{a.pipeline.path}: {note}" for (a, _), one in zip(files, alone, strict=True) for note in one.notes),
+        findings=tuple(chain.from_iterable(one.findings for one in every)),
+        checks=tuple(chain.from_iterable(one.checks for one in every)),
+        total=added[0].total if whole else None,
+        exit_code=code,
+        records=[
+            {"file": account.pipeline.path, **record}
+            for account, one in zip([*(a for a, _ in files), *sums.values()], every, strict=True)
+            for record in one.records
+        ],
+        sheet=Sheet(single.SHEET, tuple(row for one in every if one.sheet is not None for row in one.sheet.rows)),
+        details=tuple(f"{a.pipeline.path}: {one.headline}" for (a, _), one in zip(files, alone, strict=True)),
+    )
+
+
+def _files(accounts: Sequence[Account], decimals: int) -> Table:
+    rows = tuple(
+        (
+            account.pipeline.path or "-",
+            account.pipeline.privacy.dataset or "-",
+            up(account.upper, decimals),
+            repr(account.delta if account.quantity == "epsilon" else account.epsilon),
+            account.winner.accountant.name if account.winner else "-",
+        )
+        for account in accounts
+    )
+    quantity, given = ("epsilon", "delta") if accounts[0].quantity == "epsilon" else ("delta", "epsilon")
+    return Table("each file on its own", ("file", "dataset", quantity, f"at {given}", "accountant"), rows, frozenset({2, 3}))
+
+
+def _tables(sums: Mapping[str, Account], added: Sequence[Document]) -> Iterator[Table]:
+    for name, one in zip(sums, added, strict=True):
+        yield from (replace(table, title=f'dataset "{name}": {table.title}') for table in one.tables)
