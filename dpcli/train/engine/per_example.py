@@ -13,6 +13,7 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Loss, Method
 from dpcli.train.engine.precision import full_precision
 from dpcli.train.engine.refusals import refuse
+from dpcli.train.engine.returned import give_back
 from dpcli.train.engine.rule import Unsuitable
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
@@ -94,6 +95,7 @@ class ClippedGradients:
             found = choose(self.model, self.loss, draw, isolating)
         said = () if doubt is None else (f"not book-keeping: {doubt} has no rule",)
         self.choice, self.mode = MethodChoice(found.method, (*said, *found.passed_over)), self.model.training
+        give_back()  # the copies that were tried: a gigabyte of GPT-2
 
     def checked(self, batch: Batch, row: int) -> Sums:
         """The same, after one example's gradient was computed alone as well.

@@ -1,0 +1,40 @@
+"""Copies that a rehearsal tried are no longer held by the process."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from dpcli.train.engine import per_example, returned  # noqa: E402
+from dpcli.train.engine.clip import Flat  # noqa: E402
+from dpcli.train.isolation.rehearsal import like  # noqa: E402
+
+
+def test_a_rehearsal_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[bool] = []
+    monkeypatch.setattr(per_example, "give_back", lambda: given.append(engine.choice is not None))
+
+    def loss(model: nn.Module, batch: Any) -> Any:
+        return functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+    engine = per_example.ClippedGradients(nn.Linear(3, 2), loss, Flat(1.0))
+    engine.rehearse(like((torch.zeros(4, 3), torch.tensor([0, 1, 0, 1]))))
+    assert given == [True]
+
+
+def test_another_c_library_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    returned.give_back()
+
+    def none(name: object) -> object:
+        raise OSError("no such library")
+
+    for library in (none, lambda name: object()):
+        monkeypatch.setattr(ctypes, "CDLL", library)
+        returned.give_back()
