@@ -23,7 +23,7 @@ def document(
     added = [single.document(account, (), decimals, sources) for account in sums.values()]
     members = {name: [a.pipeline.path for a, _ in files if a.pipeline.privacy.dataset == name] for name in sums}
     said = [f'dataset "{name}" ({len(members[name])} files): {one.headline}' for name, one in zip(sums, added, strict=True)]
-    whole = len(sums) == 1 and all(account.pipeline.privacy.dataset is not None for account, _ in files)
+    whole = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account, _ in files)
     every = [*alone, *added]
     code = max(one.exit_code for one in every)  # 3 before 1 before 0
     return Document(

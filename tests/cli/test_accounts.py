@@ -86,6 +86,9 @@ def test_files_without_a_dataset_stand_alone(tmp_path: Path) -> None:
         ("clicks", ["file-0.toml", "file-2.toml"])
     ]
     assert report(tmp_path, text_of(0), text_of(0, head=plain), arguments=("-f", "total")).code == 2
+    other = HEAD.replace("clicks", "views")
+    for third in (plain, other):  # a number that leaves a file out is no total
+        assert report(tmp_path, text_of(0), text_of(3), text_of(1, head=third), arguments=("-f", "total")).code == 2
     total = report(tmp_path, text_of(0), text_of(3), arguments=("-f", "total"))
     assert float(total.out) == headline(pipeline(0, 3)).upper
 
