@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from dpcli.analysis.calibrate import Calibration, substitute
+from dpcli.analysis.solved_file import solved_text
+from dpcli.errors import InputError
 from dpcli.keys.kinds import LISTS, Number, WholeNumber
 from dpcli.pipeline.canonical import tables_of
 from dpcli.pipeline.document import MechanismTable
 from dpcli.pipeline.families import MECHANISMS
-from dpcli.pipeline.read import parse, toml_document
+from dpcli.pipeline.read import parse, targets, toml_document
 from dpcli.pipeline.schema import json_schema
 from dpcli.pipeline.series import MOST
 from dpcli.toml.render import InvalidFile
@@ -184,6 +187,42 @@ def test_what_is_solved_for_is_written_where_it_stands_or_not_at_all(tmp_path: P
     refused = dpcli(*solve, "list.toml", folder=tmp_path)
     assert refused.code == 2 and "expected mechanism[1].noise_multiplier[2] in the file" in refused.err
     assert not (tmp_path / "solved.toml").exists()
+
+
+@pytest.mark.parametrize("part", range(60))
+def test_the_solved_file_is_what_was_solved_or_there_is_none(part: int) -> None:
+    """Whatever of it stands in [defaults], beside a list or in both: no other entry gets the answer, and none gets another's."""
+    draw = random.Random(SEED + part)
+    stated = draw.choice(["6.0", '"calibrate"'])
+    defaults = draw.choice(["", "steps = 3\n", f"sigma = {stated}\n", f"sigma = {stated}\nsensitivity = 2.0\n"])
+    text = HEAD + (f'[defaults]\ntype = "gaussian"\n{defaults}' if defaults else "")
+    for index in range(draw.randint(1, 3)):
+        text += f'[[mechanism]]\nname = "e{index}"\n' + ("" if defaults else 'type = "gaussian"\n')
+        text += f"sigma = {stated}\n" if "sigma" not in defaults or draw.random() < 0.4 else ""
+        sensitivity = draw.choice(["1.0", "5.0", "[5.0, 1.0]", "[1.0, 5.0]", "[3.0, 3.0]"])
+        text += f"sensitivity = {sensitivity}\n" if "sensitivity" not in defaults or draw.random() < 0.5 else ""
+    pipeline, asked = parse(text.encode(), "a", substitute=1.0), targets(text.encode(), "a")
+    chosen = asked or ((draw.choice(pipeline.mechanisms).name, "sigma"),)
+    solved = substitute(pipeline, chosen, 2.5)
+    answer = Calibration("noise", chosen, 1.0, 1e-5, 2.5, 1.0, "exact", None, None, True, solved)
+    try:
+        written = solved_text(text.encode(), answer)
+    except InputError:  # somebody else reads what stands there
+        assert "sigma" in defaults or "sensitivity = [" in text
+    else:
+        assert parse(written.encode(), "a").mechanisms == solved.mechanisms
+
+
+def test_what_is_solved_for_in_a_query_is_written_into_no_mechanism() -> None:
+    text = HEAD + (
+        '[[mechanism]]\nname = "m"\ntype = "laplace"\nscale = 40.0\nsensitivity = 1.0\n'
+        '[source]\npath = "a.csv"\n[source.columns]\nage = { type = "integer", min = 0, max = 9 }\n'
+        '[[query]]\nname = "q"\nmeasure = "count"\nepsilon = 0.5\n'
+    )
+    pipeline = parse(text.encode(), "a")
+    answer = Calibration("noise", (("q", "scale"),), 1.0, 1e-5, 2.5, 1.0, "exact", None, None, True, pipeline)
+    with pytest.raises(InputError, match="the name 'q' in the file, where the answer would go; found none"):
+        solved_text(text.encode(), answer)
 
 
 def test_the_schema_takes_both() -> None:
