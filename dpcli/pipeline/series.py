@@ -6,7 +6,7 @@ equals them written out is the same. Only places in the text know of the table t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -55,12 +55,14 @@ def plain_entries(tables: Tables) -> Tables:
     return {**rest, **train, "mechanism": plain, **({"defaults": unused} if unused else {})}
 
 
-def _names(tables: Tables, entries: Iterable[tuple[Any, EntryOrigin]]) -> dict[str, list[str]]:
-    """The names of the entries of each table that has lists, by the name that is written there."""
+def _names(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[str, list[str]]:
+    """The names of the entries of each table that has lists, by the name that is written there; that of another entry is its own."""
+    alone = [table.get("name") for table, origin in entries if origin.position is None and type(table) is dict]
     found: dict[str, list[str]] = {}
     for table, origin in entries:
-        if origin.position is not None and type(name := tables["mechanism"][origin.table].get("name")) is str:
-            found.setdefault(name, []).append(table["name"])
+        written_name = tables["mechanism"][origin.table].get("name") if origin.position is not None else None
+        if type(written_name) is str and written_name not in alone:
+            found.setdefault(written_name, []).append(table["name"])
     return found
 
 

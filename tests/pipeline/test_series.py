@@ -127,6 +127,16 @@ def test_a_written_name_stands_for_all_of_its_entries() -> None:
     assert alone["mechanism"] == ["a[1]", "a[2]"]
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_the_name_of_an_entry_is_its_own_beside_lists_of_that_name(first: bool) -> None:
+    """What is sampled as a group is the entry of that very name, and nothing that is dearer alone."""
+    tables = [f'[[mechanism]]\nname = "a"\ntype = "gaussian"\nnoise_multiplier = {noise}\n' for noise in ("1.0", "[2.0, 3.0]")]
+    group = '[[mechanism]]\nname = "all"\ntype = "composed"\nmechanisms = ["a"]\nsampling = { scheme = "poisson", rate = 0.01 }\n'
+    found = parse((HEAD + "".join(tables[::-1] if first else tables) + group).encode(), "a").mechanisms
+    assert sorted(entry.name for entry in found) == ["a", "a[1]", "a[2]", "all"]
+    assert next(entry.spec for entry in found if entry.name == "all").mechanisms == ("a",)
+
+
 def test_every_number_of_every_type_may_be_a_list() -> None:
     """None that is not a list already; lists that a type has of itself stay one value."""
     for name in MECHANISMS.registry:
