@@ -127,9 +127,15 @@ class Ledger:
     def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
         """What one run would be charged, and the delta it is described at (the file's where None; 0 where it states none).
 
-        Raises InputError where the run is stated for another unit or adjacency; CannotCertify, NotRepresentable where it has no cost.
+        Raises InputError where the run is stated for another dataset, unit or adjacency; CannotCertify, NotRepresentable where it has no
+        cost.
         """
         terms = self._state.terms or self.state().open_terms()  # which no entry changes
+        if pipeline.privacy.dataset not in (None, self.dataset):
+            raise InputError(
+                f'{pipeline.path or "<pipeline>"}: privacy.dataset: expected "{self.dataset}", whose ledger this is, or none, found '
+                f'"{pipeline.privacy.dataset}"'
+            )
         terms.refuse_other(pipeline)
         at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
         if not 0.0 <= at < 1.0:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from dpcli.errors import InputError, LedgerError
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_store
+from dpcli.pipeline.model import Pipeline
 from dpcli.toml.looks import looks, mixed, strange
 from tests.command import dpcli
 from tests.ledger.conftest import Database, File
+from tests.ledger.pipelines import pipeline
 from tests.ledger.setting import terms
+
+HEAD = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\n'
+QUERY = '[[mechanism]]\nname = "q"\ntype = "pure-dp"\nepsilon = 0.01\n'
 
 ALIKE = ("ADS", "\u0430ds", "\u0410DS", "ad\u0455", "Ads", "\u00e4ds", "\u0251ds", "\u1d00ds", "a\u0111s", "ad\ua731")
 SPELLED = ("ads ", " ads", "\uff41\uff44\uff53", "ads\u3000", "a\ufb06")
@@ -131,3 +140,33 @@ def test_the_end_of_another_chain_does_not_fail_verify(database: Database) -> No
     assert verify(open_ledger(database.url, "whole")).problems == ()
     with pytest.raises(LedgerError, match="its entries end at 1"):
         verify(open_ledger(database.url, "broken"))
+
+
+REQUESTS: dict[str, Callable[[Ledger, Pipeline], object]] = {
+    "spend": lambda ledger, run: ledger.spend(run, "a"),
+    "reserve": lambda ledger, run: ledger.reserve(run, "b"),
+    "cost": lambda ledger, run: ledger.cost(run),
+}
+
+
+def test_a_file_of_one_dataset_is_charged_to_no_other(tmp_path: Path) -> None:
+    """However it is asked, and however alike the names look; a file that names none is of the dataset that is charged."""
+    url = str(tmp_path / "budget.db")
+    with init(url, "ads", terms()) as ledger:
+        for request in REQUESTS.values():
+            for other in ("clicks", *ALIKE):
+                with pytest.raises(InputError, match=r'privacy\.dataset: expected "ads", whose ledger this is, or none, found'):
+                    request(ledger, named(other))
+        assert len(ledger.entries()) == 1
+        for request in REQUESTS.values():
+            request(ledger, pipeline(QUERY, f'{HEAD}dataset = "ads"\n'))
+        ledger.spend(pipeline(QUERY, HEAD), "c")
+    (tmp_path / "other.toml").write_text(f'{HEAD}delta = 1e-6\ndataset = "clicks"\n{QUERY}')
+    judged = dpcli("gate", "other.toml", "--max-epsilon", "9", "--ledger", url, folder=tmp_path)
+    assert judged.code == 2 and 'expected "ads", whose ledger this is' in judged.err
+
+
+def named(dataset: str) -> Pipeline:
+    """A file that no reader may have seen."""
+    found = pipeline(QUERY, HEAD)
+    return replace(found, privacy=replace(found.privacy, dataset=dataset))
