@@ -11,9 +11,10 @@ from dpcli.analysis.goals import Goal, RhoGoal
 from dpcli.analysis.rho import settled, total_rho
 from dpcli.errors import InputError
 from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.read import parse, targets
+from dpcli.pipeline.read import examine, parse, targets
 from dpcli.pipeline.resolve import resolve
 from dpcli.toml.limits import read_bytes
+from dpcli.toml.render import InvalidFile
 
 
 def calibrate_file(
@@ -44,7 +45,7 @@ def calibrate_file(
         if key not in NOISE_KEYS:
             known = ", ".join(NOISE_KEYS)
             raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": {_stated(key)}')
-    pipeline = parse(text, path, substitute=1.0 if asked else None)
+    pipeline = _open(text, path) if asked else parse(text, path)
     chosen = tuple(pair for name in mechanisms for pair in _named(pipeline, name, parameter)) or asked or None
     if goal is not None:
         return calibrate_goal(pipeline, goal, parameter, chosen, group_size)
@@ -61,6 +62,14 @@ def calibrate_file(
     return calibrate_goal(
         pipeline, RhoGoal(budget.rho), parameter, chosen, group_size
     )  # with more noise, so that epsilon holds too
+
+
+def _open(text: bytes, path: str) -> Pipeline:
+    """The pipeline, with some number for what is solved for."""
+    pipeline, wrong = examine(text, path)
+    if pipeline is None or wrong:
+        raise InvalidFile(wrong)
+    return pipeline
 
 
 def _stated(key: str) -> str:

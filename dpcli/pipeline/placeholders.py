@@ -11,6 +11,9 @@ from dpcli.keys.member import Members
 from dpcli.pipeline.families import MECHANISMS, SAMPLING
 from dpcli.pipeline.model import Entry
 
+NOISE = frozenset({"sigma", "scale"})  # in units of the query
+COVERED = ("sensitivity", "l2_sensitivity", "max_rows")
+
 
 def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
     """The numeric keys that say "calibrate", as (0-based mechanism, key); keys of its sampling table as "sampling.<key>"."""
@@ -44,6 +47,21 @@ def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
     for index, key in marked:
         mechanisms[index] = _replaced(mechanisms[index], key.split("."), value)
     return {**tables, "mechanism": mechanisms}
+
+
+def stood_in(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same tables with 1 in every place that says "calibrate", or what the table's noise is to cover where that is more: a rule on the
+    two of them has nothing to say yet."""
+    marked = find_calibrate(tables)
+    mechanisms = list(tables["mechanism"]) if marked else []
+    for index, key in marked:
+        mechanisms[index] = _replaced(mechanisms[index], key.split("."), _covered(mechanisms[index]) if key in NOISE else 1.0)
+    return {**tables, "mechanism": mechanisms} if marked else tables
+
+
+def _covered(table: Mapping[str, Any]) -> float:
+    stated: list[float] = [table[key] for key in COVERED if type(table.get(key)) in (int, float)]
+    return max((float(value) for value in stated if 1.0 < value < 1e100), default=1.0)
 
 
 def _replaced(table: Mapping[str, Any], keys: list[str], value: float) -> Mapping[str, Any]:

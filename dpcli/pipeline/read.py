@@ -11,7 +11,7 @@ from typing import Any
 from dpcli.pipeline.consistency import values_of
 from dpcli.pipeline.document import pipeline_of
 from dpcli.pipeline.model import Pipeline
-from dpcli.pipeline.placeholders import find_calibrate, substituted
+from dpcli.pipeline.placeholders import find_calibrate, stood_in, substituted
 from dpcli.pipeline.section import in_section
 from dpcli.toml import syntax
 from dpcli.toml.diagnostics import Diagnostic
@@ -46,9 +46,10 @@ def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
 def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, ...]]:
     """Everything that is wrong with the bytes of a file, and the pipeline where nothing is wrong but in sections such as [train].
 
-    Keys that say "calibrate" are taken as 1. Raises InvalidFile where the bytes are not TOML.
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile where the
+    bytes are not TOML.
     """
-    content, tables = _substituted(text, path, 1.0)
+    content, tables = _stood_in(text, path)
     findings = Findings()
     values = _collect(tables, findings)
     readable = not findings.more and all(in_section(finding.key) for finding in findings.items)
@@ -59,9 +60,9 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
 def section(text: bytes, path: str, name: str) -> Any:
     """The value of the section `name`, None where the file has none; the whole file is judged, as `parse` judges it.
 
-    Keys that say "calibrate" are taken as 1. Raises InvalidFile as `load` does.
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile as `load` does.
     """
-    content, tables = _substituted(text, path, 1.0)
+    content, tables = _stood_in(text, path)
     findings = Findings()
     values = _collect(tables, findings)
     refuse(findings, tables, content, path)
@@ -71,6 +72,11 @@ def section(text: bytes, path: str, name: str) -> Any:
 def _substituted(text: bytes, path: str, substitute: float | None) -> tuple[str, Mapping[str, Any]]:
     content, tables = toml_document(text, path)
     return content, tables if substitute is None else substituted(tables, substitute)
+
+
+def _stood_in(text: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
+    content, tables = toml_document(text, path)
+    return content, stood_in(tables)
 
 
 def _pipeline(values: Mapping[str, Any], tables: Mapping[str, Any], text: bytes, path: str) -> Pipeline:

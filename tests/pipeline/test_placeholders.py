@@ -1,0 +1,34 @@
+"""What stands for a number that is still to be solved for."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from dpcli.keys.kinds import CALIBRATE, WholeNumber
+from dpcli.pipeline.families import MECHANISMS
+from dpcli.pipeline.placeholders import COVERED, NOISE
+from dpcli.pipeline.read import examine
+from dpcli.registry import MECHANISMS as TYPES
+from dpcli.registry import load
+from dpcli.toml.write import value_text
+
+HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\ndelta = 1e-5\n[[mechanism]]\nname = "x"\n'
+CASES = [
+    (name, noise, covered)
+    for name in TYPES
+    for noise, covered in product(sorted(NOISE), COVERED)
+    if noise in MECHANISMS.own(name) and covered in MECHANISMS.own(name)
+]
+
+
+@pytest.mark.parametrize("most", [1, 30, 4000])
+@pytest.mark.parametrize(("name", "noise", "covered"), CASES)
+def test_no_rule_refuses_noise_that_is_not_solved_for_yet(name: str, noise: str, covered: str, most: int) -> None:
+    """However much it is to cover: what a rule says of both, it says of the answer."""
+    whole = isinstance(MECHANISMS.own(name)[covered].kind, WholeNumber)
+    rest = {key: value for key, value in load(TYPES[name]).example.items() if key not in (*NOISE, *COVERED, "noise_multiplier")}
+    table = {"type": name, **rest, covered: most if whole else float(most), noise: CALIBRATE}
+    text = HEAD + "".join(f"{key} = {value_text(value)}\n" for key, value in table.items())
+    assert examine(text.encode(), "a")[1] == ()
