@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from dpcli.pipeline.consistency import values_of
@@ -102,10 +103,16 @@ def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
     """Text of the bytes of a file, and its tables, with plain entries. Raises InvalidFile where they are not TOML."""
     try:
         text = syntax.text_of(data)
-        return text, _plain(syntax.tables_of(text))
+        return text, _plain(_stated(text))
     except syntax.NotToml as fault:
         source = _line(data.decode(errors="replace"), fault.line)
         raise InvalidFile((Diagnostic("DP001", "error", str(fault), _title(path), "", fault.line, fault.column, source),)) from None
+
+
+@lru_cache(maxsize=1)
+def _stated(text: str) -> Mapping[str, Any]:
+    """The tables as the text states them: read once for what they say, and for where it says so. Nobody changes them."""
+    return syntax.tables_of(text)
 
 
 def _plain(tables: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -128,7 +135,7 @@ def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
     """Line and column of keys of plain entries, where the text says them; the text is a document that tomli has accepted."""
     from dpcli.toml.positions import locate
 
-    stated = syntax.tables_of(text)
+    stated = _stated(text)
     if not _several(stated):
         return locate(text, paths)
     from dpcli.pipeline.series import written
