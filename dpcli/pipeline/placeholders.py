@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dpcli.keys.annotations import members_of
@@ -40,23 +40,23 @@ def _marked(table: Mapping[str, Any], known: Members) -> Iterator[str]:
 
 def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
     """The same tables with `value` in every place that says "calibrate"; the originals stay as they are."""
-    marked = find_calibrate(tables)
-    if not marked:
-        return tables
-    mechanisms = list(tables["mechanism"])
-    for index, key in marked:
-        mechanisms[index] = _replaced(mechanisms[index], key.split("."), value)
-    return {**tables, "mechanism": mechanisms}
+    return _filled(tables, lambda table, key: value)
 
 
 def stood_in(tables: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same tables with 1 in every place that says "calibrate", or what the table's noise is to cover where that is more: a rule on the
     two of them has nothing to say yet."""
+    return _filled(tables, lambda table, key: _covered(table) if key in NOISE else 1.0)
+
+
+def _filled(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any], str], float]) -> Mapping[str, Any]:
     marked = find_calibrate(tables)
-    mechanisms = list(tables["mechanism"]) if marked else []
+    if not marked:
+        return tables
+    mechanisms = list(tables["mechanism"])
     for index, key in marked:
-        mechanisms[index] = _replaced(mechanisms[index], key.split("."), _covered(mechanisms[index]) if key in NOISE else 1.0)
-    return {**tables, "mechanism": mechanisms} if marked else tables
+        mechanisms[index] = _replaced(mechanisms[index], key.split("."), number(mechanisms[index], key))
+    return {**tables, "mechanism": mechanisms}
 
 
 def _covered(table: Mapping[str, Any]) -> float:

@@ -57,7 +57,8 @@ def plain_entries(tables: Tables) -> Tables:
 
 def _names(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[str, list[str]]:
     """The names of the entries of each table that has lists, by the name that is written there; that of another entry is its own."""
-    alone = [table.get("name") for table, origin in entries if origin.position is None and type(table) is dict]
+    plain = [table.get("name") for table, origin in entries if origin.position is None and type(table) is dict]
+    alone = {name for name in plain if type(name) is str}
     found: dict[str, list[str]] = {}
     for table, origin in entries:
         written_name = tables["mechanism"][origin.table].get("name") if origin.position is not None else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpcli.pipeline.consistency import check
 from dpcli.pipeline.document import read_document
-from dpcli.pipeline.placeholders import substituted
+from dpcli.pipeline.placeholders import stood_in
 from dpcli.sweep.keys import KeyChange, changed, spelled, target
 from dpcli.sweep.settings import Sweep
 from dpcli.toml.findings import Fault, Findings, Path, TooMany
@@ -137,7 +137,7 @@ def _cover(sweep: Sweep, settings: list[Setting], tables: Mapping[str, Any], fin
 
 def _judge(settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
     """A finding, at the key of the sweep that causes it, for whatever is wrong with the file of a setting; each once."""
-    said, known = set(), substituted(tables, 1.0)  # before the changes: only the file may leave a number to be solved for
+    said, known = set(), stood_in(tables)  # before the changes: only the file may leave a number to be solved for
     for setting in settings:
         for change, other in _overlapping(setting):
             if (change.place, "") not in said:
