@@ -31,6 +31,11 @@ def size(batch: Batch) -> int:
     return int(sizes[0])
 
 
+def form(batch: Batch) -> object:
+    """What all batches of a program have in common: shapes of one example, types and devices."""
+    return tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device), batch)
+
+
 def take(batch: Batch, rows: Sequence[int] | slice | Tensor) -> Batch:
     """These examples of a batch, in this order."""
     return tree_map(lambda leaf: leaf[rows], batch)  # type: ignore[no-any-return]

@@ -16,6 +16,7 @@ from torch.autograd.graph import GradientEdge
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.broadcast import repeats
 from dpcli.train.engine.capture import Call, Recorder, Role, Use, hooks_refused, recording
+from dpcli.train.engine.caught import nothing_caught
 from dpcli.train.engine.compound import written
 from dpcli.train.engine.division import Division, divided
 from dpcli.train.engine.method import Loss, Part, per_example_losses
@@ -108,6 +109,7 @@ class BookKeeping:
             recording(self.division.layers, recorder),
             written(self.division.compounds, recorder),
             self.leaves.standing() as leaves,
+            nothing_caught(),
         ):
             return per_example_losses(self.model, self.loss, batch, recorder.size), leaves
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from dpcli.errors import InputError
+from dpcli.train.engine.asked import as_followed
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.pieces import Piece
 
@@ -43,7 +44,8 @@ def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) ->
     Raises:
         InputError: anything else; a mean or a sum over the batch cannot be taken apart again.
     """
-    losses = loss(model, batch)
+    with as_followed():
+        losses = loss(model, batch)
     if losses.shape != (size,):
         raise InputError(
             f"loss: expected one loss per example, shape ({size},) for {size} of them, found shape {tuple(losses.shape)}; "

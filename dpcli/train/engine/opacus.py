@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpcli.errors import InputError, Unavailable
-from dpcli.train.engine.batches import Batch, size
+from dpcli.train.engine.batches import Batch, form, size
+from dpcli.train.engine.caught import nothing_caught
 from dpcli.train.engine.choice import EXAMPLES, one_by_one, verify
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import trainable
@@ -35,6 +36,7 @@ from dpcli.train.isolation.gate import isolated
 from dpcli.train.isolation.program import Program
 from dpcli.train.isolation.rehearsal import Draw, like
 from dpcli.train.isolation.single_record import rechecked
+from dpcli.train.isolation.sizes import Sizes
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ class OpacusGradients:
     clip: Clip
     verified: bool | None = field(default=None, init=False)  # the mode, training or evaluation, that was compared
     program: Program | None = field(default=None, init=False)
+    sizes: Sizes | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         installed()
@@ -64,6 +67,8 @@ class OpacusGradients:
             return zero(parameters)
         self.ready(batch)
         try:
+            if self.sizes is not None and not self.method.isolates:
+                self.sizes.require(self.model, self.loss, batch)
             return clipped(self.method.parts(batch), self.clip, parameters)
         except Unsuitable as problem:
             raise refusal(self.model, problem) from None
@@ -75,8 +80,8 @@ class OpacusGradients:
         return Hooked(self.model, self.loss) if compared else Looped(self.model, self.loss)
 
     def ready(self, batch: Batch) -> None:
-        """Rehearsed in the mode in which the model is."""
-        if self.verified != self.model.training:
+        """Rehearsed in the mode in which the model is, on records of this form."""
+        if self.verified != self.model.training or not (self.sizes and self.sizes.fits(batch)):
             self.rehearse(like(batch))
 
     def rehearse(self, draw: Draw) -> None:
@@ -98,7 +103,7 @@ class OpacusGradients:
                 raise
             except Exception as problem:  # whatever Opacus or torch raises: nothing of it is used
                 raise refusal(self.model, problem) from problem
-        self.verified = self.model.training
+        self.verified, self.sizes = self.model.training, Sizes(self.program, form(draw(1)))
 
     def checked(self, batch: Batch, row: int) -> Sums:
         """As of `ClippedGradients`."""
@@ -128,7 +133,8 @@ class Hooked:
     def parts(self, batch: Batch) -> Iterator[Part]:
         count = size(batch)
         with kept_gradients(self.model), attached(self.model):
-            losses = per_example_losses(self.model, self.loss, batch, count)
+            with nothing_caught():
+                losses = per_example_losses(self.model, self.loss, batch, count)
             if losses.requires_grad:
                 torch.autograd.backward([losses.sum()])
             named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}

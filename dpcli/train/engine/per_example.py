@@ -7,20 +7,21 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from dpcli.train.engine.batches import Batch, size
+from dpcli.train.engine.batches import Batch, form, size
 from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Loss, Method
 from dpcli.train.engine.precision import full_precision
 from dpcli.train.engine.refusals import refuse
 from dpcli.train.engine.returned import give_back
-from dpcli.train.engine.rule import Unsuitable
+from dpcli.train.engine.rule import Strayed, Unsuitable
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
 from dpcli.train.isolation.gate import isolated
 from dpcli.train.isolation.program import Program
 from dpcli.train.isolation.rehearsal import Draw, like
 from dpcli.train.isolation.single_record import rechecked
+from dpcli.train.isolation.sizes import Sizes
 
 __all__ = ["Batch", "ClippedGradients", "Loss", "Sums"]
 
@@ -56,6 +57,7 @@ class ClippedGradients:
     choice: MethodChoice | None = field(default=None, init=False)
     mode: bool = field(default=True, init=False)
     program: Program | None = field(default=None, init=False)
+    sizes: Sizes | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         refuse(self.model)
@@ -67,14 +69,19 @@ class ClippedGradients:
             return zero(parameters)
         self.ready(batch)
         try:
+            if self.sizes is not None and not self.method.isolates:
+                self.sizes.require(self.model, self.loss, batch)
+            return clipped(self.method.parts(batch), self.clip, parameters)
+        except Strayed as problem:
+            self.choice = MethodChoice(Looped(self.model, self.loss), (f"not {self.method.name}: {problem}",))
             return clipped(self.method.parts(batch), self.clip, parameters)
         except Unsuitable as problem:
             self.demote(batch, problem)
             return clipped(self.method.parts(batch), self.clip, parameters)
 
     def ready(self, batch: Batch) -> None:
-        """Rehearsed in the mode in which the model is."""
-        if self.choice is None or self.mode != self.model.training:
+        """Rehearsed in the mode in which the model is, on records of this form."""
+        if self.choice is None or self.mode != self.model.training or not (self.sizes and self.sizes.fits(batch)):
             self.rehearse(like(batch))
 
     def rehearse(self, draw: Draw) -> None:
@@ -95,6 +102,7 @@ class ClippedGradients:
             found = choose(self.model, self.loss, draw, isolating)
         said = () if doubt is None else (f"not book-keeping: {doubt} has no rule",)
         self.choice, self.mode = MethodChoice(found.method, (*said, *found.passed_over)), self.model.training
+        self.sizes = Sizes(self.program, form(draw(1)))
         give_back()  # the copies that were tried: a gigabyte of GPT-2
 
     def checked(self, batch: Batch, row: int) -> Sums:

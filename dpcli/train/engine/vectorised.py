@@ -13,6 +13,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_map
 
 from dpcli.train.engine.batches import Batch, size, take
+from dpcli.train.engine.caught import nothing_caught
 from dpcli.train.engine.method import Loss, Part, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.rule import wide
@@ -57,7 +58,7 @@ class Vectorised:
         gradients = vmap(grad(one), in_dims=(None, 0), randomness="different")
         for start in range(0, size(batch), step):
             part = take(batch, slice(start, start + step))
-            with warnings.catch_warnings():
+            with nothing_caught(), warnings.catch_warnings():
                 warnings.filterwarnings(
                     "ignore", "There is a performance drop"
                 )  # an operation without a batching rule is looped over

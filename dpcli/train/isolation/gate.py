@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import secrets
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -47,6 +48,18 @@ def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
             raise
         except Exception as problem:
             raise failed(problem) from problem
+    before.require_same(state(model, loss))
+    return as_it_runs(program, model, loss, draw)
+
+
+def as_it_runs(program: Program, model: nn.Module, loss: Loss, draw: Draw) -> Program:
+    """What is known of it, unless it is another on records: alone, as one at a time takes them, or in a batch."""
+    before, spare = state(model, loss), copied(model)
+    for count in (1, RECORDS):
+        other = program.other_call(spare, loss, draw(count))
+        if other is not None:
+            before.require_same(state(model, loss))
+            return replace(program, doubt=f"{other}, which is not called where no numbers are,", mapped=False)
     before.require_same(state(model, loss))
     return program
 

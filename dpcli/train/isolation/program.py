@@ -25,8 +25,9 @@ from torch.utils._pytree import tree_map
 from dpcli.audit.libraries import PACKAGE
 from dpcli.audit.user_code import raised_at
 from dpcli.errors import DpcliError, InputError
-from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
+from dpcli.train.isolation.calls import Call, Heard, backward, difference, heard_on
 from dpcli.train.isolation.kinds import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.lengths import STAND_IN
 from dpcli.train.isolation.texts import reading
@@ -44,13 +45,21 @@ class Program:
 
     doubt: an operator that has no rule, if any: its records are taken one at a time. coarsest: machine epsilon of its coarsest numbers.
     random: whether it draws any. mapped: whether vmap keeps its records apart: nobody but torch says what an operator does there, and
-    none reads numbers past operators.
+    none reads numbers past operators. calls: what user code asked of torch, of gradients too where `backward`.
     """
 
     doubt: str | None
     coarsest: float
     random: bool
     mapped: bool
+    calls: tuple[Call, ...] = ()
+    backward: bool = False
+
+    def other_call(self, model: nn.Module, loss: Loss, batch: Batch) -> str | None:
+        """The first call in which the program on these records is not the one that was followed; None where there is none."""
+        with dense(model):
+            found = heard_on(model, loss, batch, names(model), self.backward)
+        return difference(self.calls, found.calls, size(batch))
 
 
 def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
@@ -65,6 +74,7 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
             call, or the program cannot be followed.
     """
     seen, asked = Seen(), Asked()
+    heard = [Heard(names(model)) for _ in range(CALLS)]
     environment = Shapes(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
     environment.guards = asked
     fake, stack = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True), ["loss"]
@@ -75,8 +85,9 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
             if number:
                 follower.next_batch(symbol(environment, number))
             try:
-                with fake, enable_python_dispatcher(), Counting(seen), follower:
-                    step(model, loss, batch_like(like, follower, number), follower, seen, backward=number == 0)
+                counting = Counting(seen, heard[number])
+                with fake, enable_python_dispatcher(), counting, follower:
+                    step(model, loss, batch_like(like, follower, number), follower, counting, with_gradients=number == 0)
             except Exception as problem:
                 raise seen.refusal or refusal(problem, stack[-1]) from problem
             if seen.refusal is not None:
@@ -92,8 +103,10 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
         *seen.doubts,
         *seen.unknown,
         *(["len() of the batch"] if seen.counted else []),
+        *(f"an error of {call.name}, which the model catches," for call in heard[0].calls if call.raised),
     ]  # a branch on a plain number is not seen
-    return Program(doubt[0] if doubt else None, seen.coarsest, seen.random, not (seen.own_rules or seen.read or own_rules()))
+    mapped = not (seen.own_rules or seen.read or own_rules())
+    return Program(doubt[0] if doubt else None, seen.coarsest, seen.random, mapped, tuple(heard[0].calls), heard[0].backward)
 
 
 class Shapes(ShapeEnv):
@@ -107,9 +120,10 @@ class Shapes(ShapeEnv):
         return None if frame is None or frame.f_code.co_filename.startswith(PACKAGE + os.sep) else frame
 
 
-def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, seen: Seen, backward: bool) -> None:
+def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, counting: Counting, with_gradients: bool) -> None:
     """The losses and their gradients; nothing of them is kept."""
-    with torch.enable_grad():
+    seen = counting.seen
+    with torch.enable_grad(), counting.heard.of(batch):
         seen.path = []
         losses = loss(model, batch)
         seen.forwards.append(tuple(seen.path))
@@ -117,9 +131,9 @@ def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following, seen: 
         wanted = [p for p in model.parameters() if p.requires_grad]
         if not isinstance(follower.kind(losses), Unknown):
             seen.unknown.clear()  # what was not understood went nowhere
-        if backward and losses.requires_grad:
+        if with_gradients and losses.requires_grad:
             follower.where = lambda: "model: in the backward pass"
-            torch.autograd.grad(losses, wanted, torch.ones_like(losses), allow_unused=True)
+            backward(losses, wanted, counting.heard)
             seen.doubts.extend(seen.unknown)
 
 

@@ -19,6 +19,7 @@ from dpcli.audit.libraries import PACKAGE, is_own_code
 from dpcli.errors import InputError
 from dpcli.train.engine.draws import draws
 from dpcli.train.isolation.call import Call, leaves
+from dpcli.train.isolation.calls import Heard
 from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Kinds, Merged, Mixed, Numbers, Shared, Unknown
 from dpcli.train.isolation.lengths import STAND_IN, coefficient, records
 from dpcli.train.isolation.operators import DRAWN, MADE, OPAQUE, RULES, SIZED
@@ -27,6 +28,7 @@ from dpcli.train.isolation.sums import pointwise
 # Read numbers, and call no operator.
 UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__", "__repr__", "__format__")
 TORCH = os.path.dirname(torch.__file__) + os.sep
+PARAMETERS = str(torch.nn.parameter.__file__)  # makes one of a tensor without numbers in another way
 INSTEAD = "take it over the dimensions of one example, never over the batch"
 HANDLERS = ("__torch_dispatch__", "__torch_function__")
 TORCHS = ("aten", "prims", "prim")
@@ -59,9 +61,9 @@ class Seen:
 class Counting(TorchFunctionMode):
     """len() of a batch must be a number: a prime that no model has, which comes back as the batch's size."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: Seen, heard: Heard) -> None:
         super().__init__()
-        self.seen = seen
+        self.seen, self.heard = seen, heard
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """As without this mode, but for len()."""
@@ -71,7 +73,10 @@ class Counting(TorchFunctionMode):
         if func is torch.Tensor.__len__ and records(args[0].shape[0]) and coefficient(args[0].shape[0]) is not None:
             self.seen.counted = True
             return STAND_IN * (coefficient(args[0].shape[0]) or 1)
-        return func(*args, **(kwargs or {}))
+        caller = sys._getframe(1)
+        if caller.f_code.co_filename == PARAMETERS or ours(caller):
+            return func(*args, **(kwargs or {}))
+        return self.heard(func, args, kwargs or {})
 
 
 class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -1,0 +1,233 @@
+"""What a program asks torch for, call by call: on records it must be what it was on tensors without numbers.
+
+A program can ask whether it is followed: by the type of a length or of a tensor, by an attribute that only one of them has, by whether an
+operator raises. What it then does differently are other calls, or the same ones with other tensors and numbers.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.function import BackwardCFunction
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.weak import WeakIdKeyDictionary
+
+from dpcli.train.engine.asked import as_followed
+from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.graph import edges
+from dpcli.train.engine.method import Loss
+from dpcli.train.engine.probe import seeded
+from dpcli.train.isolation.lengths import coefficient, records
+
+# Answer with what a tensor's form says, never with its numbers.
+QUERIES = frozenset(
+    "size dim ndimension stride numel nelement element_size __len__ is_contiguous is_floating_point is_complex is_signed is_conj is_neg "
+    "is_inference storage_offset get_device is_same_size result_type can_cast promote_types has_names __hash__".split()
+)
+SMALL = 4_096  # numbers of a constant that are compared
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """A number that follows the batch's size: so many times it, or an expression in it."""
+
+    value: Any
+
+    def at(self, size: int) -> object:
+        if isinstance(self.value, int):
+            return plain(size * self.value)
+        sympy = importlib.import_module("sympy")
+        found = self.value.subs({symbol: size for symbol in self.value.free_symbols})
+        if found in (sympy.true, sympy.false):
+            return plain(found == sympy.true)
+        return plain(int(found) if found.is_Integer else float(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A tensor that no call made. content: its bytes, where it is small; nothing of one without numbers."""
+
+    place: int
+    content: object = None
+    followed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """name: of torch's function. given: its arguments, tensors by the order in which they came up. raised: whether it ended in an error."""
+
+    name: str
+    given: object
+    raised: bool = False
+
+
+@dataclass(slots=True)
+class Heard:
+    """The calls of one run.
+
+    names: of the model's own tensors, by id. backward: whether user code runs in the backward pass, where it was listened to.
+    """
+
+    names: Mapping[int, str]
+    calls: list[Call] = field(default_factory=list)
+    places: Any = field(default_factory=WeakIdKeyDictionary)
+    counter: Iterator[int] = field(default_factory=count)
+    listening: bool = False
+    backward: bool = False
+
+    @contextmanager
+    def of(self, batch: Batch) -> Iterator[None]:
+        """Listens; the batch's tensors come first."""
+        for leaf in tree_leaves(batch):
+            self.places[leaf] = next(self.counter)
+        self.listening = True
+        try:
+            yield
+        finally:
+            self.listening = False
+
+    def __call__(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What the function answers."""
+        name = name_of(func)
+        if not self.listening or name in QUERIES:
+            return func(*args, **kwargs)
+        if "dropout" in name and idle(*args[1:], **kwargs):
+            return self.same(args[0], func(*args, **kwargs))
+        getter = getattr(func, "__name__", "") == "__get__"
+        given = () if getter else (self.given(args), self.given(dict(kwargs)))
+        try:
+            out = func(*args, **kwargs)
+        except Exception:
+            if not getter:
+                self.calls.append(Call(name, given, raised=True))
+            raise
+        if not getter or torch.is_tensor(out):
+            self.calls.append(Call(name, given or self.given(args)))
+        for tensor in tree_leaves(out):
+            if torch.is_tensor(tensor) and id(tensor) not in self.names and tensor not in self.places:
+                self.places[tensor] = next(self.counter)
+        return out
+
+    def same(self, given: Tensor, out: Tensor) -> Tensor:
+        """Dropout that drops nothing, whose answer is its input or a copy of it."""
+        self.tensor(given)
+        if given in self.places:
+            self.places[out] = self.places[given]
+        return out
+
+    def given(self, value: Any) -> object:
+        """An argument, without what it holds of the records."""
+        if torch.is_tensor(value):
+            return self.tensor(value)
+        if records(value):
+            times = coefficient(value)
+            return Length(value.node.expr if times is None else times)
+        if isinstance(value, torch.SymInt):
+            return plain(int(value))
+        if isinstance(value, list | tuple):
+            return tuple(map(self.given, value))
+        if isinstance(value, Mapping):
+            return tuple((plain(key), self.given(one)) for key, one in value.items())
+        if isinstance(value, slice):
+            return "slice", self.given(value.start), self.given(value.stop), self.given(value.step)
+        if type(value).__module__ == "numpy":
+            return type(value).__name__, repr(getattr(value, "tobytes", lambda: value)())
+        return plain(value)
+
+    def tensor(self, value: Tensor) -> object:
+        if id(value) in self.names:
+            return self.names[id(value)]
+        place = self.places.get(value)
+        if place is not None:
+            return int(place)
+        self.places[value] = place = next(self.counter)
+        if isinstance(value, FakeTensor) or torch._C._functorch.is_functorch_wrapped_tensor(value):
+            return Constant(place, followed=True)
+        return Constant(place, content(value))
+
+
+def plain(value: Any) -> object:
+    """What is neither a tensor nor made of several; of a function or another object, its kind alone."""
+    told = isinstance(
+        value, bool | int | float | complex | str | bytes | torch.dtype | torch.device | torch.layout | torch.memory_format
+    )
+    return type(value).__name__, repr(value) if told else ""
+
+
+def idle(p: float = 0.5, training: bool = True, inplace: bool = False, *, train: bool = True) -> bool:
+    """Whether dropout with these arguments drops nothing."""
+    return p == 0.0 or not training or not train
+
+
+def content(value: Tensor) -> object:
+    with _disable_current_modes():  # type: ignore[no-untyped-call]
+        if value.layout is not torch.strided or value.numel() > SMALL:
+            return tuple(value.shape), value.dtype
+        numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        return tuple(value.shape), value.dtype, bytes(numbers.tolist())
+
+
+def name_of(func: Any) -> str:
+    name = getattr(func, "__name__", type(func).__name__)
+    return str(getattr(func.__self__, "__name__", name) if name == "__get__" else name)
+
+
+class Listening(TorchFunctionMode):
+    """Hears what is called on records."""
+
+    def __init__(self, heard: Heard) -> None:
+        super().__init__()
+        self.heard = heard
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return self.heard(func, args, kwargs or {})
+
+
+def backward(losses: Tensor, parameters: Sequence[Tensor], heard: Heard) -> None:
+    """The gradients of the losses, of which nothing is kept, by torch's engine itself: `torch.autograd.grad` takes modes away meanwhile."""
+    own = any(isinstance(node, BackwardCFunction) for node in (losses.grad_fn, *(below for _, _, below in edges(losses))))
+    before, engine = len(heard.calls), torch.autograd.Variable._execution_engine
+    engine.run_backward((losses,), (torch.ones_like(losses),), False, False, tuple(parameters), True, accumulate_grad=False)
+    heard.backward = own or len(heard.calls) > before + 1
+
+
+def heard_on(model: nn.Module, loss: Loss, batch: Batch, names: Mapping[int, str], and_backward: bool) -> Heard:
+    """The calls of a program on records, all of whose draws are its own."""
+    heard = Heard(names)
+    mode, given = Listening(heard), tree_map(torch.clone, batch)
+    with torch.enable_grad(), seeded(model), as_followed(), mode, heard.of(given):
+        losses = loss(model, given)
+        if and_backward and torch.is_tensor(losses) and losses.requires_grad:
+            backward(losses, [p for p in model.parameters() if p.requires_grad], heard)
+    return heard
+
+
+def difference(followed: Sequence[Call], found: Sequence[Call], size: int) -> str | None:
+    """The first call that another was expected for; None where all are the same for a batch of this size."""
+    for place in range(max(len(followed), len(found))):
+        one = found[place] if place < len(found) else Call("nothing", ())
+        other = followed[place] if place < len(followed) else Call("nothing", ())
+        if one.name != other.name or one.raised != other.raised or not fits(other.given, one.given, size):
+            return other.name if one.name == "nothing" else one.name
+    return None
+
+
+def fits(followed: object, found: object, size: int) -> bool:
+    """Whether an argument is the one that was followed."""
+    if isinstance(followed, Length):
+        return found == followed.at(size)
+    if isinstance(followed, tuple) and isinstance(found, tuple):
+        return len(followed) == len(found) and all(fits(a, b, size) for a, b in zip(followed, found, strict=True))
+    if isinstance(followed, Constant) and followed.followed:
+        return isinstance(found, Constant) and found.place == followed.place
+    return followed == found
