@@ -19,8 +19,8 @@ def as_followed() -> Iterator[None]:
     """The answer is yes, for what runs inside."""
     for module, name in QUESTIONS:
         asked = getattr(sys.modules.get(module), name, None)
-        if asked is not None and not isinstance(asked, Answer):
-            setattr(sys.modules[module], name, Answer(asked))
+        if asked is not None and not isinstance(asked, WhetherFollowed):
+            setattr(sys.modules[module], name, WhetherFollowed(asked))
     before = _told.set(True)
     try:
         yield
@@ -28,7 +28,7 @@ def as_followed() -> Iterator[None]:
         _told.reset(before)
 
 
-class Answer:
+class WhetherFollowed:
     """Yes where it is told so, else what was answered before."""
 
     def __init__(self, asked: Callable[[Any], bool]) -> None:

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from dpcli.train.engine.rule import Strayed
 
 
-class Raised(TorchFunctionMode):
+class RaisedErrors(TorchFunctionMode):
     """Notes which functions raised."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Raised(TorchFunctionMode):
 @contextmanager
 def nothing_caught() -> Iterator[None]:
     """Raises Strayed where a function raised and the program went on."""
-    with Raised() as raised:
+    with RaisedErrors() as raised:
         yield
     if raised.names:
         raise Strayed(f"the model catches an error of {raised.names[0]}")

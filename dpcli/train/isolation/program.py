@@ -27,7 +27,7 @@ from dpcli.audit.user_code import raised_at
 from dpcli.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
-from dpcli.train.isolation.calls import Call, Heard, backward, difference, heard_on
+from dpcli.train.isolation.heard import Heard, HeardCall, backward, difference, heard_on
 from dpcli.train.isolation.kinds import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.lengths import STAND_IN
 from dpcli.train.isolation.texts import reading
@@ -52,7 +52,7 @@ class Program:
     coarsest: float
     random: bool
     mapped: bool
-    calls: tuple[Call, ...] = ()
+    calls: tuple[HeardCall, ...] = ()
     backward: bool = False
 
     def other_call(self, model: nn.Module, loss: Loss, batch: Batch) -> str | None:
@@ -315,8 +315,8 @@ def require_any_size(asked: Mapping[str, Any]) -> None:
 
     for text, guard in asked.items():
         symbols = list(guard.expr.free_symbols)
-        for size in sizes(guard.expr):
-            if guard.expr.subs({name: size + 7 * place for place, name in enumerate(symbols)}) not in (sympy.true, True):
+        for count in sizes(guard.expr):
+            if guard.expr.subs({name: count + 7 * place for place, name in enumerate(symbols)}) not in (sympy.true, True):
                 raise InputError(
                     f"model: expected the same path for every number of records, found a branch on it ({text}){line_of(guard)}; "
                     "do the same for each"

@@ -19,7 +19,7 @@ from dpcli.audit.libraries import PACKAGE, is_own_code
 from dpcli.errors import InputError
 from dpcli.train.engine.draws import draws
 from dpcli.train.isolation.call import Call, leaves
-from dpcli.train.isolation.calls import Heard
+from dpcli.train.isolation.heard import Heard
 from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Kinds, Merged, Mixed, Numbers, Shared, Unknown
 from dpcli.train.isolation.lengths import STAND_IN, coefficient, records
 from dpcli.train.isolation.operators import DRAWN, MADE, OPAQUE, RULES, SIZED

@@ -31,8 +31,23 @@ from dpcli.train.isolation.lengths import coefficient, records
 
 # Answer with what a tensor's form says, never with its numbers.
 QUERIES = frozenset(
-    "size dim ndimension stride numel nelement element_size __len__ is_contiguous is_floating_point is_complex is_signed is_conj is_neg "
-    "is_inference storage_offset get_device is_same_size result_type can_cast promote_types has_names __hash__".split()
+    [
+        *(
+            "size",
+            "dim",
+            "ndimension",
+            "stride",
+            "numel",
+            "nelement",
+            "element_size",
+            "__len__",
+            "__hash__",
+            "storage_offset",
+            "has_names",
+        ),
+        *("is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_conj", "is_neg", "is_inference", "is_same_size"),
+        *("get_device", "result_type", "can_cast", "promote_types"),
+    ]
 )
 SMALL = 4_096  # numbers of a constant that are compared
 
@@ -47,7 +62,7 @@ class Length:
         if isinstance(self.value, int):
             return plain(size * self.value)
         sympy = importlib.import_module("sympy")
-        found = self.value.subs({symbol: size for symbol in self.value.free_symbols})
+        found = self.value.subs(dict.fromkeys(self.value.free_symbols, size))
         if found in (sympy.true, sympy.false):
             return plain(found == sympy.true)
         return plain(int(found) if found.is_Integer else float(found))
@@ -63,7 +78,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HeardCall:
     """name: of torch's function. given: its arguments, tensors by the order in which they came up. raised: whether it ended in an error."""
 
     name: str
@@ -79,7 +94,7 @@ class Heard:
     """
 
     names: Mapping[int, str]
-    calls: list[Call] = field(default_factory=list)
+    calls: list[HeardCall] = field(default_factory=list)
     places: Any = field(default_factory=WeakIdKeyDictionary)
     counter: Iterator[int] = field(default_factory=count)
     listening: bool = False
@@ -109,10 +124,10 @@ class Heard:
             out = func(*args, **kwargs)
         except Exception:
             if not getter:
-                self.calls.append(Call(name, given, raised=True))
+                self.calls.append(HeardCall(name, given, raised=True))
             raise
         if not getter or torch.is_tensor(out):
-            self.calls.append(Call(name, given or self.given(args)))
+            self.calls.append(HeardCall(name, given or self.given(args)))
         for tensor in tree_leaves(out):
             if torch.is_tensor(tensor) and id(tensor) not in self.names and tensor not in self.places:
                 self.places[tensor] = next(self.counter)
@@ -170,7 +185,7 @@ def idle(p: float = 0.5, training: bool = True, inplace: bool = False, *, train:
 
 
 def content(value: Tensor) -> object:
-    with _disable_current_modes():  # type: ignore[no-untyped-call]
+    with _disable_current_modes():
         if value.layout is not torch.strided or value.numel() > SMALL:
             return tuple(value.shape), value.dtype
         numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
@@ -205,18 +220,18 @@ def heard_on(model: nn.Module, loss: Loss, batch: Batch, names: Mapping[int, str
     """The calls of a program on records, all of whose draws are its own."""
     heard = Heard(names)
     mode, given = Listening(heard), tree_map(torch.clone, batch)
-    with torch.enable_grad(), seeded(model), as_followed(), mode, heard.of(given):
+    with _disable_current_modes(), torch.enable_grad(), seeded(model), as_followed(), mode, heard.of(given):
         losses = loss(model, given)
         if and_backward and torch.is_tensor(losses) and losses.requires_grad:
             backward(losses, [p for p in model.parameters() if p.requires_grad], heard)
     return heard
 
 
-def difference(followed: Sequence[Call], found: Sequence[Call], size: int) -> str | None:
+def difference(followed: Sequence[HeardCall], found: Sequence[HeardCall], size: int) -> str | None:
     """The first call that another was expected for; None where all are the same for a batch of this size."""
     for place in range(max(len(followed), len(found))):
-        one = found[place] if place < len(found) else Call("nothing", ())
-        other = followed[place] if place < len(followed) else Call("nothing", ())
+        one = found[place] if place < len(found) else HeardCall("nothing", ())
+        other = followed[place] if place < len(followed) else HeardCall("nothing", ())
         if one.name != other.name or one.raised != other.raised or not fits(other.given, one.given, size):
             return other.name if one.name == "nothing" else one.name
     return None
