@@ -69,7 +69,7 @@ class Length:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Unmade:
     """A tensor that no call made. content: its bytes, where it is small; nothing of one without numbers."""
 
     place: int
@@ -167,8 +167,8 @@ class Heard:
             return int(place)
         self.places[value] = place = next(self.counter)
         if isinstance(value, FakeTensor) or torch._C._functorch.is_functorch_wrapped_tensor(value):
-            return Constant(place, followed=True)
-        return Constant(place, content(value))
+            return Unmade(place, followed=True)
+        return Unmade(place, content(value))
 
 
 def plain(value: Any) -> object:
@@ -243,6 +243,6 @@ def fits(followed: object, found: object, size: int) -> bool:
         return found == followed.at(size)
     if isinstance(followed, tuple) and isinstance(found, tuple):
         return len(followed) == len(found) and all(fits(a, b, size) for a, b in zip(followed, found, strict=True))
-    if isinstance(followed, Constant) and followed.followed:
-        return isinstance(found, Constant) and found.place == followed.place
+    if isinstance(followed, Unmade) and followed.followed:
+        return isinstance(found, Unmade) and found.place == followed.place
     return followed == found
