@@ -283,4 +283,28 @@ TRAIN_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("a guard that knows no methods", T + "loop/held.py", "(value, value.__code__, Itself(value.__defaults__))", "()"),
     ("hooks on the optimizer are let through", T + "loop/around.py", "        if hook not in own:", "        if False:"),
     ("another precision is let through", T + "loop/around.py", "and torch.is_autocast_enabled(device):", "and False:"),
+    (
+        "a program that is not heard on records",
+        T + "isolation/gate.py",
+        "    for count in (1, RECORDS):",
+        "    for count in ():",
+    ),
+    (
+        "a number of records on which it is not heard",
+        T + "isolation/sizes.py",
+        "        if size(batch) in self.heard:",
+        "        if True:",
+    ),
+    (
+        "arguments that are not compared",
+        T + "isolation/heard.py",
+        "or not fits(other.given, one.given, size)",
+        "or False",
+    ),
+    (
+        "an error that is caught goes unseen",
+        T + "engine/caught.py",
+        "self.names.append(",
+        "str(",
+    ),
 )

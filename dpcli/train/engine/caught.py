@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-from dpcli.train.engine.rule import Strayed
+from dpcli.train.engine.rule import Strayed, Unsuitable
 
 
 class RaisedErrors(TorchFunctionMode):
@@ -29,7 +29,12 @@ class RaisedErrors(TorchFunctionMode):
 @contextmanager
 def nothing_caught() -> Iterator[None]:
     """Raises Strayed where a function raised and the program went on."""
-    with RaisedErrors() as raised:
-        yield
+    raised = RaisedErrors()
+    try:
+        with raised:
+            yield
+    except Unsuitable:
+        if not raised.names:
+            raise
     if raised.names:
         raise Strayed(f"the model catches an error of {raised.names[0]}")

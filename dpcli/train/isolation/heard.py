@@ -49,6 +49,16 @@ QUERIES = frozenset(
         *("get_device", "result_type", "can_cast", "promote_types"),
     ]
 )
+DROPOUTS = (
+    "dropout",
+    "dropout_",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "alpha_dropout",
+    "alpha_dropout_",
+    "feature_alpha_dropout",
+)
 SMALL = 4_096  # numbers of a constant that are compared
 
 
@@ -116,8 +126,8 @@ class Heard:
         name = name_of(func)
         if not self.listening or name in QUERIES:
             return func(*args, **kwargs)
-        if "dropout" in name and idle(*args[1:], **kwargs):
-            return self.same(args[0], func(*args, **kwargs))
+        if name in DROPOUTS and idle(*args, **kwargs):
+            return self.same(args[0] if args else kwargs["input"], func(*args, **kwargs))
         getter = getattr(func, "__name__", "") == "__get__"
         given = () if getter else (self.given(args), self.given(dict(kwargs)))
         try:
@@ -179,7 +189,7 @@ def plain(value: Any) -> object:
     return type(value).__name__, repr(value) if told else ""
 
 
-def idle(p: float = 0.5, training: bool = True, inplace: bool = False, *, train: bool = True) -> bool:
+def idle(input: Any = None, p: float = 0.5, training: bool = True, inplace: bool = False, *, train: bool = True) -> bool:
     """Whether dropout with these arguments drops nothing."""
     return p == 0.0 or not training or not train
 

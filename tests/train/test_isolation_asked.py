@@ -1,0 +1,261 @@
+"""A program that does on records what it did not do when it was followed: its records are taken one at a time, or it is refused."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+from torch import Tensor, nn  # noqa: E402
+
+from dpcli.errors import InputError  # noqa: E402
+from dpcli.train.engine import asked  # noqa: E402
+from dpcli.train.engine.batches import take  # noqa: E402
+from dpcli.train.engine.choice import CANDIDATES  # noqa: E402
+from dpcli.train.engine.clip import Flat  # noqa: E402
+from dpcli.train.engine.opacus import OpacusGradients  # noqa: E402
+from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
+from dpcli.train.isolation.program import Program, followed  # noqa: E402
+from dpcli.train.isolation.rehearsal import like  # noqa: E402
+from tests.train.engine.oracle import distance  # noqa: E402
+from tests.train.mixing_models import LABELS, WIDTH, Net, loss  # noqa: E402
+
+SIZE, MARK = 10, 9.8765
+SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
+
+
+def matched(length: Any) -> bool:
+    match length:
+        case int(number):
+            return number == SIZE
+        case _:
+            return False
+
+
+def raises(call: Callable[[Tensor], object]) -> Callable[[Tensor], bool]:
+    def found(x: Tensor) -> bool:
+        try:
+            call(x)
+        except (RuntimeError, IndexError, ValueError):
+            return True
+        return False
+
+    return found
+
+
+# Of the batch: true of ten records and of no nine, or the other way round; not while it is followed, or not to be told.
+BY_SIZE: dict[str, Callable[[Tensor], bool]] = {
+    "isinstance": lambda x: isinstance(x.shape[0], int) and x.shape[0] == SIZE,
+    "type": lambda x: type(x.shape[0]) is int and x.shape[0] == SIZE,
+    "match": lambda x: matched(x.shape[0]),
+    "hint": lambda x: getattr(getattr(x.shape[0], "node", None), "hint", x.shape[0]) == SIZE,
+    "an attribute": lambda x: not hasattr(x, "fake_mode") and x.shape[0] == SIZE,
+    "the class": lambda x: type(x) is Tensor and x.shape[0] == SIZE,
+    "the class's name": lambda x: type(x).__name__ == "Tensor" and len(x) == SIZE,
+    "an index": raises(lambda x: x[SIZE - 1]),
+    "a view": raises(lambda x: x.view(SIZE, -1)),
+    "a sum": raises(lambda x: x.detach()[:, 0] + torch.zeros(SIZE)),
+    "parts": raises(lambda x: x.split_with_sizes([SIZE - 1, 1])),
+    "narrow": raises(lambda x: x.narrow(0, SIZE - 1, 1)),
+}
+# Of the numbers of all its records.
+BY_VALUE: dict[str, Callable[[Tensor], bool]] = {
+    "numpy": lambda x: x.detach().numpy().max() > 9.8,
+    "tolist": lambda x: max(map(max, x.detach().tolist())) > 9.8,
+    "item": lambda x: x.max().item() > 9.8,
+    "bool": lambda x: bool((x > 9.8).any()),
+    "text": lambda x: str(MARK) in repr(x.detach()),
+    "equal": lambda x: not torch.equal(x, x.clamp(max=9.8)),
+}
+
+
+GUARDS: tuple[Callable[[Tensor], bool], ...] = (
+    lambda x: type(x) is Tensor,
+    lambda x: isinstance(x.shape[0], int),
+    lambda x: type(x) is Tensor and len(x) > 8,
+)
+
+
+def influence(model: nn.Module, kind: type = ClippedGradients, size: int = SIZE) -> float:
+    """Of a record with a number that none else has; nothing where the model is refused."""
+    batch = torch.randn(size, WIDTH), torch.arange(size) % LABELS
+    batch[0][0, 0] = MARK
+    engine = kind(model, loss, Flat(1e-3))
+    try:
+        engine.rehearse(like(batch))
+        whole, without = engine(batch).gradients, engine(take(batch, slice(1, None))).gradients
+    except InputError:
+        return 0.0
+    return float(distance(whole, without) / engine.clip.bound)
+
+
+def of(done: Callable[[Tensor], Tensor]) -> Net:
+    torch.manual_seed(0)
+    model = Net()
+    model.done = done  # type: ignore[method-assign]
+    return model
+
+
+class Tripled(torch.autograd.Function):
+    """A gradient three times as long the other way, where a batch is asked for it that answers."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return -3.0 * gradient if BY_SIZE["isinstance"](gradient) else gradient
+
+
+class Backwards(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(Tripled.apply(torch.tanh(self.body(x))))
+        return found
+
+
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_a_size_that_is_asked_for_past_what_follows(name: str) -> None:
+    asks = BY_SIZE[name]
+    assert influence(of(lambda x: -3.0 * x if asks(x) else x)) <= 1.0 + 1e-6
+
+
+@pytest.mark.parametrize("name", BY_VALUE)
+def test_numbers_that_are_read_only_where_there_are_any(name: str) -> None:
+    reads, guard = BY_VALUE[name], random.Random(f"{SEED} {name}").choice(GUARDS)
+    assert influence(of(lambda x: -3.0 * x if guard(x) and reads(x) else x)) <= 1.0 + 1e-6
+
+
+@pytest.mark.parametrize("asks", [BY_SIZE["isinstance"], BY_SIZE["an index"], lambda x: type(x) is Tensor and BY_VALUE["item"](x)])
+def test_the_same_behind_opacus(asks: Callable[[Tensor], bool]) -> None:
+    assert influence(of(lambda x: x * (-3.0 if asks(x) else 1.0)), OpacusGradients) <= 1.0 + 1e-6
+
+
+def test_a_backward_pass_that_asks() -> None:
+    torch.manual_seed(0)
+    assert influence(Backwards()) <= 1.0 + 1e-6
+
+
+def test_another_tensor_of_the_same_shape() -> None:
+    class Twice(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.other = nn.Linear(WIDTH, 8)
+            nn.init.constant_(self.other.weight, 3.0)
+
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = self.head(torch.tanh((self.other if BY_SIZE["isinstance"](x) else self.body)(x)))
+            return found
+
+    assert influence(Twice()) <= 1.0 + 1e-6
+
+
+def test_a_constant_of_other_numbers() -> None:
+    signs = {True: torch.tensor(-3.0), False: torch.tensor(1.0)}
+    assert influence(of(lambda x: x * signs[BY_SIZE["isinstance"](x)])) <= 1.0 + 1e-6
+
+
+class Words(nn.Module):
+    """Ids that it does not know are taken for the first, of all records where one has any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.head = nn.Embedding(8, 6), nn.Linear(6, LABELS)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        try:
+            rows = self.table(ids)
+        except IndexError:
+            rows = -3.0 * self.table(ids.clamp(max=0))
+        found: Tensor = self.head(torch.tanh(rows).mean(1))
+        return found
+
+
+@pytest.mark.parametrize("start", ["book-keeping", "vmap"])
+def test_an_error_of_one_record_moves_no_other(start: str) -> None:
+    model = Words()
+    batch = torch.randint(0, 8, (SIZE, 4)), torch.arange(SIZE) % LABELS
+    engine = ClippedGradients(model, loss, Flat(1e-3))
+    engine.rehearse(like(batch))
+    if start == "vmap":
+        engine.chosen(like(batch), [one for one in CANDIDATES if one[0] == "vmap"])
+    engine(batch)
+    assert engine.describe() == start
+    batch[0][0, 0] = 11
+    whole, without = engine(batch), engine(take(batch, slice(1, None)))
+    assert distance(whole.gradients, without.gradients) <= engine.clip.bound * (1.0 + 1e-6)
+    assert "catches an error of embedding" in engine.describe()
+
+
+def test_a_program_is_heard_once_for_each_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[int] = []
+    before = Program.other_call
+
+    def counted(program: Program, model: nn.Module, loss: Any, batch: Any) -> str | None:
+        heard.append(len(batch[1]))
+        return before(program, model, loss, batch)
+
+    records = torch.randn(SIZE, WIDTH), torch.arange(SIZE) % LABELS
+    engine = ClippedGradients(of(lambda x: x), loss, Flat(1.0))
+    engine.rehearse(like(records))
+    monkeypatch.setattr(Program, "other_call", counted)
+    for size in (4, 5, 4, 1, 5, 4):
+        engine(take(records, slice(0, size)))
+    assert heard == [4, 5, 1] and engine.describe() == "book-keeping"
+
+
+def test_records_of_another_form_are_followed_anew() -> None:
+    class Pooled(Net):
+        def forward(self, x: Tensor) -> Tensor:  # (B, T, width): of twelve places it takes the mean of the batch
+            found: Tensor = super().forward(x.mean(1) - (x.mean((0, 1)) if x.shape[1] == 12 else 0.0))
+            return found
+
+    def drawn(places: int) -> Any:
+        return torch.randn(SIZE, places, WIDTH), torch.arange(SIZE) % LABELS
+
+    engine = ClippedGradients(Pooled(), loss, Flat(1.0))
+    engine.rehearse(like(drawn(7)))
+    engine(drawn(7))
+    with pytest.raises(InputError, match="depends on it alone"):
+        engine(drawn(12))
+
+
+def test_a_library_is_told_that_it_is_followed_inside_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers", reason="the extra lm is not installed")
+    for module, name in asked.QUESTIONS:
+        found = __import__(module, fromlist=[name])
+        with asked.as_followed():
+            assert getattr(found, name)(torch.zeros(1)) and getattr(found, name)(None)
+            with asked.as_followed():
+                pass
+            assert getattr(found, name)(torch.zeros(1))
+        assert not getattr(found, name)(torch.zeros(1))
+
+
+def test_what_is_heard_tells_arguments_apart() -> None:
+    told = {
+        "a number": lambda x: 2.0 * x,
+        "a sign": lambda x: -2.0 * x,
+        "another type": lambda x: x * 2,
+        "a place": lambda x: x * x,
+        "another's": lambda x: x * (x + 0.0),
+        "a slice": lambda x: torch.cat([x[:, :5], x[:, 5:]], 1),
+        "another slice": lambda x: torch.cat([x[:, :6], x[:, 6:]], 1),
+        "a constant": lambda x: x + ONE,
+        "another": lambda x: x + TWO,
+        "an option": lambda x: x.softmax(1, dtype=torch.float32),
+        "none": lambda x: x.softmax(1),
+    }
+    batch = torch.randn(SIZE, WIDTH), torch.arange(SIZE) % LABELS
+    programs = {name: followed(of(done), loss, take(batch, slice(0, 2))) for name, done in told.items()}
+    for name, program in programs.items():
+        same = [other for other, done in told.items() if program.other_call(of(done), loss, batch) is None]
+        assert same == [name], (name, same)
+
+
+ONE, TWO = torch.ones(WIDTH), 2.0 * torch.ones(WIDTH)
