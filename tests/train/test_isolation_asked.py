@@ -50,6 +50,7 @@ def raises(call: Callable[[Tensor], object]) -> Callable[[Tensor], bool]:
 # Of the batch: true of ten records and of no nine, or the other way round; not while it is followed, or not to be told.
 BY_SIZE: dict[str, Callable[[Tensor], bool]] = {
     "isinstance": lambda x: isinstance(x.shape[0], int) and x.shape[0] == SIZE,
+    "few": lambda x: isinstance(x.shape[0], int) and x.shape[0] < SIZE,
     "type": lambda x: type(x.shape[0]) is int and x.shape[0] == SIZE,
     "match": lambda x: matched(x.shape[0]),
     "hint": lambda x: getattr(getattr(x.shape[0], "node", None), "hint", x.shape[0]) == SIZE,
