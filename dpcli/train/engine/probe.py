@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -46,10 +46,15 @@ def shifted(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def seeded(model: nn.Module, seed: int = SEED) -> Iterator[None]:
     """The same random numbers each time, and nobody else's touched."""
-    devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
-    with torch.random.fork_rng(devices=devices):
+    with unmoved(model):
         seed_all(seed)
         yield
+
+
+def unmoved(model: nn.Module) -> AbstractContextManager[None]:
+    """Nobody else's random numbers are touched by what is drawn inside."""
+    devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
+    return torch.random.fork_rng(devices=devices)
 
 
 def traced(model: nn.Module, loss: Loss, batch: Batch, keys: Sequence[int], seed: int = SEED) -> tuple[Tensor, Trace]:

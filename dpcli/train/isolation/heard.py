@@ -26,7 +26,7 @@ from dpcli.train.engine.asked import as_followed
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.graph import edges
 from dpcli.train.engine.method import Loss
-from dpcli.train.engine.probe import seeded
+from dpcli.train.engine.probe import unmoved
 from dpcli.train.isolation.lengths import coefficient, records
 
 # Answer with what a tensor's form says, never with its numbers.
@@ -47,6 +47,35 @@ QUERIES = frozenset(
         ),
         *("is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_conj", "is_neg", "is_inference", "is_same_size"),
         *("get_device", "result_type", "can_cast", "promote_types"),
+    ]
+)
+# Answer with a tensor's numbers, or with whether they are others.
+READS = frozenset(
+    [
+        *(
+            "item",
+            "tolist",
+            "numpy",
+            "__bool__",
+            "__float__",
+            "__int__",
+            "__index__",
+            "__complex__",
+            "__array__",
+            "__dlpack__",
+            "equal",
+        ),
+        *(
+            "allclose",
+            "is_nonzero",
+            "__contains__",
+            "__repr__",
+            "__format__",
+            "data_ptr",
+            "storage",
+            "untyped_storage",
+            "__reduce_ex__",
+        ),
     ]
 )
 DROPOUTS = (
@@ -230,7 +259,7 @@ def heard_on(model: nn.Module, loss: Loss, batch: Batch, names: Mapping[int, str
     """The calls of a program on records, all of whose draws are its own."""
     heard = Heard(names)
     mode, given = Listening(heard), tree_map(torch.clone, batch)
-    with _disable_current_modes(), torch.enable_grad(), seeded(model), as_followed(), mode, heard.of(given):
+    with _disable_current_modes(), torch.enable_grad(), unmoved(model), as_followed(), mode, heard.of(given):
         losses = loss(model, given)
         if and_backward and torch.is_tensor(losses) and losses.requires_grad:
             backward(losses, [p for p in model.parameters() if p.requires_grad], heard)
@@ -238,7 +267,14 @@ def heard_on(model: nn.Module, loss: Loss, batch: Batch, names: Mapping[int, str
 
 
 def difference(followed: Sequence[HeardCall], found: Sequence[HeardCall], size: int) -> str | None:
-    """The first call that another was expected for; None where all are the same for a batch of this size."""
+    """The first call that another was expected for; None where all are the same for a batch of this size.
+
+    A record alone need not be repeated, nor told from what all share: there only what reads numbers, or raises, must be the same.
+    """
+    if size == 1:
+        followed, found = (
+            tuple(HeardCall(c.name, (), c.raised) for c in calls if c.name in READS or c.raised) for calls in (followed, found)
+        )
     for place in range(max(len(followed), len(found))):
         one = found[place] if place < len(found) else HeardCall("nothing", ())
         other = followed[place] if place < len(followed) else HeardCall("nothing", ())

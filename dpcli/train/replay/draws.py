@@ -126,8 +126,10 @@ class Owned:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         followed = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # a program as such has no records
-        keyed = any(hasattr(mode, "keys") for mode in _get_current_dispatch_mode_stack())  # a probe gives them their draws itself
-        if followed or keyed:
+        modes = _get_current_dispatch_mode_stack()
+        keyed = any(hasattr(mode, "keys") for mode in modes)  # a probe gives them their draws itself
+        heard = all(mode is not self.draws for mode in modes)  # only what is called counts
+        if followed or keyed or heard:
             return self.plain(model, batch)
         with self.draws.of(batch), only_torch():
             return self.plain(model, batch)
