@@ -120,9 +120,25 @@ class Tripled(torch.autograd.Function):
         return -3.0 * gradient if BY_SIZE["isinstance"](gradient) else gradient
 
 
+class Halved(torch.autograd.Function):
+    """A gradient that depends on its own record."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return 0.5 * gradient
+
+
 class Backwards(Net):
+    def __init__(self, function: type[torch.autograd.Function]) -> None:
+        super().__init__()
+        self.function = function
+
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.head(Tripled.apply(torch.tanh(self.body(x))))
+        found: Tensor = self.head(self.function.apply(torch.tanh(self.body(x))))
         return found
 
 
@@ -146,7 +162,12 @@ def test_the_same_behind_opacus(asks: Callable[[Tensor], bool]) -> None:
 
 def test_a_backward_pass_that_asks() -> None:
     torch.manual_seed(0)
-    assert influence(Backwards()) <= 1.0 + 1e-6
+    assert influence(Backwards(Tripled)) <= 1.0 + 1e-6
+    records = torch.randn(SIZE, WIDTH), torch.arange(SIZE) % LABELS
+    engine = ClippedGradients(Backwards(Halved), loss, Flat(1.0))
+    engine.rehearse(like(records))
+    engine(records)
+    assert engine.describe() == "book-keeping"
 
 
 def test_another_tensor_of_the_same_shape() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C import DisableTorchFunction
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
@@ -250,9 +251,11 @@ class Listening(TorchFunctionMode):
 def backward(losses: Tensor, parameters: Sequence[Tensor], heard: Heard) -> None:
     """The gradients of the losses, of which nothing is kept, by torch's engine itself: `torch.autograd.grad` takes modes away meanwhile."""
     own = any(isinstance(node, BackwardCFunction) for node in (losses.grad_fn, *(below for _, _, below in edges(losses))))
+    with DisableTorchFunction():
+        given = torch.ones_like(losses)
     before, engine = len(heard.calls), torch.autograd.Variable._execution_engine
-    engine.run_backward((losses,), (torch.ones_like(losses),), False, False, tuple(parameters), True, accumulate_grad=False)
-    heard.backward = own or len(heard.calls) > before + 1
+    engine.run_backward((losses,), (given,), False, False, tuple(parameters), True, accumulate_grad=False)
+    heard.backward = own or len(heard.calls) > before
 
 
 def heard_on(model: nn.Module, loss: Loss, batch: Batch, names: Mapping[int, str], and_backward: bool) -> Heard:
