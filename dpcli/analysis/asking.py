@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dpcli.accountants.base import Accountant, PrivacyProfile, Steps
+from dpcli.accountants.coarse import coarse
 from dpcli.analysis.rows import (
     AccountRow,
     Quantity,
@@ -56,16 +57,38 @@ class Inquiry:
     at: float
 
     @property
-    def steps(self) -> Steps:
+    def each(self) -> Steps:
         return tuple((charge.mechanism, charge.count) for charge in self.charges)
 
     @property
+    def steps(self) -> Steps:
+        """What is added up: of thousands of different ones fewer that dominate them."""
+        fewer = coarse(self.each)
+        return self.each if fewer is None else fewer[0]
+
+    @property
+    def told(self) -> tuple[BillLine, ...]:
+        """The charges with what is added up in their place, by which reasons name them."""
+        return tuple(replace(charge, mechanism=m) for charge, (m, _) in zip(self.charges, self.steps, strict=True))
+
+    @property
+    def below(self) -> Steps:
+        """What dominates nothing that the steps do not."""
+        fewer = coarse(self.each)
+        return self.each if fewer is None else fewer[1]
+
+    @property
     def attained(self) -> bool:
-        """Whether a lower bound on the dominating pairs is one on the pipeline."""
-        return all(charge.mechanism.attained() for charge in self.charges)
+        """Whether a lower bound on the dominating pairs of the steps is one on the pipeline."""
+        return reached(self.charges) and coarse(self.each) is None
 
     def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
         return tuned(profile_of(accountant, self.steps, self.adaptive), tolerance, seconds)
+
+
+def reached(charges: tuple[BillLine, ...]) -> bool:
+    """Whether some data attains every pair."""
+    return all(charge.mechanism.attained() for charge in charges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +107,7 @@ def answered(inquiry: Inquiry, panel: Panel) -> Answers:
         for name in SETTLING:
             accountant = accountant_named(name)
             profile = inquiry.profile(accountant, None, GLANCE)
-            row = named(row_of(accountant, profile, inquiry.quantity, inquiry.at, SHARE), inquiry.charges)
+            row = named(row_of(accountant, profile, inquiry.quantity, inquiry.at, SHARE), inquiry.told)
             first.append(row)
             if settles(row.bound):
                 rows = _beside(inquiry, panel, row, tuple(first)) if panel.rows else tuple(first)
@@ -103,7 +126,7 @@ def _beside(inquiry: Inquiry, panel: Panel, settling: AccountRow, first: tuple[A
     cheap = list(beside(settling.accountant, able, parts))
     for each in (*cheap, *(other for other in others if other not in able)):
         row = row_of(each, profiles[each.name], inquiry.quantity, inquiry.at, SHARE)
-        found[each.name] = named(row, inquiry.charges)
+        found[each.name] = named(row, inquiry.told)
     why = not_asked(settling.accountant)
     found |= {each.name: AccountRow(each, None, why, asked=False) for each in others if each.name not in found}
     return tuple(found[name] for name in panel.names)
@@ -118,7 +141,7 @@ def _everybody(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) 
     share = SHARE if len(chosen) > 1 else 1.0
     turns = sorted(range(len(chosen)), key=lambda k: (chosen[k].heavy, chosen[k].stepwise))
     found = {
-        k: known.get(chosen[k].name) or named(row_of(chosen[k], profiles[k], inquiry.quantity, inquiry.at, share), inquiry.charges)
+        k: known.get(chosen[k].name) or named(row_of(chosen[k], profiles[k], inquiry.quantity, inquiry.at, share), inquiry.told)
         for k in turns
     }
     rows = tuple(found[k] for k in range(len(chosen)))
@@ -127,7 +150,7 @@ def _everybody(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) 
         rows = tuple(
             row
             if row.bound is not None or longer is profile  # which would say what it said
-            else named(row_of(row.accountant, longer, inquiry.quantity, inquiry.at, share), inquiry.charges)
+            else named(row_of(row.accountant, longer, inquiry.quantity, inquiry.at, share), inquiry.told)
             for row, profile, longer in zip(rows, before, profiles, strict=True)
         )
     if not inquiry.attained:
@@ -149,7 +172,8 @@ def _with_least(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
     delta, epsilon = (None, inquiry.at) if inquiry.quantity == "delta" else (inquiry.at, None)
     lower = 0.0
     with suppress(NotRepresentable):
-        for steps in () if inquiry.adaptive or delta == 0.0 else witnesses(inquiry.steps, delta, epsilon):
+        steps_below = (inquiry.below,) if reached(inquiry.charges) else witnesses(inquiry.below, delta, epsilon)
+        for steps in () if inquiry.adaptive or delta == 0.0 else steps_below:
             lower = max(lower, _least(steps, inquiry))
             if lower >= NEAR * winner.upper:
                 break

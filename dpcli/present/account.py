@@ -17,6 +17,8 @@ from dpcli.present.diagnostics import diagnostic_data, finding
 from dpcli.rounding import down, percent, up
 from dpcli.toml.diagnostics import Diagnostic
 
+MOST_SHOWN, FEW_SHOWN = 60, 20  # mechanisms in the table: all, or those with the largest shares; json has all of them
+
 
 def document(account: Account, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4, sources: bool = False) -> Document:
     """Everything that `dpcli account` says about one pipeline; `sources` adds where each bound comes from."""
@@ -192,6 +194,12 @@ def _detail(row: AccountRow, decimals: int) -> str:
 
 
 def _mechanisms(account: Account) -> Table:
+    """All where they are few; else those with the largest shares."""
+    lines = list(zip(account.charges, account.shares, strict=True))
+    rest: list[float] = []
+    if len(lines) > MOST_SHOWN:
+        lines.sort(key=lambda line: -line[1] if line[1] == line[1] else 0.0)
+        lines, rest = lines[:FEW_SHOWN], [share for _, share in lines[FEW_SHOWN:]]
     rows = tuple(
         (
             charge.name,
@@ -200,10 +208,12 @@ def _mechanisms(account: Account) -> Table:
             describe(charge.entries[0], account),
             percent(share),
         )
-        for charge, share in zip(account.charges, account.shares, strict=True)
+        for charge, share in lines
     )
+    had = f", {percent(math.fsum(rest))} of the total together" if rest and not math.isnan(math.fsum(rest)) else ""
+    more = (f"and {len(rest):,} more{had}: -f json has all of them",) if rest else ()
     title = f"mechanisms (share of the total, as {account.winner.accountant.name} adds it up)" if account.winner else "mechanisms"
-    return Table(title, ("mechanism", "type", "runs", "sampling", "share"), rows, frozenset({2, 4}))
+    return Table(title, ("mechanism", "type", "runs", "sampling", "share"), rows, frozenset({2, 4}), more)
 
 
 def _runs(charge: BillLine) -> str:

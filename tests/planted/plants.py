@@ -470,4 +470,16 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "normalised(weighed(self.steps, lambda mechanism: mechanism.gdp()))",
     ),
     ("basic: floor of log delta", A + "base.py", "if excess(log_delta) <= 0.0:", "if excess(log_delta) >= 0.0:"),
+    (
+        "coarse: quieter for louder",
+        A + "coarse.py",
+        "_moved(columns, ratio, np.ceil), _moved",
+        "_moved(columns, ratio, np.floor), _moved",
+    ),
+    (
+        "coarse: what is moved is attained",
+        "analysis/asking.py",
+        "return reached(self.charges) and coarse(self.each) is None",
+        "return reached(self.charges)",
+    ),
 )
