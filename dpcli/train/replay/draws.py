@@ -129,7 +129,8 @@ class Owned:
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         followed = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # a program as such has no records
         keyed = any(hasattr(mode, "keys") for mode in _get_current_dispatch_mode_stack())  # a probe gives them their draws itself
-        heard = any(isinstance(mode, Listening) for mode in _get_current_function_mode_stack())  # only what is called counts
+        stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+        heard = any(isinstance(mode, Listening) for mode in stack)  # only what is called counts
         if followed or keyed or heard:
             return self.plain(model, batch)
         with self.draws.of(batch), only_torch():
