@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch._C import _functorch as functorch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -27,6 +28,7 @@ from dpcli.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.draws import generators, seed_all
 from dpcli.train.engine.method import Loss
+from dpcli.train.isolation.heard import Listening
 
 Place = tuple[int, int]  # the dimension of the records, and how many rows of it each has
 SHARED = b"no record's own"
@@ -126,9 +128,9 @@ class Owned:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         followed = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # a program as such has no records
-        modes = _get_current_dispatch_mode_stack()
-        keyed = any(hasattr(mode, "keys") for mode in modes)  # a probe gives them their draws itself
-        heard = all(mode is not self.draws for mode in modes)  # only what is called counts
+        keyed = any(hasattr(mode, "keys") for mode in _get_current_dispatch_mode_stack())  # a probe gives them their draws itself
+        stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+        heard = any(isinstance(mode, Listening) for mode in stack)  # only what is called counts
         if followed or keyed or heard:
             return self.plain(model, batch)
         with self.draws.of(batch), only_torch():
