@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import Tensor, nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from dpcli.errors import InputError  # noqa: E402
 from dpcli.train.engine import asked  # noqa: E402
@@ -89,12 +91,13 @@ def repeated(x: Tensor) -> Tensor:
 
 
 def influence(model: nn.Module, kind: type = ClippedGradients, size: int = SIZE) -> float:
-    """Of a record with a number that none else has; nothing where the model is refused."""
+    """Of a record with a number that none else has, after batches of others; nothing where the model is refused."""
     batch = torch.randn(size, WIDTH), torch.arange(size) % LABELS
-    batch[0][0, 0] = MARK
     engine = kind(model, loss, Flat(1e-3))
     try:
         engine.rehearse(like(batch))
+        engine(batch), engine(take(batch, slice(1, None)))
+        batch[0][0, 0] = MARK
         whole, without = engine(batch).gradients, engine(take(batch, slice(1, None))).gradients
     except InputError:
         return 0.0
@@ -170,6 +173,166 @@ def test_a_backward_pass_that_asks() -> None:
     assert engine.describe() == "book-keeping"
 
 
+class Tenfold(torch.autograd.Function):
+    """A gradient whose sign turns where some number is outside of a table."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return -3.0 * gradient if outside(ctx.saved_tensors[0]) else 1.0 * gradient
+
+
+def outside(x: Tensor) -> bool:
+    """Whether a number is above nine, by an error that is caught."""
+    try:
+        torch.nn.functional.embedding(x.detach().abs().long(), torch.zeros(9, 1))
+    except IndexError:
+        return True
+    return False
+
+
+class Hooked(Net):
+    """Something is called where the gradient comes by."""
+
+    def __init__(self, asks: Callable[[Tensor], bool]) -> None:
+        super().__init__()
+        self.asks = asks
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.body(x))
+        if hidden.grad_fn is not None:
+            hidden.grad_fn.register_prehook(lambda given: tuple(-3.0 * g if self.asks(g) else g for g in given))
+        found: Tensor = self.head(hidden)
+        return found
+
+
+class Unlike:
+    """Not a tensor, and asked by torch's functions what they are to do."""
+
+    def __init__(self, asks: Callable[[Tensor], bool]) -> None:
+        self.asks = asks
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Tensor:
+        x = next(value for value in args if torch.is_tensor(value))
+        return -3.0 * x if self.asks(x) else 1.0 * x
+
+
+def at_a_distance(asks: Callable[[Tensor], bool]) -> Callable[[Tensor], Tensor]:
+    def done(x: Tensor) -> Tensor:
+        def apart(a: Tensor, b: Tensor) -> Tensor:
+            return ((a - b) * (-3.0 if asks(a) else 1.0)).sum(1)
+
+        far = torch.nn.functional.triplet_margin_with_distance_loss(
+            x, torch.zeros_like(x), x, distance_function=apart, reduction="none"
+        )
+        return x + far[:, None]
+
+    return done
+
+
+def inwards(x: Tensor) -> Tensor:
+    """A gradient in the forward pass."""
+    inner = x.detach().requires_grad_()
+    (found,) = torch.autograd.grad(Tenfold.apply(inner).sum(), inner, create_graph=True)
+    return x * found
+
+
+def in_a_thread(asks: Callable[[Tensor], bool]) -> Callable[[Tensor], Tensor]:
+    def done(x: Tensor) -> Tensor:
+        found: list[bool] = []
+        thread = threading.Thread(target=lambda: found.append(asks(x)))
+        thread.start()
+        thread.join()
+        return -3.0 * x if any(found) else x
+
+    return done
+
+
+class Outward(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(torch.tanh(self.body(Tenfold.apply(x * self.head.weight.sum().exp()))))
+        return found
+
+
+UNHEARD: dict[str, Callable[[], Net]] = {
+    "a node's hook, by size": lambda: Hooked(BY_SIZE["isinstance"]),
+    "a node's hook, by an error": lambda: Hooked(outside),
+    "a function that is given, by size": lambda: of(at_a_distance(BY_SIZE["isinstance"])),
+    "a function that is given, by an error": lambda: of(at_a_distance(outside)),
+    "what torch asks, by size": lambda: of(lambda x: torch.add(x, Unlike(BY_SIZE["isinstance"]))),  # type: ignore[call-overload, no-any-return]
+    "what torch asks, by an error": lambda: of(lambda x: torch.add(x, Unlike(outside))),  # type: ignore[call-overload, no-any-return]
+    "a gradient in the forward pass": lambda: of(inwards),
+    "a thread, by an error": lambda: of(in_a_thread(outside)),
+    "a backward pass, by an error": Outward,
+}
+
+
+@pytest.mark.parametrize("name", UNHEARD)
+def test_what_runs_where_no_mode_is(name: str) -> None:
+    torch.manual_seed(0)
+    assert influence(UNHEARD[name]()) <= 1.0 + 1e-6
+
+
+def test_a_backward_pass_that_catches_behind_opacus() -> None:
+    torch.manual_seed(0)
+    assert influence(Outward(), OpacusGradients) <= 1.0 + 1e-6
+
+
+class Counted(Net):
+    """How often there were ten."""
+
+    times = 0
+
+    def done(self, x: Tensor) -> Tensor:
+        self.times += BY_SIZE["isinstance"](x)
+        return -3.0 * x if self.times > 1 else x
+
+
+class Kept(Net):
+    """The batch before, where there were ten."""
+
+    before: Tensor | None = None
+
+    def done(self, x: Tensor) -> Tensor:
+        before = self.before
+        if BY_SIZE["isinstance"](x):
+            self.before = x.detach()
+        return x if before is None else x * (1.0 + before.mean())
+
+
+@pytest.mark.parametrize("kind", [Counted, Kept])
+def test_what_one_number_of_records_leaves_behind(kind: type[Net]) -> None:
+    assert influence(kind()) <= 1.0 + 1e-6
+
+
+def test_what_the_caller_changes_is_followed_anew() -> None:
+    model = of(lambda x: x * model.scale)
+    model.scale = 1.0  # type: ignore[assignment]
+    records = torch.randn(SIZE, WIDTH), torch.arange(SIZE) % LABELS
+    engine = ClippedGradients(model, loss, Flat(1.0))
+    engine(records)
+    model.scale = 0.5  # type: ignore[assignment]
+    engine(take(records, slice(0, 7)))
+    assert engine.describe() == "book-keeping"
+
+
+@pytest.mark.parametrize("inner", [torch.tanh, nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1), nn.Tanh())])
+def test_what_is_computed_twice_is_heard_twice(inner: Callable[[Tensor], Tensor]) -> None:
+    class Checkpointed(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = self.head(checkpoint(inner, self.body(x), use_reentrant=False))
+            return found
+
+    records = torch.randn(SIZE, WIDTH), torch.arange(SIZE) % LABELS
+    engine = ClippedGradients(Checkpointed(), loss, Flat(1.0))
+    engine(records)
+    assert engine.describe() == "book-keeping"
+
+
 def test_another_tensor_of_the_same_shape() -> None:
     class Twice(Net):
         def __init__(self) -> None:
@@ -185,8 +348,9 @@ def test_another_tensor_of_the_same_shape() -> None:
 
 
 def test_a_constant_of_other_numbers() -> None:
-    signs = {True: torch.tensor(-3.0), False: torch.tensor(1.0)}
-    assert influence(of(lambda x: x * signs[BY_SIZE["isinstance"](x)])) <= 1.0 + 1e-6
+    for many in (1, 10_000):
+        signs = {True: torch.full((many,), -3.0), False: torch.full((many,), 1.0)}
+        assert influence(of(lambda x: x * signs[BY_SIZE["isinstance"](x)][0])) <= 1.0 + 1e-6  # noqa: B023
 
 
 class Words(nn.Module):

@@ -19,6 +19,7 @@ from dpcli.train.engine.capture import Call, Recorder, Role, Use, hooks_refused,
 from dpcli.train.engine.caught import nothing_caught
 from dpcli.train.engine.compound import written
 from dpcli.train.engine.division import Division, divided
+from dpcli.train.engine.graph import gradients
 from dpcli.train.engine.method import Loss, Part, per_example_losses
 from dpcli.train.engine.operands import Leaves, Meeting
 from dpcli.train.engine.pieces import Piece, PlainRows, merged
@@ -119,7 +120,8 @@ class BookKeeping:
             return [None] * len(edges)
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         wanted: list[Any] = [*edges, *parameters.values()]
-        found = torch.autograd.grad(losses, wanted, torch.ones_like(losses), allow_unused=True)
+        with nothing_caught():
+            found = gradients(losses, torch.ones_like(losses), wanted)
         for name, gradient in zip(parameters, found[len(edges) :], strict=True):
             if gradient is not None:
                 raise Unsuitable(f"{name} is used outside the forward of its own module")

@@ -21,9 +21,15 @@ class RaisedErrors(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         try:
             return func(*args, **(kwargs or {}))
-        except Exception:
-            self.names.append(getattr(func, "__name__", type(func).__name__))
+        except Exception as error:
+            if not stops(error):
+                self.names.append(getattr(func, "__name__", type(func).__name__))
             raise
+
+
+def stops(error: Exception) -> bool:
+    """Whether it is torch's own, by which what is computed a second time ends where all is there."""
+    return type(error).__module__ == "torch.utils.checkpoint"
 
 
 @contextmanager

@@ -33,6 +33,11 @@ def vectorised(model: nn.Module, loss: Loss, batch: Batch) -> Method:
 CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.learnt), ("vmap", vectorised))
 
 
+def modes(model: nn.Module) -> bytes:
+    """Of each module, whether it is in training mode."""
+    return bytes(module.training for module in model.modules())
+
+
 @dataclass(frozen=True, slots=True)
 class MethodChoice:
     """A method, and why each faster one was passed over."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
@@ -21,6 +23,22 @@ def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
                 if following not in seen:
                     seen.add(following)
                     stack.append(following)
+
+
+def gradients(losses: Tensor, given: Tensor, wanted: Sequence[Any]) -> tuple[Tensor | None, ...]:
+    """`torch.autograd.grad` of what may be unused, by torch's engine itself: that function takes modes away meanwhile, so that what user
+    code does in the backward pass goes unseen."""
+    engine: Any = torch.autograd.Variable._execution_engine
+    found: tuple[Tensor | None, ...] = engine.run_backward(
+        (losses,), (given,), False, False, tuple(wanted), True, accumulate_grad=False
+    )
+    return found
+
+
+def accumulated(loss: Tensor) -> None:
+    """`torch.autograd.backward`, of which the same is true."""
+    engine: Any = torch.autograd.Variable._execution_engine
+    engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, accumulate_grad=True)
 
 
 def below(top: Node | None, stop: Node | None) -> set[Node]:

@@ -24,6 +24,7 @@ from dpcli.train.engine.batches import Batch, form, size
 from dpcli.train.engine.caught import nothing_caught
 from dpcli.train.engine.choice import EXAMPLES, one_by_one, verify
 from dpcli.train.engine.clip import Clip
+from dpcli.train.engine.graph import accumulated
 from dpcli.train.engine.layers import trainable
 from dpcli.train.engine.method import Loss, Method, Part, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
@@ -67,8 +68,7 @@ class OpacusGradients:
             return zero(parameters)
         self.ready(batch)
         try:
-            if self.sizes is not None and not self.method.isolates:
-                self.sizes.require(self.model, self.loss, batch)
+            self.require_followed(batch)
             return clipped(self.method.parts(batch), self.clip, parameters)
         except Unsuitable as problem:
             raise refusal(self.model, problem) from None
@@ -83,6 +83,12 @@ class OpacusGradients:
         """Rehearsed in the mode in which the model is, on records of this form."""
         if self.verified != self.model.training or not (self.sizes and self.sizes.fits(batch)):
             self.rehearse(like(batch))
+
+    def require_followed(self, batch: Batch) -> None:
+        """As of `ClippedGradients`."""
+        if self.sizes is not None and not self.sizes.hears(self.model, self.loss, batch):
+            self.rehearse(like(batch))
+            self.sizes.require(self.model, self.loss, batch)
 
     def rehearse(self, draw: Draw) -> None:
         """Opacus' norms and sums of a few made-up examples with those of one at a time, with and without another example.
@@ -135,8 +141,8 @@ class Hooked:
         with kept_gradients(self.model), attached(self.model):
             with nothing_caught():
                 losses = per_example_losses(self.model, self.loss, batch, count)
-            if losses.requires_grad:
-                torch.autograd.backward([losses.sum()])
+                if losses.requires_grad:
+                    accumulated(losses.sum())
             named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
             found = {name: examples_of(name, p, count) for name, p in named.items() if p.grad is not None}
         yield {name: PlainRows(wide(values)) for name, values in found.items()}, count

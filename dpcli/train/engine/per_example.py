@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from dpcli.train.engine.batches import Batch, form, size
-from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose
+from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose, modes
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Loss, Method
 from dpcli.train.engine.precision import full_precision
@@ -55,7 +55,7 @@ class ClippedGradients:
     loss: Loss
     clip: Clip
     choice: MethodChoice | None = field(default=None, init=False)
-    mode: bool = field(default=True, init=False)
+    mode: object = field(default=None, init=False)
     program: Program | None = field(default=None, init=False)
     sizes: Sizes | None = field(default=None, init=False)
 
@@ -69,8 +69,7 @@ class ClippedGradients:
             return zero(parameters)
         self.ready(batch)
         try:
-            if self.sizes is not None and not self.method.isolates:
-                self.sizes.require(self.model, self.loss, batch)
+            self.require_followed(batch)
             return clipped(self.method.parts(batch), self.clip, parameters)
         except Strayed as problem:
             self.choice = MethodChoice(Looped(self.model, self.loss), (f"not {self.method.name}: {problem}",))
@@ -81,8 +80,21 @@ class ClippedGradients:
 
     def ready(self, batch: Batch) -> None:
         """Rehearsed in the mode in which the model is, on records of this form."""
-        if self.choice is None or self.mode != self.model.training or not (self.sizes and self.sizes.fits(batch)):
+        if self.choice is None or self.mode != modes(self.model) or not (self.sizes and self.sizes.fits(batch)):
             self.rehearse(like(batch))
+
+    def require_followed(self, batch: Batch) -> None:
+        """Where the program is another than the one that was followed, it may have changed since: it is followed anew, once.
+
+        Raises:
+            Strayed: it is another still.
+            InputError: as the rehearsal does.
+        """
+        if self.sizes is None or self.method.isolates or self.sizes.hears(self.model, self.loss, batch):
+            return
+        self.rehearse(like(batch))
+        if not self.method.isolates:
+            self.sizes.require(self.model, self.loss, batch)
 
     def rehearse(self, draw: Draw) -> None:
         """Whether the program keeps examples apart, and a method for the model's mode, training or evaluation.
@@ -101,7 +113,7 @@ class ClippedGradients:
             isolating = [one for one in candidates if (self.program.mapped if one[0] == "vmap" else doubt is None)]
             found = choose(self.model, self.loss, draw, isolating)
         said = () if doubt is None else (f"not book-keeping: {doubt} has no rule",)
-        self.choice, self.mode = MethodChoice(found.method, (*said, *found.passed_over)), self.model.training
+        self.choice, self.mode = MethodChoice(found.method, (*said, *found.passed_over)), modes(self.model)
         self.sizes = Sizes(self.program, form(draw(1)))
         give_back()  # the copies that were tried: a gigabyte of GPT-2
 

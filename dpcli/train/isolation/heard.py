@@ -6,11 +6,16 @@ operator raises. What it then does differently are other calls, or the same ones
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import sys
+import threading
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from types import FrameType
 from typing import Any
 
 import torch
@@ -25,9 +30,11 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from dpcli.train.engine.asked import as_followed
 from dpcli.train.engine.batches import Batch
-from dpcli.train.engine.graph import edges
+from dpcli.train.engine.caught import stops
+from dpcli.train.engine.graph import edges, gradients
 from dpcli.train.engine.method import Loss
 from dpcli.train.engine.probe import unmoved
+from dpcli.train.isolation.frames import TORCH, by_torch, of_the_user
 from dpcli.train.isolation.lengths import coefficient, records
 
 # Answer with what a tensor's form says, never with its numbers.
@@ -47,7 +54,7 @@ QUERIES = frozenset(
             "has_names",
         ),
         *("is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_conj", "is_neg", "is_inference", "is_same_size"),
-        *("get_device", "result_type", "can_cast", "promote_types"),
+        *("get_device", "device", "result_type", "can_cast", "promote_types"),
     ]
 )
 # Answer with a tensor's numbers, or with whether they are others.
@@ -89,7 +96,9 @@ DROPOUTS = (
     "alpha_dropout_",
     "feature_alpha_dropout",
 )
-SMALL = 4_096  # numbers of a constant that are compared
+# Run user code where no mode is, now or in the backward pass.
+CALLING = frozenset(["grad", "backward", "map_", "map2_", "apply_"])
+SMALL = 2**22  # numbers of a constant that are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +139,8 @@ class HeardCall:
 class Heard:
     """The calls of one run.
 
-    names: of the model's own tensors, by id. backward: whether user code runs in the backward pass, where it was listened to.
+    names: of the model's own tensors, by id. backward: whether user code runs in the backward pass, where it was listened to. unheard: a
+    function in which user code may have run that nobody listened to.
     """
 
     names: Mapping[int, str]
@@ -139,34 +149,44 @@ class Heard:
     counter: Iterator[int] = field(default_factory=count)
     listening: bool = False
     backward: bool = False
+    unheard: str | None = None
 
     @contextmanager
     def of(self, batch: Batch) -> Iterator[None]:
         """Listens; the batch's tensors come first."""
         for leaf in tree_leaves(batch):
             self.places[leaf] = next(self.counter)
-        self.listening = True
+        self.listening, start = True, threading.Thread.start
+
+        def started(thread: threading.Thread) -> None:
+            self.unheard = self.unheard or "a thread"
+            start(thread)
+
+        threading.Thread.start = started  # type: ignore[method-assign,assignment]
         try:
             yield
         finally:
             self.listening = False
+            threading.Thread.start = start  # type: ignore[method-assign]
 
-    def __call__(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def __call__(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> Any:
         """What the function answers."""
         name = name_of(func)
-        if not self.listening or name in QUERIES:
+        if not self.listening or name in QUERIES or not of_the_user(caller):
             return func(*args, **kwargs)
+        if name in CALLING or (name == "grad_fn" and not by_torch(caller)) or any(map(calls_back, (*args, *kwargs.values()))):
+            self.unheard = self.unheard or name
         if name in DROPOUTS and idle(*args, **kwargs):
             return self.same(args[0] if args else kwargs["input"], func(*args, **kwargs))
         getter = getattr(func, "__name__", "") == "__get__"
         given = () if getter else (self.given(args), self.given(dict(kwargs)))
         try:
             out = func(*args, **kwargs)
-        except Exception:
-            if not getter:
+        except Exception as error:
+            if not getter and not stops(error):
                 self.calls.append(HeardCall(name, given, raised=True))
             raise
-        if not getter or torch.is_tensor(out):
+        if not getter or torch.is_tensor(out) or name == "grad_fn":
             self.calls.append(HeardCall(name, given or self.given(args)))
         for tensor in tree_leaves(out):
             if torch.is_tensor(tensor) and id(tensor) not in self.names and tensor not in self.places:
@@ -219,6 +239,19 @@ def plain(value: Any) -> object:
     return type(value).__name__, repr(value) if told else ""
 
 
+def calls_back(value: Any) -> bool:
+    """Whether a function that is given it may call user code."""
+    if isinstance(value, list | tuple):
+        return any(map(calls_back, value))
+    if isinstance(value, type | torch.dtype | Tensor) or type(value).__module__.partition(".")[0] in ("torch", "builtins", "numpy"):
+        return isinstance(value, types.FunctionType | types.MethodType) and not by_torch_written(value)
+    return callable(value) or hasattr(type(value), "__torch_function__")
+
+
+def by_torch_written(value: types.FunctionType | types.MethodType) -> bool:
+    return value.__code__.co_filename.startswith(TORCH)
+
+
 def idle(input: Any = None, p: float = 0.5, training: bool = True, inplace: bool = False, *, train: bool = True) -> bool:
     """Whether dropout with these arguments drops nothing."""
     return p == 0.0 or not training or not train
@@ -228,8 +261,8 @@ def content(value: Tensor) -> object:
     with _disable_current_modes():
         if value.layout is not torch.strided or value.numel() > SMALL:
             return tuple(value.shape), value.dtype
-        numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        return tuple(value.shape), value.dtype, bytes(numbers.tolist())
+        numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return tuple(value.shape), value.dtype, hashlib.blake2b(numbers.tobytes()).digest()
 
 
 def name_of(func: Any) -> str:
@@ -245,16 +278,16 @@ class Listening(TorchFunctionMode):
         self.heard = heard
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        return self.heard(func, args, kwargs or {})
+        return self.heard(func, args, kwargs or {}, sys._getframe(1))
 
 
 def backward(losses: Tensor, parameters: Sequence[Tensor], heard: Heard) -> None:
-    """The gradients of the losses, of which nothing is kept, by torch's engine itself: `torch.autograd.grad` takes modes away meanwhile."""
-    own = any(isinstance(node, BackwardCFunction) for node in (losses.grad_fn, *(below for _, _, below in edges(losses))))
+    """The gradients of the losses, of which nothing is kept, while it is listened to."""
     with DisableTorchFunction():
+        own = any(isinstance(node, BackwardCFunction) for node in (losses.grad_fn, *(below for _, _, below in edges(losses))))
         given = torch.ones_like(losses)
-    before, engine = len(heard.calls), torch.autograd.Variable._execution_engine
-    engine.run_backward((losses,), (given,), False, False, tuple(parameters), True, accumulate_grad=False)
+    before = len(heard.calls)
+    gradients(losses, given, parameters)
     heard.backward = own or len(heard.calls) > before
 
 

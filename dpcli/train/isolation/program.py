@@ -27,11 +27,12 @@ from dpcli.audit.user_code import raised_at
 from dpcli.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
+from dpcli.train.isolation.frames import TORCH, ours
 from dpcli.train.isolation.heard import Heard, HeardCall, backward, difference, heard_on
 from dpcli.train.isolation.kinds import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.lengths import STAND_IN
 from dpcli.train.isolation.texts import reading
-from dpcli.train.isolation.tracing import TORCH, Counting, Following, Seen, ours
+from dpcli.train.isolation.tracing import Counting, Following, Seen
 
 CALLS = 2
 DENSE = 600  # all batches that are smaller are tried where a question about the size is no linear one
@@ -59,7 +60,7 @@ class Program:
         """The first call in which the program on these records is not the one that was followed; None where there is none."""
         with dense(model):
             found = heard_on(model, loss, batch, names(model), self.backward)
-        return difference(self.calls, found.calls, size(batch))
+        return found.unheard or difference(self.calls, found.calls, size(batch))
 
 
 def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
@@ -103,9 +104,12 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
         *seen.doubts,
         *seen.unknown,
         *(["len() of the batch"] if seen.counted else []),
+        *([f"what is called in {heard[0].unheard}"] if heard[0].unheard else []),
         *(f"an error of {call.name}, which the model catches," for call in heard[0].calls if call.raised),
     ]  # a branch on a plain number is not seen
-    mapped = not (seen.own_rules or seen.read or own_rules())
+    mapped = not (
+        seen.own_rules or seen.read or own_rules() or heard[0].backward or heard[0].unheard
+    )  # vmap's backward is not heard
     return Program(doubt[0] if doubt else None, seen.coarsest, seen.random, mapped, tuple(heard[0].calls), heard[0].backward)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
+from dpcli.train.isolation.frames import ours
 from dpcli.train.isolation.lengths import records
-from dpcli.train.isolation.tracing import Seen, ours
+from dpcli.train.isolation.tracing import Seen
 
 SYMBOLS: tuple[Any, ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
 

@@ -15,10 +15,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from dpcli.audit.libraries import PACKAGE, is_own_code
+from dpcli.audit.libraries import is_own_code
 from dpcli.errors import InputError
 from dpcli.train.engine.draws import draws
 from dpcli.train.isolation.call import Call, leaves
+from dpcli.train.isolation.frames import ours
 from dpcli.train.isolation.heard import Heard
 from dpcli.train.isolation.kinds import SHARED, AlongRecords, Kind, Kinds, Merged, Mixed, Numbers, Shared, Unknown
 from dpcli.train.isolation.lengths import STAND_IN, coefficient, records
@@ -27,10 +28,7 @@ from dpcli.train.isolation.sums import pointwise
 
 # Read numbers, and call no operator.
 UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__", "__repr__", "__format__")
-TORCH = os.path.dirname(torch.__file__) + os.sep
-PARAMETERS = str(torch.nn.parameter.__file__)  # makes one of a tensor without numbers in another way
 INSTEAD = "take it over the dimensions of one example, never over the batch"
-HANDLERS = ("__torch_dispatch__", "__torch_function__")
 TORCHS = ("aten", "prims", "prim")
 MOVED = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
 SPLIT = ("split", "unsafe_split")  # into as many parts as there are records to fill them
@@ -73,10 +71,7 @@ class Counting(TorchFunctionMode):
         if func is torch.Tensor.__len__ and records(args[0].shape[0]) and coefficient(args[0].shape[0]) is not None:
             self.seen.counted = True
             return STAND_IN * (coefficient(args[0].shape[0]) or 1)
-        caller = sys._getframe(1)
-        if caller.f_code.co_filename == PARAMETERS or ours(caller):
-            return func(*args, **(kwargs or {}))
-        return self.heard(func, args, kwargs or {})
+        return self.heard(func, args, kwargs or {}, sys._getframe(1))
 
 
 class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -342,18 +337,6 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             held = store(tensor)
             if not isinstance(self.kinds[tensor], Shared) and (held is None or held._cdata not in self.given):
                 yield self.made.get(tensor, "a part of the batch")
-
-
-def ours(frame: Any) -> bool:
-    """Whether it is this package that has called torch, and not the user's code, in a hook or behind one of torch's functions."""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if frame.f_code.co_name in HANDLERS and file.startswith((TORCH, PACKAGE + os.sep)):
-            return True  # inside of an operator, under whatever mode
-        if not file.startswith(("<", TORCH)):
-            return bool(os.path.dirname(file) == os.path.dirname(__file__))
-        frame = frame.f_back
-    return False
 
 
 def laid_out(kind: Kind) -> Kind:
