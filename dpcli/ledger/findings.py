@@ -86,7 +86,7 @@ def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
 
 def _overspent(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """A cap that was amended below what is spent takes nothing back."""
-    if any(state.spent[name] > cap for name, cap in state.caps.items()):
+    if not state.fullest().fits({}):
         yield LedgerFinding(
             "DP304", "warning", "more is spent than the cap allows since it was amended: what is spent stays spent", state.head.seq
         )

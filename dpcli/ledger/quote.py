@@ -66,6 +66,7 @@ def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Q
 
 def _wanted(ledger: Ledger, pipeline: Pipeline, runs: int) -> tuple[Wanted, Cost, float] | Refusal:
     try:
+        ledger.window(())
         cost, delta = ledger.cost(pipeline)
     except (InputError, CannotCertify, NotRepresentable) as error:
         return error

@@ -30,7 +30,7 @@ class Remaining:
 
 def room(state: LedgerState) -> Remaining:
     """What a state leaves."""
-    terms = state.open_terms()
+    state, terms = state.fullest(), state.open_terms()
     declared = terms.mode == "declared"
     spent = share_of(state, state.spent)
     return Remaining(

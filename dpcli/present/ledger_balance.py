@@ -81,6 +81,7 @@ def _left_words(state: LedgerState, remaining: Remaining) -> str:
 
 def scarce(state: LedgerState) -> str:
     """Which amount is the scarcest, where that is delta and not the one that everybody looks at."""
+    state = state.fullest()
     tightest = max(state.caps, key=lambda name: amounts.share({name: state.spent[name]}, state.caps))
     if tightest != "delta" or not state.spent["delta"]:
         return ""
