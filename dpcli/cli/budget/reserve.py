@@ -17,6 +17,7 @@ def command(
     dataset: str | None,
     delta: float | None,
     why: str,
+    window: tuple[str, ...],
     anchor: str | None,
     expires: str | None,
     format_: str,
@@ -33,4 +34,4 @@ def command(
 
     with opened(ledger, dataset, anchor) as found:
         until = expiry(expires, found.now())
-        return emit(receipt(found, lambda: found.reserve(load(file), key, delta, why, until)), format_, outputs)
+        return emit(receipt(found, lambda: found.reserve(load(file), key, delta, why, until, window)), format_, outputs)

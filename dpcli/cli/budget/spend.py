@@ -17,6 +17,7 @@ def command(
     dataset: str | None,
     delta: float | None,
     why: str,
+    window: tuple[str, ...],
     anchor: str | None,
     format_: str,
     outputs: tuple[str, ...],
@@ -29,4 +30,4 @@ def command(
     from dpcli.present.ledger_answers import receipt
 
     with opened(ledger, dataset, anchor) as found:
-        return emit(receipt(found, lambda: found.spend(load(file), key, delta, why)), format_, outputs)
+        return emit(receipt(found, lambda: found.spend(load(file), key, delta, why, window)), format_, outputs)

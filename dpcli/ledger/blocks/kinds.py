@@ -16,6 +16,7 @@ class BlockKind(Protocol):
     """One way to cut.
 
     needs: the term that says which blocks there are, "" where the calendar does. within: whether a unit's records all lie in one.
+    ordered: whether one block follows another.
     """
 
     @property
@@ -25,12 +26,29 @@ class BlockKind(Protocol):
     def within(self) -> bool: ...
 
     @property
+    def ordered(self) -> bool: ...
+
+    @property
+    def weekly(self) -> bool:
+        """Whether a week of blocks fills a line."""
+        ...
+
+    @property
+    def listed(self) -> Sequence[str]:
+        """All blocks, in order; none where the calendar has no end."""
+        ...
+
+    @property
     def word(self) -> str:
         """A block as messages call it."""
         ...
 
     def holds(self, name: str) -> bool:
         """Whether it is a block, in its one spelling."""
+        ...
+
+    def rank(self, name: str) -> int:
+        """The place of a block; where they are ordered, the next one's is one more."""
         ...
 
     def between(self, first: str, last: str) -> Sequence[str]:
@@ -59,10 +77,16 @@ class Days:
     count: int | None = None
     needs: ClassVar[str] = ""
     within: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+    listed: ClassVar[Sequence[str]] = ()
+    weekly: ClassVar[bool] = True
     word: ClassVar[str] = "a day as 2026-01-31"
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", name)) and _day(name) is not None
+
+    def rank(self, name: str) -> int:
+        return date.fromisoformat(name).toordinal()
 
     def between(self, first: str, last: str) -> Sequence[str]:
         begin, end = date.fromisoformat(first).toordinal(), date.fromisoformat(last).toordinal()
@@ -77,10 +101,16 @@ class Weeks:
     count: int | None = None
     needs: ClassVar[str] = ""
     within: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+    listed: ClassVar[Sequence[str]] = ()
+    weekly: ClassVar[bool] = False
     word: ClassVar[str] = "a week as 2026-W05"
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("[0-9]{4}-W[0-9]{2}", name)) and _day(f"{name}-1") is not None
+
+    def rank(self, name: str) -> int:
+        return date.fromisoformat(f"{name}-1").toordinal() // 7
 
     def between(self, first: str, last: str) -> Sequence[str]:
         begin, end = date.fromisoformat(f"{first}-1"), date.fromisoformat(f"{last}-1")
@@ -96,10 +126,19 @@ class Regions:
     count: int | None = None
     needs: ClassVar[str] = "names"
     within: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
+    weekly: ClassVar[bool] = False
     word: ClassVar[str] = "one of the blocks that were listed at the opening"
 
     def holds(self, name: str) -> bool:
         return name in self.names
+
+    @property
+    def listed(self) -> Sequence[str]:
+        return self.names
+
+    def rank(self, name: str) -> int:
+        return self.names.index(name)
 
     def between(self, first: str, last: str) -> Sequence[str]:
         raise InputError(f"--window: expected the names of blocks, found {first}..{last}: what is listed has no order")
@@ -113,10 +152,19 @@ class Hashes:
     count: int
     needs: ClassVar[str] = "count"
     within: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+    weekly: ClassVar[bool] = False
     word: ClassVar[str] = "a whole number below the count that was stated at the opening"
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("0|[1-9][0-9]{0,6}", name)) and int(name) < self.count
+
+    @property
+    def listed(self) -> Sequence[str]:
+        return [str(i) for i in range(self.count)]
+
+    def rank(self, name: str) -> int:
+        return int(name)
 
     def between(self, first: str, last: str) -> Sequence[str]:
         return [str(i) for i in range(int(first), int(last) + 1)]
