@@ -203,8 +203,20 @@ class Ledger:
                 raise InputError(f'--window: expected none, as "{self.dataset}" is not cut into blocks, found {stated[0]}')
             return ()
         if not stated:
-            raise InputError(f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}), found none')
+            raise InputError(
+                f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}), found none; dpcli budget spend and '
+                "reserve take them, by flag or privacy.window; commands that read the data themselves read all of them, and do not"
+            )
         return family.window(stated)
+
+    def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
+        """The blocks that a file says it reads, or that are given beside it. Raises InputError where the two differ, or as `window`."""
+        stated = pipeline.privacy.window or ()
+        if given and stated and self.window(given) != self.window(stated):
+            raise InputError(
+                f"--window: expected the window of {pipeline.path or '<pipeline>'} ({', '.join(stated)[:60]}), or none, found another"
+            )
+        return self.window(given or stated)
 
     def upgrade(self) -> Receipt:
         """Note that the definitions which guard the entries were made again by a later version."""

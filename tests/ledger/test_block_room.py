@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from dpcli.errors import Denied, InputError
 from dpcli.ledger.blocks.room import block_room
+from dpcli.ledger.budget import budget
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.quote import quotes
 from dpcli.ledger.stores.places import init
+from dpcli.ledger.verify import verify
+from dpcli.pipeline.read import load, parse
 from dpcli.present.ledger_blocks import calendar
 from dpcli.registry import BLOCKS
 from tests.command import dpcli
@@ -102,4 +106,61 @@ def test_only_of_blocks(tmp_path: Path) -> None:
     assert calendar(ledger.state()) == ()
     with pytest.raises(InputError, match="not cut into any"):
         block_room(ledger, run())
+    ledger.close()
+
+
+def stating(window: str, epsilon: float = 0.25) -> str:
+    """A file that says which blocks it reads."""
+    return run_file(epsilon).replace('releases = "outputs"\n', f'releases = "outputs"\nwindow = {window}\n')
+
+
+def test_a_file_that_states_its_window(tmp_path: Path) -> None:
+    """It is charged there and nowhere else: a flag that says otherwise, and a dataset that is not cut, are refused."""
+    url, file = str(tmp_path / "l.db"), tmp_path / "run.toml"
+    ledger = init(url, DATASET, replace(terms(), schema=""))
+    file.write_text(stating('["2026-01-01..2026-01-02", "2026-01-05"]'))
+    spend = ("budget", "spend", url, str(file), "--key")
+    assert dpcli("account", str(file), "-f", "total").out == dpcli("account", "-", "-f", "total", stdin=run_file(0.25).encode()).out
+    assert dpcli(*spend, "a").code == 0
+    assert dpcli(*spend, "a", "--window", "2026-01-05", "--window", "2026-01-01..2026-01-02").code == 0
+    refused = dpcli(*spend, "b", "--window", "2026-01-01")
+    assert refused.code == 2 and "--window: expected the window of" in refused.err
+    budget(url).spend(str(file), "c")
+    assert {run.window for run in ledger.state().runs.values()} == {("2026-01-01", "2026-01-02", "2026-01-05")}
+    assert len(ledger.state().runs) == 2 and verify(ledger).problems == ()
+    ledger.spend(load(str(file)), "elsewhere", window=["2026-03-01"])  # as a program that does not ask would
+    assert [text for text in verify(ledger).problems if "other blocks than the window" in text]
+    file.write_text(stating("[]"))
+    assert dpcli("account", str(file)).code == 2
+    plainly = str(tmp_path / "plain.db")
+    init(plainly, DATASET, replace(plain(), schema="")).close()
+    file.write_text(stating('["2026-01-01"]'))
+    assert "not cut into blocks" in dpcli("budget", "spend", plainly, str(file), "--key", "a").err
+    ledger.close()
+
+
+@given(
+    used=st.lists(st.integers(0, 9), min_size=4, max_size=4),
+    windows=st.lists(st.tuples(st.sets(st.integers(0, 3), min_size=1), st.integers(1, 4)), min_size=1, max_size=4),
+    retired=st.integers(0, 5),
+)
+def test_a_gate_asks_for_all_files_together(
+    used: list[int], windows: list[tuple[set[int], int]], retired: int, tmp_path_factory: object
+) -> None:
+    """What it says fits is what the ledger then takes, one after the other, block by block."""
+    url = str(tmp_path_factory.mktemp("gate") / "l.db")  # type: ignore[attr-defined]
+    ledger, blocks = filled(url, "day", [*used, 0, 0], retired), FAMILIES["day"][1]
+    files = [parse(stating(json.dumps([blocks[i] for i in sorted(w)]), cost / 10).encode(), "run.toml") for w, cost in windows]
+    answers = quotes(url, DATASET, [(file, 1) for file in files])
+    spent = [*used]
+    for window, cost in windows:
+        spent = [tenths + cost * (i in window) for i, tenths in enumerate(spent)]
+    for answer, (window, _) in zip(answers, windows, strict=True):
+        assert not isinstance(answer, Exception)
+        assert answer.fits == (retired not in window and all(spent[i] <= 10 for i in window)), answer
+    if all(not isinstance(answer, Exception) and answer.fits for answer in answers):
+        for i, file in enumerate(files):
+            assert not ledger.spend(file, f"file {i}", window=ledger.stated_window(file)).repeated
+    (refused,) = quotes(url, DATASET, [(run(0.1), 1)])
+    assert isinstance(refused, InputError) and "--window: expected the blocks" in str(refused)
     ledger.close()

@@ -32,6 +32,11 @@ def command(
     from dpcli.pipeline.read import load
     from dpcli.present.ledger_answers import receipt
 
+    pipeline = load(file)
     with opened(ledger, dataset, anchor) as found:
         until = expiry(expires, found.now())
-        return emit(receipt(found, lambda: found.reserve(load(file), key, delta, why, until, window)), format_, outputs)
+        return emit(
+            receipt(found, lambda: found.reserve(pipeline, key, delta, why, until, found.stated_window(pipeline, window))),
+            format_,
+            outputs,
+        )

@@ -29,5 +29,8 @@ def command(
     from dpcli.pipeline.read import load
     from dpcli.present.ledger_answers import receipt
 
+    pipeline = load(file)
     with opened(ledger, dataset, anchor) as found:
-        return emit(receipt(found, lambda: found.spend(load(file), key, delta, why, window)), format_, outputs)
+        return emit(
+            receipt(found, lambda: found.spend(pipeline, key, delta, why, found.stated_window(pipeline, window))), format_, outputs
+        )
