@@ -37,6 +37,8 @@ def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
 
 def _delta(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     terms = state.open_terms()
+    if terms.family is not None:
+        return  # each window has a size of its own
     if terms.dataset_size is None:
         yield LedgerFinding("DP306", "warning", "opened without dataset_size: nothing can say whether its delta is small enough", 1)
     elif terms.delta * terms.dataset_size > 0.1:
@@ -55,7 +57,7 @@ def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """One run under two keys within an hour: a retry that was charged twice, or one question that was answered twice."""
     last: dict[str, Run] = {}
     for run in state.runs.values():
-        text = canonical(run.pipeline)
+        text = canonical({"pipeline": run.pipeline, "window": run.window})  # the same question about other blocks is another
         before = last.get(text)
         if run.status != "void":
             last[text] = run

@@ -10,9 +10,10 @@ c_r in the filter's currency for a change of one unit's records in one block. On
 chosen from, each block keeps sum(c_r over runs that read it) <= C. So, summed over B: sum(j_r c_r) <= m C, and j_r <= m. A run with
 j_r = 0 does not see the unit. One with j_r > 0 sees a group of j_r such changes, one after the other, and costs the whole unit
 
-* pure epsilon: j_r c_r (Dwork & Roth 2014, Theorem 2.2), in all at most m C;
-* rho of zCDP, mu^2 of GDP: j_r^2 c_r (Bun & Steinke 2016, arXiv:1605.02065, Proposition 27; Dong et al. 2019, arXiv:1905.02383, Theorem
-  2.14), in all at most m sum(j_r c_r) <= m^2 C.
+* pure epsilon: j_r c_r, as likelihood ratios multiply; in all at most m C;
+* rho of zCDP: j_r^2 c_r (Bun & Steinke 2016, arXiv:1605.02065, group privacy); mu^2 of GDP: j_r^2 c_r, as a test that rejects one dataset
+  with probability p rejects its neighbour with at most Phi(Phi^-1(p) + mu) (Dong et al. 2019, arXiv:1905.02383), and the mu of j
+  neighbours add up. In all at most m sum(j_r c_r) <= m^2 C.
 
 These sums are bounded on every path, which is all that the filters' theorems ask for; they are used for one pair of datasets, with and
 without that unit. Hence C is the cap of an ordinary ledger, divided by m or m^2 and rounded down, and the ledger's epsilon and delta hold
