@@ -24,6 +24,7 @@ from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.chain import canonical, digest, sealed
 from dpcli.ledger.checkpoint import stated, tallies
 from dpcli.ledger.filters.filter import Cost, opened_filter
+from dpcli.ledger.findings import findings
 from dpcli.ledger.ledger import Ledger, _rehearsed
 from dpcli.ledger.requests import Charge, Retire
 from dpcli.ledger.state import LedgerState
@@ -415,7 +416,7 @@ def test_the_server_does_what_a_dictionary_does(by: str, steps: list[Any], many:
     store: Store = open_store(many.url)
     name = f"data {len(store.datasets())}"
     store.close()
-    both_agree(many.url, name, by, steps)
+    both_agree(many.url, name, by, steps[:12])
     with open_ledger(many.url, name) as ledger, many.cluster.connect(many.name) as connection:
         (body,) = connection.execute("SELECT dpcli.standing(%s)", (name,)).fetchone()
         assert tallies(body, folded(ledger)), body
@@ -513,6 +514,29 @@ def test_a_ledger_without_blocks_is_stored_as_before(place: Place) -> None:
     content = {"kind": "spend", "key": "b", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1"}, "window": ["x"]}
     with pytest.raises(LedgerError, match="expected no window"):
         ledger.state().rehearsal().apply(sealed(content, DATASET, ledger.state().head))
+    ledger.close()
+
+
+def test_caps_that_were_not_divided_are_found(tmp_path: Path) -> None:
+    """By whoever writes an opening by hand: a block with the cap of the whole unit."""
+    path = str(tmp_path / "l.db")
+    init(path, DATASET, replace(plain(), schema="")).close()
+    store = open_store(path)
+    found = replace(terms(max_blocks=3), schema=digest(store.schema()), version=store.version)
+    content = {"kind": "open", "terms": found.content(), "caps": dict(found.the_filter.caps(1.0, 0.0))}
+    entry = sealed({**content, "who": "ana", "when": NOW, "dpcli": "0"}, "forged", LedgerState("forged").head)
+    with store.writing("forged") as tail:
+        tail.append(entry.row)
+    (said,) = verify(Ledger(store, "forged")).problems
+    assert "a cap of 1 of epsilon" in said and "this version finds 0.3333333333" in said
+    store.close()
+
+
+def test_the_same_run_on_other_blocks_is_no_repetition(tmp_path: Path) -> None:
+    ledger = init(str(tmp_path / "l.db"), DATASET, replace(terms(), schema=""))
+    for key, day in (("a", "01"), ("b", "02"), ("c", "02")):
+        charge(ledger, key, window=[f"2026-01-{day}"])
+    assert [(each.rule, each.key) for each in findings(ledger)] == [("DP404", "entry 4")]
     ledger.close()
 
 
