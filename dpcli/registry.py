@@ -151,6 +151,13 @@ PREDICTION_STATEMENT_OF = "dpcli.present.prediction_statement:statement"  # a se
 RELEASE_STATEMENT_OF = "dpcli.present.release:statement"  # answers to queries
 REPLAYED = "dpcli.train.replay.program:replays"  # a file with [train]
 
+# What a dataset in a ledger may be cut into.
+BLOCKS: dict[str, str] = {
+    "day": "dpcli.ledger.blocks.kinds:Days",
+    "week": "dpcli.ledger.blocks.kinds:Weeks",
+    "region": "dpcli.ledger.blocks.kinds:Regions",
+    "hash": "dpcli.ledger.blocks.kinds:Hashes",
+}
 FILTERS: dict[str, str] = {
     "zcdp": "dpcli.ledger.filters.zcdp:ZcdpFilter",
     "rdp": "dpcli.ledger.filters.rdp:RdpFilter",

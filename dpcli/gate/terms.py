@@ -43,6 +43,8 @@ def _stated(pipeline: Pipeline, name: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return ", ".join(value)  # JSON has no tuples, and a list that was read again would be another value
     return value.value if isinstance(value, enum.Enum) else value
 
 

@@ -69,7 +69,12 @@ def add(total: Amounts, more: Amounts, sign: int = 1) -> dict[str, Decimal]:
     """The sum (sign 1) or difference (-1) by name, exact."""
     zero = Decimal(0)  # copied with its sign: a product would be rounded to 28 digits
     signed = {name: value.copy_negate() if sign < 0 else value for name, value in more.items()}
-    return {name: EXACT.add(total.get(name, zero), signed.get(name, zero)) for name in {**total, **more}}
+    return {**total} | {name: EXACT.add(total.get(name, zero), signed.get(name, zero)) for name in more}
+
+
+def divided(cap: str, parts: int) -> str:
+    """A cap by a whole number, rounded down."""
+    return str(_DOWN.divide(Decimal(cap), Decimal(parts)).normalize(_DOWN))
 
 
 def exceeded(total: Amounts, caps: Amounts) -> str | None:

@@ -61,7 +61,7 @@ class DatasetBudget:
         asked = _asked(pipeline, key, delta, why)
         last = None if expires is None else text_of("expires", expires)
         with self._open() as ledger:
-            ledger.reserve(*asked, expiry(last, ledger.now()))
+            ledger.reserve(*asked, expiry(last, ledger.now()), ledger.stated_window(asked[0]))
             return ReservedRun(DatasetBudget(self.url, ledger.dataset), key)
 
     def spend(self, pipeline: Pipeline | str | os.PathLike[str], key: str, why: str = "", delta: float | None = None) -> None:
@@ -71,7 +71,7 @@ class DatasetBudget:
         """
         asked = _asked(pipeline, key, delta, why)
         with self._open() as ledger:
-            if ledger.spend(*asked).repeated:
+            if ledger.spend(*asked, ledger.stated_window(asked[0])).repeated:
                 raise LedgerError(
                     f'key "{key}": expected a run that was not charged before, found one that was: noise may have been drawn, '
                     "and a run that draws noise again needs a key of its own"

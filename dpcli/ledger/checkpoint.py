@@ -24,6 +24,7 @@ from typing import Any
 
 from dpcli.errors import LedgerError
 from dpcli.ledger import amounts
+from dpcli.ledger.blocks.spread import amount_of
 from dpcli.ledger.chain import Head, StoredRow, canonical, opened
 from dpcli.ledger.earlier import EarlierRuns, alone
 from dpcli.ledger.state import LedgerState, UnderWay
@@ -42,7 +43,9 @@ def due(state: LedgerState, noted: int) -> bool:
 
 def stated(state: LedgerState) -> dict[str, Any]:
     """Everything about a state that the entries before its head decide."""
+    blocks = {} if state.terms is None or state.terms.blocks is None else {"retired": sorted(state.retired)}
     return {
+        **blocks,
         "checkpoint": FORMAT,
         "dataset": state.dataset,
         "seq": state.head.seq,
@@ -88,7 +91,7 @@ def tallies(said: Mapping[str, Any], state: LedgerState) -> bool:
     """Whether a checkpoint says what the fold has come to at its entry."""
     found = stated(state)
     try:
-        sums = all(_read(said[name], state.caps) == _read(found[name], state.caps) for name in SUMS)
+        sums = all(_sum(name, said, state) == _sum(name, found, state) for name in SUMS)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
     return sums and all(said.get(name) == value for name, value in found.items() if name not in SUMS)
@@ -115,7 +118,9 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     seq, under_way = int(content["seq"]), {key: UnderWay(*value) for key, value in content["under_way"].items()}
     head = alone(_named(store, dataset, seq, content["hash"]), dataset)
     state.head = Head(head.row.seq, head.row.hash)
-    state.caps, state.spent, state.reserved = (_read(content[name], state.caps) for name in SUMS)
+    state.caps, state.spent, state.reserved = (_sum(name, content, state) for name in SUMS)
+    if terms.blocks is not None:
+        state.retired = frozenset(map(str, content["retired"]))
     state.epsilon, state.largest = float(content["epsilon"]), float(content["largest"])
     state.charges, state.latest = int(content["charges"]), str(content["latest"])
     state.schema, state.version = str(content["schema"]), int(content["version"])
@@ -150,6 +155,16 @@ def _row(store: Store, dataset: str, seq: int) -> StoredRow:
 
 def _written(found: amounts.Amounts) -> dict[str, str]:
     return {name: str(value) for name, value in found.items()}
+
+
+def _sum(name: str, said: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
+    """By the names of the caps, and in their order; what is summed by block, by those of amounts and blocks."""
+    if state.terms is None or state.terms.blocks is None or name == "caps":
+        return _read(said[name], state.caps)
+    total: Mapping[str, str] = said[name]
+    if any(amount_of(each) not in state.caps for each in total):
+        raise ValueError("expected amounts that have a cap")
+    return _read(total, dict.fromkeys(total, Decimal(0)))
 
 
 def _read(found: Mapping[str, str], caps: amounts.Amounts) -> dict[str, Decimal]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,14 @@ if TYPE_CHECKING:
 DECLARED = "run "  # how the amounts of a declared set begin
 
 
-def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float) -> str:
+def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, window: Sequence[str] = ()) -> str:
     """The whole message, several lines: the numbers, what would fit, and what other composition says."""
     from dpcli.ledger.fit import fitting
 
-    lines = [f"denied, and nothing was written: {shortfall(state, cost)}"]
+    closed, state, said = state.closed(window), state.over(window), full(state, cost, window)
+    if closed is not None:
+        return f"denied, and nothing was written: block {closed} was retired, and takes no further run"
+    lines = [f"denied, and nothing was written: {shortfall(state, cost)}{said}"]
     if state.open_terms().mode == "declared":
         return lines[0]
     lines += delta_advice(state, cost, pipeline.path)
@@ -42,6 +46,14 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
         f"the run costs {up(wanted[name])} of {of} ({percent(wanted[name], state, name)} of the cap); {down(left[name])} of "
         f"{up(state.caps[name])} is left, {up(max(amounts.add(wanted, left, -1)[name], Decimal(0)))} too little"
     )
+
+
+def full(state: LedgerState, cost: Cost, window: Sequence[str]) -> str:
+    """Which blocks of a window do not take the cost, in words; "" without blocks."""
+    wanted = amounts.read(cost.amounts)
+    found = [block for block in window if not state.over((block,)).fits(wanted)]
+    named = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    return f", on {len(found)} of the {len(window)} blocks of its window ({named})" if found else ""
 
 
 def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:

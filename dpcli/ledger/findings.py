@@ -37,6 +37,8 @@ def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
 
 def _delta(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     terms = state.open_terms()
+    if terms.family is not None:
+        return  # each window has a size of its own
     if terms.dataset_size is None:
         yield LedgerFinding("DP306", "warning", "opened without dataset_size: nothing can say whether its delta is small enough", 1)
     elif terms.delta * terms.dataset_size > 0.1:
@@ -55,7 +57,7 @@ def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """One run under two keys within an hour: a retry that was charged twice, or one question that was answered twice."""
     last: dict[str, Run] = {}
     for run in state.runs.values():
-        text = canonical(run.pipeline)
+        text = canonical({"pipeline": run.pipeline, "window": run.window})  # the same question about other blocks is another
         before = last.get(text)
         if run.status != "void":
             last[text] = run
@@ -86,7 +88,7 @@ def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
 
 def _overspent(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """A cap that was amended below what is spent takes nothing back."""
-    if any(state.spent[name] > cap for name, cap in state.caps.items()):
+    if not state.fullest().fits({}):
         yield LedgerFinding(
             "DP304", "warning", "more is spent than the cap allows since it was amended: what is spent stays spent", state.head.seq
         )

@@ -13,6 +13,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from dpcli.ledger.blocks.family import MOST, BlockFamily
+from dpcli.ledger.blocks.kinds import known_kinds
 from dpcli.ledger.expiry import STAMP
 
 TEXT, NAME = 20_000, 200  # characters of a reason, and of a name or key
@@ -51,7 +53,15 @@ COMMON = {
     "when": "stamp",
     "dpcli": "text",
 }
-CHARGE = {"key": "name", "pipeline": "pipeline", "delta": "delta", "cost": "amounts", "detail": "text?", "why": "text?"}
+CHARGE = {
+    "key": "name",
+    "pipeline": "pipeline",
+    "delta": "delta",
+    "cost": "amounts",
+    "detail": "text?",
+    "why": "text?",
+    "window": "window?",
+}
 ENTRIES = {
     "open": {"terms": "terms", "caps": "amounts"},
     "spend": CHARGE,
@@ -60,6 +70,7 @@ ENTRIES = {
     "commit": {"key": "name", "why": "text?"},
     "void": {"key": "name", "why": "said"},
     "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said"},
+    "retire": {"window": "window", "why": "said"},
     "upgrade": {"schema": "hash", "version": "count"},
 }
 TERMS = {
@@ -77,7 +88,9 @@ TERMS = {
     "schema": "hash",
     "team": "name?",
     "version": "count?",
+    "blocks": "blocks?",
 }
+BLOCKS = {"by": "by", "column": "name", "max_blocks": "runs", "names": "window?", "count": "runs?"}
 DECLARED = {"pipeline": "pipeline", "runs": "runs"}
 CERTIFIED = {"epsilon": "bound", "accountant": "name"}
 WORDS = {
@@ -101,6 +114,9 @@ WORDS = {
     "declared": "pipelines and how often each is run",
     "certified": "an epsilon and an accountant",
     "terms": "the terms of a ledger",
+    "by": "a known kind of blocks",
+    "blocks": "what the blocks of a dataset are",
+    "window": f"1 to {MOST} names of blocks, each once and in order",
 }
 MODES = ("adaptive", "declared")
 MOST_RUNS = 10**6
@@ -121,9 +137,15 @@ def rules() -> dict[str, Any]:
         "terms": TERMS,
         "declared": DECLARED,
         "certified": CERTIFIED,
+        "blocks": BLOCKS,
+        "kinds": dict(known_kinds()),
+        "window": MOST,
         "adjacencies": _adjacencies(),
         "modes": list(MODES),
-        "filters": {name: {"currency": list(found.currency), "ranges": found.ranges} for name, found in _filters().items()},
+        "filters": {
+            name: {"currency": list(found.currency), "ranges": found.ranges, "groups": found.group_power is not None}
+            for name, found in _filters().items()
+        },
     }
 
 
@@ -171,16 +193,29 @@ def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | N
     if terms["delta"] * float(terms.get("dataset_size", 1)) >= 1.0:
         return "expected a delta below 1/dataset_size"
     if terms["mode"] == "declared":
+        if "blocks" in terms:
+            return "expected adaptive mode with blocks"
         if not {"declared", "certified"} <= set(terms) or not terms["certified"]["epsilon"] <= terms["epsilon"]:
             return "expected declared runs within the cap"
         planned = {f"run {i}": str(item["runs"]) for i, item in enumerate(terms["declared"], 1)}
         return None if caps == planned else "expected the caps of the declared runs"
     known = _filters().get(terms.get("filter", ""))
+    uncut = _wrong_blocks(terms, known)
+    if uncut is not None:
+        return uncut
     if known is None or set(caps) != set(known.currency):
         return "expected a filter with the caps of its currency"
     found = terms.get("parameters", {})
     within = set(found) == set(known.ranges) and all(low <= found[name] <= high for name, (low, high) in known.ranges.items())
     return None if within else "expected the parameters of the filter"
+
+
+def _wrong_blocks(terms: Mapping[str, Any], known: Any) -> str | None:
+    if "blocks" not in terms or known is None:
+        return None
+    if "dataset_size" in terms:
+        return "expected no dataset_size with blocks"
+    return BlockFamily(**terms["blocks"]).unproved(known, terms["adjacency"], terms["delta"])
 
 
 def _adjacencies() -> list[str]:
@@ -251,6 +286,13 @@ def _is_pipeline(value: Any) -> bool:
     return type(mechanisms) is list and bool(mechanisms) and all(type(entry) is dict for entry in mechanisms)
 
 
+def _is_window(value: Any) -> bool:
+    """Names of blocks, each once and in order."""
+    if type(value) is not list or not 1 <= len(value) <= MOST or not all(map(TYPES["name"], value)):
+        return False
+    return value == sorted(set(value))
+
+
 def _matches(name: str, value: Any) -> bool:
     return type(value) is str and re.fullmatch(PATTERNS[name][1:-1], value) is not None
 
@@ -283,5 +325,8 @@ TYPES: dict[str, Callable[[Any], bool]] = {
         type(value) is list and bool(value) and all(type(item) is dict and _wrong_table(DECLARED, item) is None for item in value)
     ),
     "certified": lambda value: type(value) is dict and _wrong_table(CERTIFIED, value) is None,
+    "by": lambda value: type(value) is str and value in known_kinds(),
+    "blocks": lambda value: type(value) is dict and _wrong_table(BLOCKS, value) is None,
+    "window": _is_window,
     "terms": lambda value: type(value) is dict and _wrong_table(TERMS, value) is None,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +17,7 @@ from dpcli.ledger.earlier import pages
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.filters.others import other_filters
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
-from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Upgrade, checked_key
+from dpcli.ledger.requests import Amend, Charge, LedgerRequest, Move, Retire, Upgrade, checked_key
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
 from dpcli.ledger.terms import LedgerTerms
@@ -145,21 +145,29 @@ class Ledger:
         except (CannotCertify, NotRepresentable) as refusal:
             raise type(refusal)(f"{refusal}{other_filters(terms, pipeline, at)}") from None
 
-    def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "") -> Receipt:
+    def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
         """Charge a run that is made at once; returns when the charge is durable, and only then may noise be drawn.
+
+        window: the blocks that it reads (names, FIRST..LAST), where the dataset has any.
 
         Raises Denied where it does not fit: nothing is written then.
         """
-        return self._charge("spend", pipeline, key, delta, why)
+        return self._charge("spend", pipeline, key, delta, why, None, window)
 
     def reserve(
-        self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", expires: str | None = None
+        self,
+        pipeline: Pipeline,
+        key: str,
+        delta: float | None = None,
+        why: str = "",
+        expires: str | None = None,
+        window: Sequence[str] = (),
     ) -> Receipt:
         """Charge a long run before it starts; `start` it before the first noise, `commit` it at its end.
 
         A run that is resumed draws fresh noise: what it does again is another run, with a key of its own.
         """
-        return self._charge("reserve", pipeline, key, delta, why, expires)
+        return self._charge("reserve", pipeline, key, delta, why, expires, window)
 
     def start(self, key: str, why: str = "") -> Receipt:
         """Note that noise is about to be drawn: from here on the reservation cannot be voided. why: where it is somebody else's."""
@@ -183,23 +191,58 @@ class Ledger:
         """
         return self._append(Amend(epsilon, seen(why), seen(approver), acknowledged), "")
 
+    def retire(self, window: Sequence[str], why: str) -> Receipt:
+        """Close blocks for good, with the reason. Raises InputError where the dataset has none."""
+        return self._append(Retire(self.window(window), seen(why)), "")
+
+    def window(self, stated: Sequence[str]) -> tuple[str, ...]:
+        """The blocks that are stated, in order; none where the dataset has none. Raises InputError where one is missing or too many."""
+        family = (self._state.terms or self.state().open_terms()).family
+        if family is None:
+            if stated:
+                raise InputError(f'--window: expected none, as "{self.dataset}" is not cut into blocks, found {stated[0]}')
+            return ()
+        if not stated:
+            raise InputError(
+                f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}), found none; dpcli budget spend and '
+                "reserve take them, by flag or privacy.window; commands that read the data themselves read all of them, and do not"
+            )
+        return family.window(stated)
+
+    def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
+        """The blocks that a file says it reads, or that are given beside it. Raises InputError where the two differ, or as `window`."""
+        stated = pipeline.privacy.window or ()
+        if given and stated and self.window(given) != self.window(stated):
+            raise InputError(
+                f"--window: expected the window of {pipeline.path or '<pipeline>'} ({', '.join(stated)[:60]}), or none, found another"
+            )
+        return self.window(given or stated)
+
     def upgrade(self) -> Receipt:
         """Note that the definitions which guard the entries were made again by a later version."""
         return self._append(Upgrade(digest(self.store.schema()), self.store.version), "")
 
     def _charge(
-        self, kind: str, pipeline: Pipeline, key: str, delta: float | None, why: str, expires: str | None = None
+        self,
+        kind: str,
+        pipeline: Pipeline,
+        key: str,
+        delta: float | None,
+        why: str,
+        expires: str | None,
+        window: Sequence[str],
     ) -> Receipt:
         from dpcli.pipeline.canonical import tables_of
 
         cost, at = self.cost(pipeline, delta)
-        request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires)
+        blocks = self.window(window)
+        request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
         try:
             return self._append(request, key)
         except Denied:
             from dpcli.ledger.denial import denial
 
-            raise Denied(denial(self.state(), pipeline, cost, at)) from None
+            raise Denied(denial(self.state(), pipeline, cost, at, blocks)) from None
 
     def _append(self, request: LedgerRequest, key: str) -> Receipt:
         state = self.state()  # most of the reading before anybody has to wait
@@ -252,7 +295,7 @@ def open_dataset(
 
         caps = declared_caps(terms.declared)
     else:
-        caps = dict(terms.the_filter.caps(terms.epsilon, terms.delta))
+        caps = terms.caps(terms.epsilon)
     with store.writing(dataset) as tail:
         if tail.after(0):
             raise LedgerError(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import Denied, InputError
+from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.pipeline.canonical import tables_of
@@ -28,8 +29,22 @@ if TYPE_CHECKING:
 def open_with(url: str, dataset: str, given: Mapping[str, Any]) -> Ledger:
     """Open a ledger. given: the flags by name. Raises InputError, Denied or LedgerError where it cannot be opened."""
     common = ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")
-    terms = checked(LedgerTerms(**{name: given[name] for name in common}))
+    terms = checked(replace(LedgerTerms(**{name: given[name] for name in common}), blocks=_blocks(given)))
     return init(url, dataset, _MODES[given["mode"]](terms, given), new=bool(given.get("new")))
+
+
+def _blocks(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the dataset is cut into, None where it is one."""
+    by, flags = given.get("blocks"), ("column", "max_blocks", "names", "count")
+    if by is None:
+        stray = next((name for name in flags if given.get(name)), None)
+        if stray is not None:
+            raise InputError(f"--{FLAGS[stray]}: expected --blocks with it, found none")
+        return None
+    for name in ("column", "max_blocks"):
+        if given.get(name) is None:
+            raise InputError(f"--{FLAGS[name]}: expected {NEEDED[name]}, found none")
+    return BlockFamily(by, given["column"], given["max_blocks"], sorted(given.get("names") or ()), given.get("count")).content()
 
 
 def _adaptive(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
@@ -46,6 +61,8 @@ def _adaptive(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
 def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     from dpcli.ledger.opening import declared_terms
 
+    if terms.blocks is not None:
+        raise InputError("--blocks: expected --mode adaptive with it, found declared")
     for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
         if given[name]:
             raise InputError(f"{flag}: expected no such flag with --mode declared, found {given[name]}")
@@ -61,6 +78,11 @@ def _plan(text: str) -> tuple[Pipeline, int]:
     return load(text), 1
 
 
+FLAGS = {"column": "column", "max_blocks": "max-blocks", "names": "block", "count": "block-count"}
+NEEDED = {
+    "column": "what decides the block of a record",
+    "max_blocks": "in how many blocks the records of one unit may lie (1 where the unit is of one block, as a user-day)",
+}
 _MODES = {"adaptive": _adaptive, "declared": _declared}
 
 

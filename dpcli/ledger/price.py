@@ -90,6 +90,9 @@ def _wrong(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
         yield f"stated for {', '.join(run.others)} (DP103)"
     if run.others and terms.mode == "declared":
         return  # the declared set has no such run
+    stated = run.pipeline.privacy.window
+    if stated is not None and terms.family is not None and [*terms.family.window(stated)] != entry.content.get("window"):
+        yield "charged on other blocks than the window that it states"
     charged = amounts.read(entry.content["cost"])
     try:
         cost = amounts.read(terms.price(run.pipeline, delta).amounts)

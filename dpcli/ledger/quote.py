@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger import amounts
+from dpcli.ledger.blocks.spread import fullest, spread
 from dpcli.ledger.denial import delta_advice, down, percent, shortfall, up
 from dpcli.ledger.filters.filter import Cost, label
 from dpcli.ledger.fit import fitting
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 Refusal = InputError | CannotCertify | NotRepresentable
 Wanted = dict[str, Decimal]
+Asked = tuple[
+    Wanted, Cost, float, tuple[str, ...]
+]  # all runs together, in decimals and as a cost, their delta, and the blocks they read
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,8 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
         state = ledger.state()
     costs = [item for item in found if not isinstance(item, Exception)]
     total: Wanted = {}
-    for wanted, _, _ in costs:
-        total = amounts.add(total, wanted)
+    for wanted, _, _, window in costs:
+        total = amounts.add(total, spread(wanted, window))
     return tuple(
         item if isinstance(item, Exception) else _answer(state, item, total, len(costs), *request)
         for item, request in zip(found, pipelines, strict=True)
@@ -64,26 +69,36 @@ def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Q
     return found
 
 
-def _wanted(ledger: Ledger, pipeline: Pipeline, runs: int) -> tuple[Wanted, Cost, float] | Refusal:
+def _wanted(ledger: Ledger, pipeline: Pipeline, runs: int) -> Asked | Refusal:
     try:
         cost, delta = ledger.cost(pipeline)
+        window = ledger.stated_window(pipeline)
     except (InputError, CannotCertify, NotRepresentable) as error:
         return error
     many = {name: amounts.EXACT.multiply(value, Decimal(runs)) for name, value in amounts.read(cost.amounts).items()}
-    return many, Cost({name: str(value) for name, value in many.items()}, cost.detail), delta
+    return many, Cost({name: str(value) for name, value in many.items()}, cost.detail), delta, window
 
 
-def _answer(
-    state: LedgerState, item: tuple[Wanted, Cost, float], total: Wanted, files: int, pipeline: Pipeline, runs: int
-) -> Quote:
-    wanted, whole, delta = item
-    if not state.fits(wanted):
+def _answer(whole_state: LedgerState, item: Asked, everything: Wanted, files: int, pipeline: Pipeline, runs: int) -> Quote:
+    wanted, whole, delta, window = item
+    state, closed = whole_state.over(window), whole_state.closed(window)
+    total = fullest(everything, state.caps, window) if window else everything
+    if closed is not None:
+        message, fits = f"{state.dataset}: block {closed} was retired, and takes no further run", False
+    elif not state.fits(wanted):
         message, fits = _too_much(state, whole, runs, pipeline, delta), False
-    elif not state.fits(total):
+    elif not _with(whole_state, everything).over(window).fits({}):
         message, fits = _too_many(state, whole, total, runs, files), False
     else:
         message, fits = _fits(state, whole, runs) + _together(state, total, files), True
     return Quote(fits, message, amounts.share(wanted, state.caps), 1.0 - amounts.share(state.spent, state.caps))
+
+
+def _with(state: LedgerState, more: Wanted) -> LedgerState:
+    """The balance after more was spent."""
+    found = copy(state)
+    found.spent = amounts.add(state.spent, more)
+    return found
 
 
 def _fits(state: LedgerState, cost: Cost, runs: int) -> str:

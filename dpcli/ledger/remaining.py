@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -28,9 +29,10 @@ class Remaining:
     pure: float
 
 
-def room(state: LedgerState) -> Remaining:
-    """What a state leaves."""
-    terms = state.open_terms()
+def room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
+    """What a state leaves; of blocks, the fullest of a window, or of all."""
+    whole, terms = state, state.open_terms()
+    state = state.over(window) if window else state.fullest()
     declared = terms.mode == "declared"
     spent = share_of(state, state.spent)
     return Remaining(
@@ -38,7 +40,7 @@ def room(state: LedgerState) -> Remaining:
         share_of(state, state.reserved),
         max(1.0 - spent, 0.0),
         float((terms.certified or {})["epsilon"]) if declared else None,
-        None if state.last is None else runs_like(state, state.last),
+        None if state.last is None else runs_like(whole, state.last),
         0.0 if declared else _pure(terms.the_filter, state.left()),
     )
 
@@ -52,7 +54,9 @@ def share_of(state: LedgerState, part: amounts.Amounts) -> float:
 
 def runs_like(state: LedgerState, run: Run) -> int:
     """How many more runs of that cost fit; -1 where it costs nothing, and any number does."""
-    left = state.left()
+    if state.closed(run.window) is not None:
+        return 0
+    left = state.over(run.window).left()
     return min((Fraction(left[name]) // Fraction(cost) for name, cost in run.cost.items() if cost > 0), default=-1)
 
 

@@ -27,6 +27,7 @@ class Charge:
 
     key: the name of the run; the same key with the same body is charged once, to whoever (`who`) was charged first: two people under one
     key make two runs. expires: ISO time after which a reservation cannot be voided; it then counts in full.
+    window: the blocks that it reads, sorted; none where the dataset has none.
     """
 
     kind: str
@@ -37,17 +38,22 @@ class Charge:
     who: str
     why: str = ""
     expires: str | None = None
+    window: tuple[str, ...] = ()
 
     def body(self) -> dict[str, Any]:
         """What makes two charges the same."""
-        return {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
+        body = {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
+        return {**body, "window": list(self.window)} if self.window else body
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         if self.key in state.runs:
             self._refuse_other(state)
             self._refuse_begun(state)
             return None
-        if not state.fits(amounts.read(self.cost.amounts)):
+        closed = state.closed(self.window)
+        if closed is not None:
+            raise Denied(f"block {closed} was retired")
+        if not state.over(self.window).fits(amounts.read(self.cost.amounts)):
             raise Denied("over the cap")
         optional = {"why": self.why, "expires": self.expires}
         stated = {name: value for name, value in optional.items() if value}
@@ -156,8 +162,25 @@ class Amend:
             )
         if not _in_words(self.why) or not _in_words(self.approver):
             raise InputError("expected --reason and --approver in words, found nothing")
-        caps = dict(terms.the_filter.caps(self.epsilon, terms.delta))
+        caps = terms.caps(self.epsilon)
         return {"kind": "amend", "epsilon": self.epsilon, "caps": caps, "why": self.why, "approver": self.approver}
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """Close blocks for good: no further run reads them. What was charged stays charged."""
+
+    window: tuple[str, ...]
+    why: str
+
+    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
+        if state.open_terms().family is None:
+            raise InputError(f'expected a dataset of blocks, found "{state.dataset}", which has none')
+        if not _in_words(self.why):
+            raise InputError("--reason: expected why the blocks are retired, found nothing")
+        if state.retired.issuperset(self.window):
+            return None
+        return {"kind": "retire", "window": list(self.window), "why": self.why}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 from dpcli.errors import LedgerError
 from dpcli.ledger import amounts
+from dpcli.ledger.blocks.spread import ZERO, fullest, opened_blocks, spread
 from dpcli.ledger.chain import Head, LedgerEntry
 from dpcli.ledger.expiry import is_stamp, later
 from dpcli.ledger.terms import LedgerTerms
@@ -37,6 +38,16 @@ class Run:
         """The tables of its pipeline."""
         found: Mapping[str, Any] = self.content["pipeline"]
         return found
+
+    @property
+    def window(self) -> tuple[str, ...]:
+        """The blocks that it reads; none where the dataset has none."""
+        return tuple(self.content.get("window", ()))
+
+    @property
+    def total(self) -> Mapping[str, Decimal]:
+        """What it adds to the spending: its cost, on each block of its window."""
+        return spread(self.cost, self.window)
 
     @property
     def name(self) -> str:
@@ -79,7 +90,8 @@ class UnderWay:
 class LedgerState:
     """One dataset's ledger up to `head`. Built by `apply`, which refuses an entry that no sound ledger can hold.
 
-    reserved: what of `spent` is under way. charges: how many runs there are.
+    reserved: what of `spent` is under way. charges: how many runs there are. Where the dataset is cut into blocks, caps are those of each
+    block, and spent and reserved name amount and block (dpcli.ledger.blocks.spread): `over` a window they name amounts, as without blocks.
     """
 
     dataset: str
@@ -98,6 +110,7 @@ class LedgerState:
     opening: str = ""  # the hash of the first entry
     schema: str = ""  # the hash of the definitions that guard the entries
     version: int = 1  # of those definitions
+    retired: frozenset[str] = frozenset()  # blocks that were closed by hand
 
     def apply(self, entry: LedgerEntry) -> None:
         """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
@@ -132,6 +145,22 @@ class LedgerState:
         """Whether a cost may still be added."""
         return amounts.exceeded(amounts.add(self.spent, cost), self.caps) is None
 
+    def over(self, window: Sequence[str]) -> LedgerState:
+        """The balance of a run that reads these blocks: what the fullest of them has. Without blocks, the balance."""
+        if self.terms is None or self.terms.blocks is None:
+            return self
+        flat = copy(self)
+        flat.spent, flat.reserved = (fullest(total, self.caps, window) for total in (self.spent, self.reserved))
+        return flat
+
+    def fullest(self) -> LedgerState:
+        """The balance over all blocks; without blocks, the balance."""
+        return self.over(opened_blocks(self.spent))
+
+    def closed(self, window: Sequence[str]) -> str | None:
+        """The first block that was retired, None where none was."""
+        return next((block for block in window if block in self.retired), None)
+
     def run(self, key: str) -> Run:
         """The run of that key. Raises LedgerError where there is none."""
         found = self.runs.get(key)
@@ -152,7 +181,7 @@ class LedgerState:
         terms.refuse_nonsense(caps)
         self.terms, self.caps, self.epsilon, self.largest = terms, caps, terms.epsilon, terms.epsilon
         self.opening, self.schema, self.version = entry.row.hash, terms.schema, terms.version or 1
-        self.spent = self.reserved = dict.fromkeys(self.caps, Decimal(0))
+        self.spent = self.reserved = dict.fromkeys(self.caps, ZERO) if terms.blocks is None else {}
 
     def _charge(self, entry: LedgerEntry) -> None:
         self.open_terms()
@@ -160,12 +189,16 @@ class LedgerState:
         _refuse_no_run(entry.content)
         if not entry.key or entry.key in self.runs:
             raise LedgerError(f"{self._place(entry)}: charges the key {entry.key!r} again: the ledger was changed by hand")
-        if not self.fits(cost):
+        window = self._window(entry)
+        if self.closed(window) is not None or not self.over(window).fits(cost):
             raise LedgerError(f"{self._place(entry)}: overspends the cap: the ledger was changed by hand")
-        self.spent, self.charges = amounts.add(self.spent, cost), self.charges + 1
+        total = spread(cost, window)
+        self.spent, self.charges = amounts.add(self.spent, total), self.charges + 1
         self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, NEXT[entry.kind], cost, entry.content)
+        if window:
+            self.reserved = {**dict.fromkeys(total, ZERO), **self.reserved}
         if entry.kind == "reserve":
-            self.reserved = amounts.add(self.reserved, cost)
+            self.reserved = amounts.add(self.reserved, total)
             self.under_way[entry.key] = UnderWay(entry.row.seq, entry.row.hash, NEXT[entry.kind])
 
     def _move(self, entry: LedgerEntry) -> None:
@@ -177,9 +210,9 @@ class LedgerState:
             self.under_way[entry.key] = replace(self.under_way[entry.key], status=moved.status)
             return
         del self.under_way[entry.key]
-        self.reserved = amounts.add(self.reserved, run.cost, -1)
+        self.reserved = amounts.add(self.reserved, run.total, -1)
         if entry.kind == "void":
-            self.spent = amounts.add(self.spent, run.cost, -1)
+            self.spent = amounts.add(self.spent, run.total, -1)
 
     def _amend(self, entry: LedgerEntry) -> None:
         self.open_terms()
@@ -188,6 +221,17 @@ class LedgerState:
             raise LedgerError(f"{self._place(entry)}: amends other caps than the ledger has: the ledger was changed by hand")
         self.caps, self.epsilon = caps, float(entry.content["epsilon"])
         self.largest = max(self.largest, self.epsilon)
+
+    def _retire(self, entry: LedgerEntry) -> None:
+        self.retired |= frozenset(self._window(entry))
+
+    def _window(self, entry: LedgerEntry) -> tuple[str, ...]:
+        """The blocks of an entry; none where the dataset has none."""
+        family, stated = self.open_terms().family, entry.content.get("window")
+        wrong = ("expected no window" if stated is not None else None) if family is None else family.wrong(stated)
+        if wrong is not None or (family is None and entry.kind == "retire"):
+            raise LedgerError(f"{self._place(entry)}: {wrong or 'expected blocks to retire'}: the ledger was changed by hand")
+        return tuple(stated or ())
 
     def _upgrade(self, entry: LedgerEntry) -> None:
         self.open_terms()
@@ -223,5 +267,6 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "commit": LedgerState._move,
     "void": LedgerState._move,
     "amend": LedgerState._amend,
+    "retire": LedgerState._retire,
     "upgrade": LedgerState._upgrade,
 }

@@ -7,7 +7,10 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from dpcli.errors import InputError, LedgerError
+from dpcli.ledger.blocks.family import BlockFamily
+from dpcli.ledger.blocks.kinds import kind_named
 from dpcli.ledger.filters.filter import Cost, Filter, filter_named
+from dpcli.toml.looks import looks
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Pipeline
@@ -22,6 +25,7 @@ class LedgerTerms:
     filter, parameters: the filter and what was chosen for it. dataset_size: where declared public.
     declared: in declared mode the runs, as tables and how often; certified: the epsilon of them all and the accountant.
     schema, version: of the definitions that guard the entries, their hash and which of dpcli's they are (1 where absent).
+    blocks: what the dataset is cut into, as tables (dpcli.ledger.blocks.family); None where it is one.
     fingerprint: of the data, as whoever opened the ledger computes it; the same data under a second name is refused.
     """
 
@@ -39,6 +43,7 @@ class LedgerTerms:
     schema: str = ""
     team: str | None = None
     version: int | None = None
+    blocks: Mapping[str, Any] | None = None
 
     def content(self) -> dict[str, Any]:
         """For the opening entry."""
@@ -55,7 +60,7 @@ class LedgerTerms:
     def refuse_nonsense(self, caps: Mapping[str, Any]) -> None:
         """Raise LedgerError for terms that nothing could be added up under: somebody wrote them by hand."""
         try:
-            sound = self._numbers() and (self._planned(caps) if self.mode == "declared" else self._filtered(caps))
+            sound = self._numbers() and self._cut() and (self._planned(caps) if self.mode == "declared" else self._filtered(caps))
         except Exception as error:  # whatever a forged value does
             raise LedgerError(f"expected the terms of a ledger, found something else ({error!r})") from None
         if not sound:
@@ -71,6 +76,13 @@ class LedgerTerms:
         found = self.the_filter
         within = all(low <= found.parameters()[name] <= high for name, (low, high) in found.ranges.items())
         return self.mode == "adaptive" and set(caps) == set(found.currency) and within
+
+    def _cut(self) -> bool:
+        family = self.family
+        if family is None:
+            return True
+        within = type(family.max_blocks) is int and family.max_blocks >= 1 and self.mode == "adaptive" and self.dataset_size is None
+        return within and family.unproved(self.the_filter, self.adjacency, self.delta) is None
 
     def _planned(self, caps: Mapping[str, Any]) -> bool:
         certified = self.certified or {}
@@ -88,6 +100,16 @@ class LedgerTerms:
     def the_filter(self) -> Filter:
         """The filter with its parameters."""
         return filter_named(self.filter, self.parameters or {})
+
+    @property
+    def family(self) -> BlockFamily | None:
+        """What the dataset is cut into, None where it is one."""
+        return None if self.blocks is None else BlockFamily(**self.blocks)
+
+    def caps(self, epsilon: float) -> dict[str, str]:
+        """In adaptive mode, what keeps one unit within `epsilon` at the ledger's delta: caps of the dataset, or of each of its blocks."""
+        whole, family = dict(self.the_filter.caps(epsilon, self.delta)), self.family
+        return whole if family is None else family.per_block(whole, self.the_filter)
 
     def price(self, pipeline: Pipeline, delta: float) -> Cost:
         """What one run is charged, described at `delta`. Raises CannotCertify or NotRepresentable where it has no cost."""
@@ -119,7 +141,8 @@ def checked(terms: LedgerTerms) -> LedgerTerms:
     """The terms of a new ledger, or InputError for values that no ledger may be opened for."""
     from dpcli.mechanisms.neighbours import Adjacency
 
-    for name, value in (("unit", terms.unit), ("fingerprint", terms.fingerprint), ("team", terms.team)):
+    column = None if terms.family is None else terms.family.column
+    for name, value in (("unit", terms.unit), ("fingerprint", terms.fingerprint), ("team", terms.team), ("column", column)):
         if value is not None and not (value.isprintable() and value.strip() and len(value) <= 200):
             raise InputError(f"--{name}: expected at most 200 printable characters, found {value[:60]!r}")
     if terms.adjacency not in {adjacency.value for adjacency in Adjacency}:
@@ -128,6 +151,8 @@ def checked(terms: LedgerTerms) -> LedgerTerms:
         raise InputError(f"--epsilon: expected a number > 0, found {terms.epsilon!r}")
     if not 0.0 <= terms.delta < 1.0:
         raise InputError(f"--delta: expected a number in [0, 1), found {terms.delta!r}")
+    if terms.family is not None:
+        _refuse_blocks(terms, terms.family)
     if terms.dataset_size is not None:
         if not 1 <= terms.dataset_size <= 10**18:
             raise InputError(f"--dataset-size: expected a whole number from 1 to 10^18, found {str(terms.dataset_size)[:40]}")
@@ -136,6 +161,23 @@ def checked(terms: LedgerTerms) -> LedgerTerms:
                 f"--delta: expected less than 1/dataset_size (DP105), found {terms.delta:g} for {terms.dataset_size} records"
             )
     return terms
+
+
+def _refuse_blocks(terms: LedgerTerms, family: BlockFamily) -> None:
+    """Raise InputError for blocks over which nothing is proved, or whose names people do not tell apart."""
+    if terms.dataset_size is not None:
+        raise InputError("--dataset-size: expected none with --blocks, as each window has a size of its own")
+    kind_named(family.by, family.names, family.count)
+    if not 1 <= family.max_blocks <= 10**6:
+        raise InputError(f"--max-blocks: expected a whole number from 1 to 10^6, found {str(family.max_blocks)[:40]}")
+    if not 1 <= (1 if family.count is None else family.count) <= 10**6:
+        raise InputError(f"--block-count: expected a whole number from 1 to 10^6, found {str(family.count)[:40]}")
+    if len({looks(name) for name in family.names}) != len(family.names):
+        raise InputError("--block: expected names that people tell apart, found two that look alike: a block has one budget")
+    if terms.filter:
+        wrong = family.unproved(terms.the_filter, terms.adjacency, terms.delta)
+        if wrong is not None:
+            raise InputError(f"--blocks: {wrong}")
 
 
 def _shown(value: str | None) -> str:

@@ -135,7 +135,7 @@ def _wide(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
     """Caps in the filter's currency that are above what this version derives from the epsilon they stand for."""
     epsilon = float(entry.content.get("epsilon", terms.epsilon))
     try:
-        sound = amounts.read(terms.the_filter.caps(epsilon, terms.delta))
+        sound = amounts.read(terms.caps(epsilon))
     except InputError as error:  # nothing of it is left to spend
         yield f"entry {entry.row.seq}: no cap can be derived from epsilon {epsilon!r}: {error}"
         return

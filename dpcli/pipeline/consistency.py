@@ -59,6 +59,8 @@ def _privacy(privacy: Privacy | None) -> Iterator[Problem]:
         from dpcli.pipeline.datasets import dataset_problems
 
         yield from dataset_problems(privacy.dataset)
+    if privacy is not None and privacy.window == ():
+        yield ("privacy", "window"), "the blocks that are read, or no such key", "none"
     if privacy is None or privacy.unit is None:
         return
     key = ("privacy", "max_contributions")

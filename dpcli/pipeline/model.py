@@ -33,6 +33,12 @@ class Privacy:
     dataset: Annotated[
         str | None, Key("name of the dataset that is read; dpcli account adds up the files that name the same one")
     ] = field(default=None, kw_only=True)  # what is given by its place keeps its meaning
+    window: Annotated[
+        tuple[str, ...] | None,
+        Key(
+            "the blocks of the dataset that are read, as 2026-01-01..2026-01-28 or one name; a ledger of blocks charges each in full"
+        ),
+    ] = field(default=None, kw_only=True)
     delta: Annotated[float | None, Key("delta at which epsilon is reported", DELTA, "smaller")] = None
     releases: Annotated[Literal["final-model", "all-checkpoints", "outputs"] | None, Key("what leaves the private side")] = None
     adaptive: Annotated[

@@ -17,7 +17,7 @@ def chart(entries: Sequence[LedgerEntry]) -> Chart | None:
     state, left, amended = LedgerState(str(entries[0].content["dataset"])), [], []
     for entry in entries:
         state.apply(entry)
-        left.append(100.0 * max(1.0 - share_of(state, state.spent), 0.0))
+        left.append(100.0 * max(1.0 - share_of(state, state.fullest().spent), 0.0))
         if entry.kind == "amend":
             amended.append(Marker(f"cap {state.epsilon!r}", float(entry.row.seq), left[-1], Tone.LIMIT))
     if len(entries) < 2:

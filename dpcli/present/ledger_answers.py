@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from textwrap import wrap
 
 from dpcli.document.document import Document
@@ -10,6 +10,7 @@ from dpcli.errors import Denied
 from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.remaining import room
+from dpcli.ledger.state import LedgerState
 from dpcli.present.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce
 from dpcli.present.ledger_data import balance, entry_data, terms, total
 
@@ -20,6 +21,7 @@ DONE = {
     "commit": "committed",
     "void": "voided",
     "amend": "amended",
+    "retire": "retired",
 }
 
 
@@ -65,7 +67,11 @@ def _granted(receipt: Receipt) -> str:
     state, run = receipt.state, receipt.run
     of = "declared runs" if state.open_terms().mode == "declared" else "cap"
     left = f"{left_percent(room(state))} of the {of} {'are' if of == 'declared runs' else 'is'} left{scarce(state)}"
+    if state.open_terms().family is not None:
+        left = _left_on_blocks(state, () if run is None else run.window)
     if run is None:
+        if state.open_terms().family is not None and (receipt.entry is None or receipt.entry.kind == "retire"):
+            return _retired(receipt)
         if receipt.entry is not None and receipt.entry.kind == "upgrade":
             return f"upgraded: version {state.version} guards the entries from here on; {left}"
         return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guaranteed(state)}; {left}"
@@ -74,6 +80,18 @@ def _granted(receipt: Receipt) -> str:
         again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
         return f"{what} (charged by entry {run.seq}) is {run.status} already: nothing was written; {left}{again}"
     return f"{DONE[receipt.entry.kind]} {what}, entry {receipt.entry.row.seq}; {left}"
+
+
+def _left_on_blocks(state: LedgerState, window: Sequence[str]) -> str:
+    of = f"the fullest of the {len(window)} blocks of its window" if window else "the fullest block"
+    return f"{left_percent(room(state, window))} of the cap is left on {of}"
+
+
+def _retired(receipt: Receipt) -> str:
+    closed = len(receipt.state.retired)
+    if receipt.entry is None:
+        return "retired already: nothing was written"
+    return f"retired, entry {receipt.entry.row.seq}: {closed} {'block takes' if closed == 1 else 'blocks take'} no further run"
 
 
 def opening(ledger: Ledger) -> Document:

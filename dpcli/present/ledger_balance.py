@@ -15,6 +15,7 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.recent import recent
 from dpcli.ledger.remaining import Remaining, room, share_of
 from dpcli.ledger.state import LedgerState, Run, named
+from dpcli.present.ledger_blocks import calendar
 from dpcli.present.ledger_data import balance, runs, terms, total
 from dpcli.rounding import down as rounded_down
 from dpcli.rounding import up as rounded
@@ -57,7 +58,7 @@ def headline(state: LedgerState, remaining: Remaining) -> str:
     """The balance in one sentence, with everything that it depends on."""
     stated = state.open_terms()
     cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", f"{rounded(100.0 * remaining.spent, 1)} %"
-    spent = f"{share} of the cap is used: {cap}"
+    spent = f"{share} of the cap {'' if stated.family is None else 'of the fullest block '}is used: {cap}"
     if remaining.planned is not None:
         spent = f"{share} of the declared runs are made; the whole plan costs epsilon {rounded(remaining.planned)}, cap {cap}"
     per = f"(per {stated.unit}, {stated.adjacency}; {how(state)})"
@@ -81,6 +82,7 @@ def _left_words(state: LedgerState, remaining: Remaining) -> str:
 
 def scarce(state: LedgerState) -> str:
     """Which amount is the scarcest, where that is delta and not the one that everybody looks at."""
+    state = state.fullest()
     tightest = max(state.caps, key=lambda name: amounts.share({name: state.spent[name]}, state.caps))
     if tightest != "delta" or not state.spent["delta"]:
         return ""
@@ -104,7 +106,15 @@ def how(state: LedgerState) -> str:
     if stated.mode == "declared":
         return f"declared set, composed by {(stated.certified or {})['accountant']}"
     own = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
-    return f"adaptive, filter: {stated.filter}{own}"
+    return f"adaptive, filter: {stated.filter}{own}{cut(state)}"
+
+
+def cut(state: LedgerState) -> str:
+    """What the dataset is cut into; "" where it is one."""
+    family = state.open_terms().family
+    if family is None:
+        return ""
+    return f"; blocks by {family.by} of {family.column}, at most {family.max_blocks} per unit"
 
 
 def left_percent(remaining: Remaining) -> str:
@@ -123,6 +133,8 @@ def _outlook(state: LedgerState, remaining: Remaining) -> tuple[str, ...]:
             f"{name} ({named(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made"
             for name, item in numbered(state.open_terms().declared)
         ]
+    elif state.open_terms().family is not None:
+        lines.append("which windows still take a run: dpcli budget windows LEDGER FILE")
     else:
         lines.append(f"largest pure epsilon that fits in one run: {rounded_down(remaining.pure)}")
     floor = _conversion(state)
@@ -146,7 +158,7 @@ def _conversion(state: LedgerState) -> float:
 
 def _details(state: LedgerState, remaining: Remaining, table: Table) -> tuple[str, ...]:
     """The balance for a terminal, without any library: a bar, a line per run, the outlook."""
-    lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap")]
+    lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap"), *calendar(state)]
     widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
     rows = (table.columns, *table.rows) if table.rows else ()
     lines += [

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcli.ledger import amounts
+from dpcli.ledger.blocks.spread import ZERO, block_shares
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.remaining import room, share_of
 from dpcli.ledger.state import LedgerState
@@ -21,7 +22,8 @@ def balance(state: LedgerState) -> dict[str, Any]:
 
     epsilon_guaranteed: the largest cap since the opening, which is what the outputs so far are covered by.
     """
-    found = room(state)
+    found, whole = room(state), state
+    state = state.fullest()
     return {
         "caps": _plain(state.caps),
         "spent": _plain(state.spent),
@@ -36,7 +38,28 @@ def balance(state: LedgerState) -> dict[str, Any]:
         },
         "more_like_last": found.like_last,
         "largest_pure_epsilon": found.pure,
+        **block_data(whole),
         "head": {"seq": state.head.seq, "hash": state.head.hash},
+    }
+
+
+def block_data(state: LedgerState) -> dict[str, Any]:
+    """What is spent on each block, where there are any: caps, spent and left are otherwise those of the fullest."""
+    if state.open_terms().family is None:
+        return {}
+    spent = block_shares(state.spent, state.caps)
+    every = sorted({*spent, *state.retired})
+    none = dict.fromkeys(state.caps, ZERO)
+    return {
+        "blocks": [
+            {
+                "block": block,
+                "spent": _plain(spent.get(block, none)),
+                "share": amounts.share(spent.get(block, none), state.caps),
+                "retired": block in state.retired,
+            }
+            for block in every
+        ]
     }
 
 

@@ -38,6 +38,7 @@ VALUES = {
     "key": "waiting",
     "why": "it was asked for",
     "approver": "ben",
+    "blocks": "2026-01-01",
 }
 
 

@@ -30,6 +30,7 @@ BASE: Document = {
     "privacy": {
         "unit": "user",
         "dataset": "clicks",
+        "window": ["eu"],
         "adjacency": "add-remove",
         "max_contributions": 1,
         "dataset_size": 10**6,
@@ -48,6 +49,7 @@ BASE: Document = {
 OTHER: dict[str, Any] = {
     "privacy.unit": "household",
     "privacy.dataset": "views",
+    "privacy.window": ["us"],
     "privacy.adjacency": "zero-out",
     "privacy.max_contributions": 2,
     "privacy.dataset_size": 10**5,
@@ -151,7 +153,8 @@ def words_of(name: str, dropped: bool) -> str:
         return "gate.horizon 3 runs within 900 -> " + ("none" if dropped else "3 runs within 901")
     statement = table == "privacy" and key not in ("releases", "delta")
     label = key if statement or (name == "budget.delta" and not dropped) else name
-    return f"{label} {word(BASE[table][key])} -> {word(None if dropped else OTHER[name])}"
+    old, new = (", ".join(value) if isinstance(value, list) else value for value in (BASE[table][key], OTHER[name]))
+    return f"{label} {word(old)} -> {word(None if dropped else new)}"
 
 
 @pytest.mark.parametrize(

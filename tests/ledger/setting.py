@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.requests import Charge
@@ -42,8 +44,14 @@ TABLES = tables_of(run())
 
 
 def charge(
-    ledger: Ledger, key: str, epsilon: str = "0.01", kind: str = "spend", why: str = "", expires: str | None = None
+    ledger: Ledger,
+    key: str,
+    epsilon: str = "0.01",
+    kind: str = "spend",
+    why: str = "",
+    expires: str | None = None,
+    window: Sequence[str] = (),
 ) -> Receipt:
     """Charge `epsilon`, stated as a decimal: the ledger's own work without that of an accountant."""
     cost = Cost({"epsilon": epsilon, "delta": "0"}, "stated")
-    return ledger._append(Charge(kind, key, TABLES, 0.0, cost, ledger.who, why, expires), key)
+    return ledger._append(Charge(kind, key, TABLES, 0.0, cost, ledger.who, why, expires, tuple(window)), key)

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -47,14 +47,22 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def work(url: str, folder: Path, name: str) -> None:
+Windows = Callable[[str], Sequence[str]]  # the blocks that the run of a key reads
+
+
+def nowhere(key: str) -> Sequence[str]:
+    """No blocks, as of a dataset that has none."""
+    return ()
+
+
+def work(url: str, folder: Path, name: str, windows: Windows = nowhere) -> None:
     """Spend under new keys until denied; a key that nobody answered is asked for again."""
     diary, ledger = Diary(folder / f"{name}.asked", folder / f"{name}.acknowledged"), None
     while True:
         try:
             ledger = ledger or open_ledger(url, DATASET)
             key = diary.next_key()
-            receipt = charge(ledger, key, str(COST))
+            receipt = charge(ledger, key, str(COST), window=windows(key))
             diary.note(diary.acknowledged, f"{key} {'repeated' if receipt.repeated else 'new'}")
         except Denied:
             diary.note(folder / f"{name}.denied", key)
@@ -93,11 +101,17 @@ class Struggle:
 
 
 def struggle(
-    url: str, folder: Path, workers: int, seconds: float, pause: float, midway: Callable[[], None] | None = None
+    url: str,
+    folder: Path,
+    workers: int,
+    seconds: float,
+    pause: float,
+    midway: Callable[[], None] | None = None,
+    windows: Windows = nowhere,
 ) -> Struggle:
     """Workers spend; for `seconds` one of them is killed every `pause` seconds on average and started again; then all go on to the end."""
     found, chance, begin = Struggle(), random.Random(7), time.monotonic()
-    running = {started(lambda name=f"w{i}": work(url, folder, name)): f"w{i}" for i in range(workers)}  # type: ignore[misc]
+    running = {started(lambda name=f"w{i}": work(url, folder, name, windows)): f"w{i}" for i in range(workers)}  # type: ignore[misc]
     done: set[str] = set()
     while len(done) < workers:
         now = time.monotonic() - begin
@@ -114,7 +128,7 @@ def struggle(
             name = running.pop(pid)
             if os.waitstatus_to_exitcode(status) == -signal.SIGKILL:
                 found.kills += 1
-                running[started(lambda name=name: work(url, folder, name))] = name  # type: ignore[misc]
+                running[started(lambda name=name: work(url, folder, name, windows))] = name  # type: ignore[misc]
             else:
                 found.failed += status != 0
                 done.add(name)

@@ -268,6 +268,7 @@ def test_python_and_the_database_know_the_same_types(installed: Any, kind: str) 
     chance = random.Random(kind)
     seeds = [TABLES, terms().content() | {"schema": "a" * 64}, {"epsilon": "0.01"}, [{"pipeline": TABLES, "runs": 2}]]
     seeds += [{"epsilon": 1.0, "accountant": "exact"}, {"order": 6.1}]
+    seeds += ["week", DAYS, {**DAYS, "by": "region", "names": ["eu", "us"]}, ["2026-01-01", "2026-01-02"], ["b", "a"], ["a", "a"]]
     tried = [*STRINGS, *NUMBERS, *OTHERS, DEEP, *seeds, *(mutated({"x": seed}, chance).get("x") for seed in seeds * 60)]
     tried += [repr(chance.random() * 10.0 ** -chance.randrange(320)) for _ in range(100)]
     agreed = 0
@@ -282,11 +283,27 @@ def test_python_and_the_database_know_the_same_types(installed: Any, kind: str) 
 def test_every_kind_and_type_is_in_the_table() -> None:
     used = {kind.rstrip("?") for names in ENTRIES.values() for kind in names.values()}
     assert used <= set(TYPES) == set(WORDS)
-    assert set(ENTRIES) == {"open", *("spend", "reserve", "start", "commit", "void", "amend", "upgrade")}
+    assert set(ENTRIES) == {"open", *("spend", "reserve", "start", "commit", "void", "amend", "retire", "upgrade")}
     assert not any("\\" in pattern for pattern in PATTERNS.values())
 
 
+DAYS = {"by": "day", "column": "event_date", "max_blocks": 3}
 OPENINGS: tuple[dict[str, Any], ...] = (
+    {"terms": {**terms().content(), "blocks": DAYS}, "caps": {"epsilon": "0.3", "delta": "0"}},
+    {
+        "terms": {**terms().content(), "filter": "gdp", "delta": 1e-6, "blocks": {**DAYS, "by": "region", "names": ["eu", "us"]}},
+        "caps": {"mu_squared": "0.5"},
+    },
+    {
+        "terms": {
+            **terms().content(),
+            "filter": "rdp",
+            "parameters": {"order": 6.1},
+            "delta": 1e-6,
+            "blocks": {"by": "hash", "column": "user", "max_blocks": 1, "count": 16},
+        },
+        "caps": {"rdp": "0.5"},
+    },
     {"terms": terms().content(), "caps": {"epsilon": "1", "delta": "0"}},
     {"terms": {**terms().content(), "filter": "rdp", "parameters": {"order": 6.1}, "delta": 1e-6}, "caps": {"rdp": "0.5"}},
     {"terms": {**terms().content(), "filter": "gdp", "delta": 1e-6, "dataset_size": 1000}, "caps": {"mu_squared": "0.5"}},

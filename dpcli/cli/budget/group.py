@@ -15,6 +15,8 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "commit": ("dpcli.cli.budget.commit:command", "Note that a reserved run has ended."),
     "void": ("dpcli.cli.budget.void:command", "Give back a reservation before any noise was drawn."),
     "amend": ("dpcli.cli.budget.amend:command", "Change the cap, with a reason and an approver."),
+    "windows": ("dpcli.cli.budget.windows:command", "Which blocks still take a run."),
+    "retire": ("dpcli.cli.budget.retire:command", "Close blocks for good."),
     "upgrade": ("dpcli.cli.budget.upgrade:command", "Make a ledger's definitions again as this version has them."),
     "log": ("dpcli.cli.budget.log:command", "Every entry, in order."),
     "verify": ("dpcli.cli.budget.verify:command", "Check the chain, its guards, every cost, and an anchor."),

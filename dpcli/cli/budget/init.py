@@ -6,7 +6,7 @@ import click
 
 from dpcli.cli.budget.options import ledger_argument
 from dpcli.cli.options import emit, output_options
-from dpcli.registry import FILTERS
+from dpcli.registry import BLOCKS, FILTERS
 
 
 @click.command(short_help="Open the ledger of a dataset; its terms are fixed for good.")
@@ -24,6 +24,11 @@ from dpcli.registry import FILTERS
 @click.option("--dataset-size", type=int, help="Number of records, declared public: delta must be below its inverse.")
 @click.option("--fingerprint", metavar="HASH", help="Of the data: the same data under another name is refused.")
 @click.option("--new", is_flag=True, help="A dataset of its own, although its name looks like that of another one.")
+@click.option("--blocks", type=click.Choice(list(BLOCKS)), help="Cut the dataset into blocks, each with a cap of its own.")
+@click.option("--column", metavar="NAME", help="Blocks: what decides the block of a record.")
+@click.option("--max-blocks", type=int, help="Blocks: in how many of them one unit's records may lie; 1 for a user-day.")
+@click.option("--block", "names", multiple=True, metavar="NAME", help="A block, where they are by region; repeatable.")
+@click.option("--block-count", "count", type=int, help="Number of blocks, where they are by a hash of the unit.")
 @click.option("--team", metavar="ROLE", help="PostgreSQL: the role whose members may see and spend.")
 @output_options("text", "total", "records")
 def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], **terms: object) -> int:
@@ -32,6 +37,9 @@ def command(ledger: str, dataset: str, format_: str, outputs: tuple[str, ...], *
     In adaptive mode (the default) a run may be chosen after looking at earlier outputs, and a privacy filter alone decides: rdp (Renyi DP
     at one order; for DP-SGD), zcdp (Gaussian and pure mechanisms without sampling), gdp (Gaussian noise without sampling: tightest),
     approx-dp (epsilons and deltas add up), advanced (squares of epsilon add up; many small runs).
+
+    With --blocks there is one budget per day, week, region or part of a hash: a run is charged on all blocks of its --window or on none.
+    Epsilon and delta hold for the whole unit, whose records may lie in --max-blocks of them (dpcli explain ledger).
 
     In declared mode the runs are fixed now, with --declare, and composed by the tightest sound accountant.
     """

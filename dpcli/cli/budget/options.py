@@ -20,6 +20,13 @@ dataset_option = click.option("--dataset", metavar="NAME", help="The dataset, wh
 key_option = click.option("--key", required=True, metavar="NAME", help="The run's name: a retry under it is not charged again.")
 delta_option = click.option("--delta", type=float, help="Delta at which the run is described, instead of the file's.")
 why_option = click.option("--reason", "why", default="", metavar="TEXT", help="Why, for those who read the log.")
+window_option = click.option(
+    "--window",
+    "window",
+    multiple=True,
+    metavar="BLOCKS",
+    help="The blocks that it reads, as 2026-01-01..2026-01-28 or one name; repeatable. Needed where the dataset is cut into blocks.",
+)
 others_option = click.option(
     "--reason", "why", default="", metavar="TEXT", help="Why: needed where somebody else made the reservation."
 )
@@ -34,6 +41,7 @@ def charging(*extra: Callable[..., Any]) -> Callable[..., Any]:
         dataset_option,
         delta_option,
         why_option,
+        window_option,
         click.option("--anchor", metavar="PATH", help="Read all entries, and refuse where they no longer lead to this anchor."),
         *extra,
         output_options("text", "total", "records"),

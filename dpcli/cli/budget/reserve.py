@@ -17,6 +17,7 @@ def command(
     dataset: str | None,
     delta: float | None,
     why: str,
+    window: tuple[str, ...],
     anchor: str | None,
     expires: str | None,
     format_: str,
@@ -31,6 +32,11 @@ def command(
     from dpcli.pipeline.read import load
     from dpcli.present.ledger_answers import receipt
 
+    pipeline = load(file)
     with opened(ledger, dataset, anchor) as found:
         until = expiry(expires, found.now())
-        return emit(receipt(found, lambda: found.reserve(load(file), key, delta, why, until)), format_, outputs)
+        return emit(
+            receipt(found, lambda: found.reserve(pipeline, key, delta, why, until, found.stated_window(pipeline, window))),
+            format_,
+            outputs,
+        )

@@ -17,6 +17,7 @@ def command(
     dataset: str | None,
     delta: float | None,
     why: str,
+    window: tuple[str, ...],
     anchor: str | None,
     format_: str,
     outputs: tuple[str, ...],
@@ -28,5 +29,8 @@ def command(
     from dpcli.pipeline.read import load
     from dpcli.present.ledger_answers import receipt
 
+    pipeline = load(file)
     with opened(ledger, dataset, anchor) as found:
-        return emit(receipt(found, lambda: found.spend(load(file), key, delta, why)), format_, outputs)
+        return emit(
+            receipt(found, lambda: found.spend(pipeline, key, delta, why, found.stated_window(pipeline, window))), format_, outputs
+        )

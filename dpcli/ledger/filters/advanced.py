@@ -26,6 +26,7 @@ class AdvancedFilter:
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"slack": (5e-324, 1.0 - 2.0**-53)}
     summary: ClassVar[str] = "squares of epsilon; any run, many small ones"
     labels: ClassVar[Mapping[str, str]] = {"half_squares": "epsilon^2/2"}
+    group_power: ClassVar[int | None] = None
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float, slack: float | None = None) -> AdvancedFilter:

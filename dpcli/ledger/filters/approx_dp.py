@@ -23,6 +23,7 @@ class ApproxFilter:
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
     summary: ClassVar[str] = "epsilons and deltas add up; any run, few of them"
     labels: ClassVar[Mapping[str, str]] = {}
+    group_power: ClassVar[int | None] = 1
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float) -> ApproxFilter:

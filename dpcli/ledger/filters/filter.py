@@ -61,6 +61,11 @@ class Filter(Protocol):
         """Its parameters, and the numbers that each may be, both ends included."""
         ...
 
+    @property
+    def group_power(self) -> int | None:
+        """k such that a group of j changes costs j^k times as much in each amount but delta; None where that is not proved."""
+        ...
+
     def parameters(self) -> Mapping[str, Any]:
         """What the opening entry must remember beside the name."""
         ...

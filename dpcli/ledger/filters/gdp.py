@@ -29,6 +29,7 @@ class GdpFilter:
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
     summary: ClassVar[str] = "mu^2; tightest for Gaussian noise without sampling"
     labels: ClassVar[Mapping[str, str]] = {"mu_squared": "mu^2"}
+    group_power: ClassVar[int | None] = 2
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float) -> GdpFilter:

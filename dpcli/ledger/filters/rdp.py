@@ -32,6 +32,7 @@ class RdpFilter:
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"order": (1.0 + 1e-6, 1e6)}
     summary: ClassVar[str] = "Renyi DP at one order; for DP-SGD and mixtures of mechanisms"
     labels: ClassVar[Mapping[str, str]] = {"rdp": "Renyi divergence"}
+    group_power: ClassVar[int | None] = None
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float, order: float | None = None) -> RdpFilter:

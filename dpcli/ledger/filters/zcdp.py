@@ -28,6 +28,7 @@ class ZcdpFilter:
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
     summary: ClassVar[str] = "rho; for Gaussian and pure mechanisms without sampling"
     labels: ClassVar[Mapping[str, str]] = {}
+    group_power: ClassVar[int | None] = 2
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float) -> ZcdpFilter:

@@ -19,7 +19,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION dpcli.permit(of_kind text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
-  needed name := CASE WHEN of_kind IN ('open', 'amend', 'upgrade') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
+  needed name := CASE WHEN of_kind IN ('open', 'amend', 'retire', 'upgrade') THEN 'dpcli_admin' ELSE 'dpcli_spender' END;
 BEGIN
   IF pg_has_role(session_user, needed, 'MEMBER') IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('%s needs the role %s, which %s has not', of_kind, needed, session_user);
@@ -129,6 +129,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   WHERE k.said @> jsonb_build_object('checkpoint', 1, 'dataset', of_dataset) AND jsonb_typeof(k.said -> 'seq') = 'number'
 $$;
 
+-- A cost on each block of a window; as it is where there is none. As in dpcli.ledger.blocks.spread.
+CREATE OR REPLACE FUNCTION dpcli.spread(cost jsonb, blocks jsonb) RETURNS TABLE (name text, base text, amount numeric)
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+  SELECT m.key || coalesce('@' || b.block, ''), m.key, m.value::numeric
+  FROM jsonb_each_text(cost) m LEFT JOIN jsonb_array_elements_text(blocks) b (block) ON true
+$$;
+
 -- What all entries come to, as dpcli.ledger.checkpoint says it: what was noted last, or the opening, and the entries since. All but voided
 -- runs count.
 CREATE OR REPLACE FUNCTION dpcli.standing(of_dataset text) RETURNS jsonb
@@ -144,24 +151,26 @@ BEGIN
       'epsilon', first #> '{terms,epsilon}', 'largest', first #> '{terms,epsilon}', 'schema', first #> '{terms,schema}',
       'version', coalesce(first #> '{terms,version}', '1'::jsonb), 'latest', first -> 'when',
       'spent', (SELECT jsonb_object_agg(m.key, '0') FROM jsonb_each(first -> 'caps') m),
-      'reserved', (SELECT jsonb_object_agg(m.key, '0') FROM jsonb_each(first -> 'caps') m));
+      'reserved', (SELECT jsonb_object_agg(m.key, '0') FROM jsonb_each(first -> 'caps') m))
+      || CASE WHEN first #> '{terms,blocks}' IS NULL THEN '{}'::jsonb
+        ELSE jsonb_build_object('spent', '{}'::jsonb, 'reserved', '{}'::jsonb, 'retired', '[]'::jsonb) END;
   END IF;
   base := (noted ->> 'seq')::bigint;
   RETURN (
     WITH since AS MATERIALIZED (
       SELECT e.seq, e.hash, e.kind, e.key, e.cost, CASE WHEN e.kind IN ('amend', 'upgrade') THEN e.body::jsonb END AS content,
-        e.body::jsonb ->> 'when' AS stamp
+        e.body::jsonb ->> 'when' AS stamp, e.body::jsonb -> 'window' AS blocks
       FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq > base
     ), ended AS MATERIALIZED (
-      SELECT s.kind, s.key, r.cost FROM since s JOIN dpcli.entry r ON r.dataset = of_dataset AND r.key = s.key AND r.kind = 'reserve'
+      SELECT s.kind, s.key, r.cost, r.body::jsonb -> 'window' AS blocks FROM since s JOIN dpcli.entry r ON r.dataset = of_dataset AND r.key = s.key AND r.kind = 'reserve'
       WHERE s.kind IN ('commit', 'void')
     ), part AS (
       SELECT m.key AS name, m.value::numeric AS spent, 0::numeric AS reserved FROM jsonb_each_text(noted -> 'spent') m
       UNION ALL SELECT m.key, 0, m.value::numeric FROM jsonb_each_text(noted -> 'reserved') m
-      UNION ALL SELECT m.key, m.value::numeric, CASE WHEN s.kind = 'reserve' THEN m.value::numeric ELSE 0 END
-        FROM since s, jsonb_each_text(s.cost) m WHERE s.kind IN ('spend', 'reserve')
-      UNION ALL SELECT m.key, CASE WHEN e.kind = 'void' THEN - m.value::numeric ELSE 0 END, - m.value::numeric
-        FROM ended e, jsonb_each_text(e.cost) m
+      UNION ALL SELECT m.name, m.amount, CASE WHEN s.kind = 'reserve' THEN m.amount ELSE 0 END
+        FROM since s, dpcli.spread(s.cost, s.blocks) m WHERE s.kind IN ('spend', 'reserve')
+      UNION ALL SELECT m.name, CASE WHEN e.kind = 'void' THEN - m.amount ELSE 0 END, - m.amount
+        FROM ended e, dpcli.spread(e.cost, e.blocks) m
     ), total AS (SELECT p.name, sum(p.spent)::text AS spent, sum(p.reserved)::text AS reserved FROM part p GROUP BY p.name),
     open_run AS (
       SELECT m.key, m.value FROM jsonb_each(noted -> 'under_way') m
@@ -174,8 +183,8 @@ BEGIN
     SELECT noted || jsonb_build_object(
       'seq', (SELECT d.seq FROM dpcli.dataset d WHERE d.name = of_dataset),
       'hash', (SELECT d.head FROM dpcli.dataset d WHERE d.name = of_dataset),
-      'spent', (SELECT jsonb_object_agg(t.name, t.spent) FROM total t),
-      'reserved', (SELECT jsonb_object_agg(t.name, t.reserved) FROM total t),
+      'spent', (SELECT coalesce(jsonb_object_agg(t.name, t.spent), '{}'::jsonb) FROM total t),
+      'reserved', (SELECT coalesce(jsonb_object_agg(t.name, t.reserved), '{}'::jsonb) FROM total t),
       'under_way', (SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}'::jsonb) FROM standing s),
       'charges', (noted ->> 'charges')::bigint + (SELECT count(*) FROM since s WHERE s.kind IN ('spend', 'reserve')),
       'last', coalesce((SELECT to_jsonb(max(s.seq)) FROM since s WHERE s.kind IN ('spend', 'reserve')), noted -> 'last'),
@@ -186,7 +195,10 @@ BEGIN
       'largest', greatest((noted ->> 'largest')::numeric, (SELECT max((a.content ->> 'epsilon')::numeric) FROM amended a)),
       'schema', coalesce((SELECT s.content -> 'schema' FROM since s WHERE s.kind = 'upgrade' ORDER BY s.seq DESC LIMIT 1), noted -> 'schema'),
       'version', coalesce((SELECT s.content -> 'version' FROM since s WHERE s.kind = 'upgrade' ORDER BY s.seq DESC LIMIT 1), noted -> 'version')
-    )
+    ) || CASE WHEN first #> '{terms,blocks}' IS NULL THEN '{}'::jsonb ELSE jsonb_build_object('retired',
+      (SELECT coalesce(jsonb_agg(r.block ORDER BY r.block COLLATE "C"), '[]'::jsonb) FROM (
+        SELECT b.block FROM jsonb_array_elements_text(noted -> 'retired') b (block)
+        UNION SELECT b.block FROM since s, jsonb_array_elements_text(s.blocks) b (block) WHERE s.kind = 'retire') r)) END
   );
 END $$;
 
@@ -208,22 +220,85 @@ CREATE OR REPLACE FUNCTION dpcli.caps(of_dataset text) RETURNS jsonb LANGUAGE sq
 $$;
 
 -- The first amount that a further cost takes above its cap, or that has no cap; NULL where all are within.
-CREATE OR REPLACE FUNCTION dpcli.exceeded(of_dataset text, more jsonb) RETURNS text
+-- Where the dataset is cut into blocks, on any block of the window.
+DROP FUNCTION IF EXISTS dpcli.exceeded(text, jsonb);
+CREATE OR REPLACE FUNCTION dpcli.exceeded(of_dataset text, more jsonb, blocks jsonb DEFAULT NULL) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   WITH so_far AS MATERIALIZED (SELECT dpcli.standing(of_dataset) AS found),
   cap AS (SELECT m.key AS name, dpcli.amount(m.value) AS most FROM so_far, jsonb_each_text(so_far.found -> 'caps') m),
-  part AS (
-    SELECT m.key AS name, dpcli.amount(m.value) AS cost FROM jsonb_each_text(more) m
+  wanted AS (
+    SELECT m.name, m.base, dpcli.amount(more ->> m.base) AS cost FROM dpcli.spread(more, blocks) m
     UNION ALL
-    SELECT m.key, m.value::numeric FROM so_far, jsonb_each_text(so_far.found -> 'spent') m
+    SELECT m.name, m.base, 0 FROM so_far, dpcli.spread(so_far.found -> 'caps', blocks) m
+  ), part AS (
+    SELECT w.name, w.base, w.cost FROM wanted w
+    UNION ALL
+    SELECT w.name, w.base, m.value::numeric FROM so_far, jsonb_each_text(so_far.found -> 'spent') m
+      JOIN (SELECT DISTINCT wanted.name, wanted.base FROM wanted) w ON w.name = m.key
   )
-  SELECT part.name FROM part LEFT JOIN cap ON cap.name = part.name
+  SELECT part.name FROM part LEFT JOIN cap ON cap.name = part.base
   GROUP BY part.name, cap.most HAVING (sum(part.cost) <= cap.most) IS NOT TRUE ORDER BY part.name LIMIT 1
 $$;
 
 CREATE OR REPLACE FUNCTION dpcli.now() RETURNS text LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
 $$;
+
+-- Blocks, as in dpcli.ledger.blocks. A block has one spelling.
+
+CREATE OR REPLACE FUNCTION dpcli.is_block(family jsonb, block text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  CASE family ->> 'by'
+    WHEN 'day' THEN
+      IF block !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}$' OR left(block, 4) = '0000' THEN
+        RETURN false;
+      END IF;
+      RETURN make_date(left(block, 4)::integer, substr(block, 6, 2)::integer, substr(block, 9, 2)::integer) IS NOT NULL;
+    WHEN 'week' THEN
+      IF block !~ '^[0-9]{4}-W[0-9]{2}$' OR left(block, 4) = '0000' THEN
+        RETURN false;
+      END IF;
+      -- The 28th of December is always in the last week of its year.
+      RETURN substr(block, 7, 2)::integer BETWEEN 1 AND date_part('week', make_date(left(block, 4)::integer, 12, 28));
+    WHEN 'region' THEN RETURN family -> 'names' ? block;
+    WHEN 'hash' THEN
+      IF block !~ '^(0|[1-9][0-9]{0,6})$' THEN
+        RETURN false;
+      END IF;
+      RETURN block::integer < (family ->> 'count')::integer;
+    ELSE RETURN false;
+  END CASE;
+END $$;
+
+-- Names of blocks, each once and in order.
+CREATE OR REPLACE FUNCTION dpcli.is_window(value jsonb) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  IF jsonb_typeof(value) IS DISTINCT FROM 'array' THEN
+    RETURN false;
+  ELSIF jsonb_array_length(value) NOT BETWEEN 1 AND (dpcli.rules() ->> 'window')::integer THEN
+    RETURN false;
+  ELSIF EXISTS (SELECT FROM jsonb_array_elements(value) m WHERE dpcli.is_a('name', m) IS NOT TRUE) THEN
+    RETURN false;
+  END IF;
+  RETURN NOT EXISTS (SELECT FROM (
+    SELECT m.name, lag(m.name) OVER (ORDER BY m.i) AS before FROM jsonb_array_elements_text(value) WITH ORDINALITY AS m (name, i)) w
+    WHERE (w.before COLLATE "C") >= (w.name COLLATE "C"));
+END $$;
+
+-- What is wrong with the window of an entry; NULL where nothing is.
+CREATE OR REPLACE FUNCTION dpcli.wrong_window(family jsonb, blocks jsonb) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  IF family IS NULL THEN
+    RETURN CASE WHEN blocks IS NOT NULL THEN 'expected no window, as the dataset is not cut into blocks' END;
+  ELSIF dpcli.is_window(blocks) IS NOT TRUE THEN
+    RETURN 'expected the blocks that are read';
+  END IF;
+  RETURN (SELECT format('expected a block of the dataset, found %L', left(b.block, 60)) FROM jsonb_array_elements_text(blocks) b (block)
+    WHERE dpcli.is_block(family, b.block) IS NOT TRUE LIMIT 1);
+END $$;
 
 -- The types of what an entry holds, each as in dpcli.ledger.grammar.
 
@@ -267,7 +342,7 @@ DECLARE
   rules jsonb := dpcli.rules();
   plain text := value #>> '{}';
 BEGIN
-  IF of_type IN ('text', 'said', 'name', 'hash', 'stamp', 'delta', 'adjacency', 'mode', 'filter') THEN
+  IF of_type IN ('text', 'said', 'name', 'hash', 'stamp', 'delta', 'adjacency', 'mode', 'filter', 'by') THEN
     IF jsonb_typeof(value) <> 'string' THEN
       RETURN false;
     END IF;
@@ -280,6 +355,7 @@ BEGIN
       WHEN 'delta' THEN RETURN dpcli.is_delta(plain);
       WHEN 'adjacency' THEN RETURN rules -> 'adjacencies' ? plain;
       WHEN 'mode' THEN RETURN rules -> 'modes' ? plain;
+      WHEN 'by' THEN RETURN rules -> 'kinds' ? plain;
       ELSE RETURN rules -> 'filters' ? plain;
     END CASE;
   ELSIF of_type IN ('count', 'runs', 'positive', 'bound', 'share') THEN
@@ -298,11 +374,14 @@ BEGIN
       RETURN false;
     END IF;
     RETURN (SELECT bool_and(jsonb_typeof(m) = 'object' AND dpcli.wrong_table(rules -> 'declared', m) IS NULL) FROM jsonb_array_elements(value) m);
+  ELSIF of_type = 'window' THEN
+    RETURN dpcli.is_window(value);
   END IF;
   IF jsonb_typeof(value) <> 'object' THEN
     RETURN false;
   END IF;
   CASE of_type
+    WHEN 'blocks' THEN RETURN dpcli.wrong_table(rules -> 'blocks', value) IS NULL;
     WHEN 'amounts' THEN
       RETURN coalesce((SELECT bool_and(jsonb_typeof(m.value) = 'string' AND dpcli.is_amount(m.value #>> '{}')) FROM jsonb_each(value) m), false);
     WHEN 'parameters' THEN
@@ -340,6 +419,25 @@ END $$;
 
 -- What each kind of entry must hold beside: what depends on what was there before, or on each other.
 
+-- Blocks over which a guarantee is proved, as in dpcli.ledger.blocks.family.
+CREATE OR REPLACE FUNCTION dpcli.check_blocks(terms jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  family jsonb := terms -> 'blocks';
+  needs text := dpcli.rules() #>> ARRAY['kinds', family ->> 'by'];
+  known jsonb := dpcli.rules() #> ARRAY['filters', terms ->> 'filter'];
+BEGIN
+  PERFORM dpcli.require(terms ->> 'mode' = 'adaptive' AND terms -> 'dataset_size' IS NULL AND terms ->> 'adjacency' <> 'replace-one',
+    'expected blocks in adaptive mode, without a dataset_size, and not replace-one');
+  PERFORM dpcli.require((family ? 'names') = (needs = 'names') AND (family ? 'count') = (needs = 'count'),
+    'expected the terms of such blocks');
+  IF family -> 'max_blocks' <> '1'::jsonb THEN
+    PERFORM dpcli.require(needs <> 'count' AND known -> 'groups' = 'true'::jsonb
+      AND ((terms ->> 'delta')::double precision = 0 OR NOT known -> 'currency' ? 'delta'),
+      'expected max_blocks = 1, or a currency in which a group of blocks has a proved cost');
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION dpcli.check_open(of_dataset text, content jsonb, new_hash text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -365,6 +463,9 @@ BEGIN
       AND (SELECT coalesce(bool_and((stated ->> m.key)::double precision BETWEEN (m.value ->> 0)::double precision AND (m.value ->> 1)::double precision), true)
         FROM jsonb_each(known -> 'ranges') m), 'expected the parameters of the filter');
   END IF;
+  IF terms ? 'blocks' THEN
+    PERFORM dpcli.check_blocks(terms);
+  END IF;
   PERFORM dpcli.require(dpcli.is_member(of_team), format('expected a team whose member you are, found %L', of_team));
   INSERT INTO dpcli.dataset VALUES (of_dataset, of_team, content #>> '{terms,fingerprint}', 1, new_hash);
 END $$;
@@ -375,6 +476,7 @@ DECLARE
   of_key text := content ->> 'key';
   privacy jsonb := content #> '{pipeline,privacy}';
   terms jsonb := (SELECT e.body::jsonb -> 'terms' FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1);
+  retired jsonb;
   over text;
 BEGIN
   PERFORM dpcli.require(NOT EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key = of_key),
@@ -383,8 +485,24 @@ BEGIN
   PERFORM dpcli.require(privacy -> 'adjacency' = terms -> 'adjacency', 'expected a run under the ledger''s adjacency');
   PERFORM dpcli.require(terms -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' IS NULL OR privacy -> 'dataset_size' = terms -> 'dataset_size',
     'expected a run under the ledger''s dataset_size');
-  over := dpcli.exceeded(of_dataset, content -> 'cost');
+  over := dpcli.wrong_window(terms -> 'blocks', content -> 'window');
+  PERFORM dpcli.require(over IS NULL, over);
+  IF content ? 'window' THEN
+    retired := dpcli.standing(of_dataset) -> 'retired';
+    PERFORM dpcli.require(NOT EXISTS (SELECT FROM jsonb_array_elements_text(content -> 'window') b (block) WHERE retired ? b.block),
+      'a block of the window was retired');
+  END IF;
+  over := dpcli.exceeded(of_dataset, content -> 'cost', content -> 'window');
   PERFORM dpcli.require(over IS NULL, format('over the cap on %s', over));
+END $$;
+
+CREATE OR REPLACE FUNCTION dpcli.check_retire(of_dataset text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+DECLARE
+  family jsonb := (SELECT e.body::jsonb #> '{terms,blocks}' FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1);
+  wrong text := dpcli.wrong_window(family, content -> 'window');
+BEGIN
+  PERFORM dpcli.require(wrong IS NULL, wrong);
 END $$;
 
 -- A reservation is moved by whoever made it, or by an administrator who says why.
@@ -490,6 +608,7 @@ BEGIN
   CASE
     WHEN content ->> 'kind' IN ('spend', 'reserve') THEN PERFORM dpcli.check_charge(of_dataset, content);
     WHEN content ->> 'kind' = 'amend' THEN PERFORM dpcli.check_amend(of_dataset, content);
+    WHEN content ->> 'kind' = 'retire' THEN PERFORM dpcli.check_retire(of_dataset, content);
     WHEN content ->> 'kind' = 'upgrade' THEN
       PERFORM dpcli.require(content -> 'version' = (SELECT to_jsonb(max(f.version)) FROM dpcli.format f), 'expected the version of these functions');
     ELSE PERFORM dpcli.check_move(of_dataset, content);

@@ -1,0 +1,41 @@
+"""dpcli budget windows."""
+
+from __future__ import annotations
+
+import click
+
+from dpcli.cli.budget.options import dataset_option, delta_option, ledger_argument, opened
+from dpcli.cli.options import emit, output_options
+
+
+@click.command(short_help="Which blocks still take a run.")
+@ledger_argument
+@click.argument("file")
+@dataset_option
+@delta_option
+@click.option(
+    "--within",
+    multiple=True,
+    metavar="BLOCKS",
+    help="The blocks to look at, as 2026-01-01..2026-01-28; repeatable. Absent: all between the first and the last that was charged.",
+)
+@output_options("text", "total", "records")
+def command(
+    ledger: str,
+    file: str,
+    dataset: str | None,
+    delta: float | None,
+    within: tuple[str, ...],
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """Say which windows of LEDGER still have room for one run of the pipeline FILE: all, the widest, the latest. Nothing is written.
+
+    Exit code 1 where no block has. Blocks that were never charged are whole.
+    """
+    from dpcli.ledger.blocks.room import block_room
+    from dpcli.pipeline.read import load
+    from dpcli.present.ledger_blocks import windows
+
+    with opened(ledger, dataset) as found:
+        return emit(windows(found, block_room(found, load(file), within, delta)), format_, outputs)

@@ -1,0 +1,122 @@
+"""A dataset that grows, cut into blocks with one cap and one filter each: a budget that renews because the data do.
+
+A family is opened once: what the blocks are (`by` a `column`), and in how many of them the records of one unit may lie (`max_blocks`).
+A run names the blocks that it reads, its window, and is charged in full on every one of them or on none, in one entry. A block opens with
+its first charge. One whose cap is used up, or that was retired by an entry of its own, takes no further charge. A run without a window is
+refused: nobody knows what it reads. Which block a record lies in must follow from that record alone.
+
+What holds. A unit (the ledger's; what every run is stated for) lies in blocks B, |B| <= m = max_blocks. Run r reads j_r of them and costs
+c_r in the filter's currency for a change of one unit's records in one block. On every path of outputs, whatever the windows and runs were
+chosen from, each block keeps sum(c_r over runs that read it) <= C. So, summed over B: sum(j_r c_r) <= m C, and j_r <= m. A run with
+j_r = 0 does not see the unit. One with j_r > 0 sees a group of j_r such changes, one after the other, and costs the whole unit
+
+* pure epsilon: j_r c_r, as likelihood ratios multiply; in all at most m C;
+* rho of zCDP: j_r^2 c_r (Bun & Steinke 2016, arXiv:1605.02065, group privacy); mu^2 of GDP: j_r^2 c_r, as a test that rejects one dataset
+  with probability p rejects its neighbour with at most Phi(Phi^-1(p) + mu) (Dong et al. 2019, arXiv:1905.02383), and the mu of j
+  neighbours add up. In all at most m sum(j_r c_r) <= m^2 C.
+
+These sums are bounded on every path, which is all that the filters' theorems ask for; they are used for one pair of datasets, with and
+without that unit. Hence C is the cap of an ordinary ledger, divided by m or m^2 and rounded down, and the ledger's epsilon and delta hold
+for the whole unit. A run that bounds what the unit adds to its whole window costs the unit c_r and not more: the same C holds it as well.
+With m = 1 every filter does, as j_r <= 1. With m > 1 deltas and Renyi divergences at one order are refused: a group multiplies a delta by a
+power of e^epsilon, and takes a divergence from other orders. Replace-one is refused: a record that is replaced may move between blocks.
+
+Source: Lecuyer et al. 2019, arXiv:1909.01502 (block composition); Feldman & Zrnic 2021, arXiv:2008.11193 (filters for each individual).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpcli.errors import InputError
+from dpcli.ledger.amounts import divided
+from dpcli.ledger.blocks.kinds import BlockKind, kind_named
+
+if TYPE_CHECKING:
+    from dpcli.ledger.filters.filter import Filter
+
+MOST = 2000  # blocks in one window
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFamily:
+    """What the blocks of a dataset are.
+
+    by: day, week, region or hash. column: what decides a record's block. max_blocks: in how many blocks one unit's records may lie.
+    names: of the blocks, where they are listed; count: of the blocks, where they are parts of a hash.
+    """
+
+    by: str
+    column: str
+    max_blocks: int
+    names: Sequence[str] = ()
+    count: int | None = None
+
+    @property
+    def kind(self) -> BlockKind:
+        """How they are cut."""
+        return kind_named(self.by, self.names, self.count)
+
+    def content(self) -> dict[str, Any]:
+        """For the opening entry."""
+        optional = {"names": list(self.names), "count": self.count}
+        return {
+            "by": self.by,
+            "column": self.column,
+            "max_blocks": self.max_blocks,
+            **{key: value for key, value in optional.items() if value},
+        }
+
+    def wrong(self, window: object) -> str | None:
+        """What is wrong with the window of an entry, None where nothing is: distinct blocks of this family, sorted."""
+        if type(window) is not list or not 1 <= len(window) <= MOST or any(type(name) is not str for name in window):
+            return f"expected a window of 1 to {MOST} blocks"
+        kind = self.kind
+        stray = next((name for name in window if not kind.holds(name)), None)
+        if stray is not None:
+            return f"expected {kind.word}, found {stray[:60]!a}"
+        return None if window == sorted(set(window)) else "expected the blocks of a window once each, in order"
+
+    def window(self, stated: Sequence[str]) -> tuple[str, ...]:
+        """The blocks that are stated: names, and FIRST..LAST for all between. Raises InputError where one is none."""
+        kind, found = self.kind, set[str]()
+        for text in stated:
+            first, dots, last = (text, "", text) if kind.holds(text) else text.partition("..")
+            stray = next((name for name in (first, last) if not kind.holds(name)), None)
+            if stray is not None:
+                raise InputError(f"--window: expected {kind.word}, or FIRST..LAST, found {text[:60]!a}")
+            found.update(kind.between(first, last) if dots else (text,))
+            if dots and not (first in found and last in found):
+                raise InputError(f"--window: expected the earlier block first, found {text}")
+        names = sorted(found)
+        wrong = self.wrong(names)
+        if wrong is not None:
+            raise InputError(f"--window: {wrong}, found {len(names)}")
+        return tuple(names)
+
+    def per_block(self, caps: Mapping[str, str], rule: Filter) -> dict[str, str]:
+        """The caps of one block that keep the whole unit within `caps`, rounded down: the proof is at the top of this file."""
+        if self.max_blocks == 1:
+            return dict(caps)
+        return {name: divided(value, self.max_blocks ** (rule.group_power or 0)) for name, value in caps.items()}
+
+    def unproved(self, rule: Filter, adjacency: str, delta: float) -> str | None:
+        """Why no guarantee is known for such a family, as "expected ..."; None where one is proved."""
+        given = {term for term in ("names", "count") if getattr(self, term)}
+        if given != {self.kind.needs} - {""}:
+            needed = self.kind.needs or "neither names nor count"
+            return f"expected {needed} with blocks by {self.by}, found {' and '.join(sorted(given)) or 'none'}"
+        if adjacency == "replace-one":
+            return (
+                "expected add-remove or zero-out with blocks, found replace-one: a record that is replaced may move between blocks"
+            )
+        if self.kind.within and self.max_blocks != 1:
+            return f"expected max_blocks = 1 with blocks by {self.by}, in one of which a unit's records all lie, found {self.max_blocks}"
+        if self.max_blocks > 1 and (rule.group_power is None or (delta > 0.0 and "delta" in rule.currency)):
+            return (
+                f"expected max_blocks = 1, or pure epsilon (approx-dp at delta = 0), zcdp or gdp, found {self.max_blocks} with {rule.name} "
+                f"at delta = {delta!r}: what a group of blocks costs in that currency is not proved"
+            )
+        return None

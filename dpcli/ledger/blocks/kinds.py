@@ -1,0 +1,177 @@
+"""What a dataset may be cut into: days, weeks, listed parts, parts by a hash of the unit. A block has one spelling, as a budget has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import ClassVar, Protocol
+
+from dpcli.errors import InputError
+from dpcli.registry import BLOCKS, load
+
+
+class BlockKind(Protocol):
+    """One way to cut.
+
+    needs: the term that says which blocks there are, "" where the calendar does. within: whether a unit's records all lie in one.
+    ordered: whether one block follows another.
+    """
+
+    @property
+    def needs(self) -> str: ...
+
+    @property
+    def within(self) -> bool: ...
+
+    @property
+    def ordered(self) -> bool: ...
+
+    @property
+    def weekly(self) -> bool:
+        """Whether a week of blocks fills a line."""
+        ...
+
+    @property
+    def listed(self) -> Sequence[str]:
+        """All blocks, in order; none where the calendar has no end."""
+        ...
+
+    @property
+    def word(self) -> str:
+        """A block as messages call it."""
+        ...
+
+    def holds(self, name: str) -> bool:
+        """Whether it is a block, in its one spelling."""
+        ...
+
+    def rank(self, name: str) -> int:
+        """The place of a block; where they are ordered, the next one's is one more."""
+        ...
+
+    def between(self, first: str, last: str) -> Sequence[str]:
+        """All blocks from the first to the last, both included. Raises InputError where they have no order."""
+        ...
+
+
+def kind_named(by: str, names: Sequence[str], count: int | None) -> BlockKind:
+    """The kind of an opening entry. Raises InputError for one that is not known."""
+    if by not in BLOCKS:
+        raise InputError(f"--blocks: expected one of {', '.join(BLOCKS)}, found {by[:60]!r}")
+    found: BlockKind = load(BLOCKS[by])(tuple(names), count)
+    return found
+
+
+def known_kinds() -> Mapping[str, str]:
+    """By name, the term that each needs."""
+    return {by: load(target).needs for by, target in BLOCKS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """Days of the calendar: 2026-01-31."""
+
+    names: tuple[str, ...] = ()
+    count: int | None = None
+    needs: ClassVar[str] = ""
+    within: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+    listed: ClassVar[Sequence[str]] = ()
+    weekly: ClassVar[bool] = True
+    word: ClassVar[str] = "a day as 2026-01-31"
+
+    def holds(self, name: str) -> bool:
+        return bool(re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", name)) and _day(name) is not None
+
+    def rank(self, name: str) -> int:
+        return date.fromisoformat(name).toordinal()
+
+    def between(self, first: str, last: str) -> Sequence[str]:
+        begin, end = date.fromisoformat(first).toordinal(), date.fromisoformat(last).toordinal()
+        return [date.fromordinal(day).isoformat() for day in range(begin, end + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Weeks:
+    """Weeks from Monday to Sunday by ISO 8601: 2026-W05."""
+
+    names: tuple[str, ...] = ()
+    count: int | None = None
+    needs: ClassVar[str] = ""
+    within: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+    listed: ClassVar[Sequence[str]] = ()
+    weekly: ClassVar[bool] = False
+    word: ClassVar[str] = "a week as 2026-W05"
+
+    def holds(self, name: str) -> bool:
+        return bool(re.fullmatch("[0-9]{4}-W[0-9]{2}", name)) and _day(f"{name}-1") is not None
+
+    def rank(self, name: str) -> int:
+        return date.fromisoformat(f"{name}-1").toordinal() // 7
+
+    def between(self, first: str, last: str) -> Sequence[str]:
+        begin, end = date.fromisoformat(f"{first}-1"), date.fromisoformat(f"{last}-1")
+        days = (begin + timedelta(7 * i) for i in range((end - begin).days // 7 + 1))
+        return ["{}-W{:02}".format(f"{day.isocalendar().year:04}", day.isocalendar().week) for day in days]
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """Parts that are listed at the opening: what is under a name that was not listed may be data under a second name."""
+
+    names: tuple[str, ...]
+    count: int | None = None
+    needs: ClassVar[str] = "names"
+    within: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
+    weekly: ClassVar[bool] = False
+    word: ClassVar[str] = "one of the blocks that were listed at the opening"
+
+    def holds(self, name: str) -> bool:
+        return name in self.names
+
+    @property
+    def listed(self) -> Sequence[str]:
+        return self.names
+
+    def rank(self, name: str) -> int:
+        return self.names.index(name)
+
+    def between(self, first: str, last: str) -> Sequence[str]:
+        raise InputError(f"--window: expected the names of blocks, found {first}..{last}: what is listed has no order")
+
+
+@dataclass(frozen=True, slots=True)
+class Hashes:
+    """Parts 0 to count - 1 by a hash of the unit, whose records all lie in one of them."""
+
+    names: tuple[str, ...]
+    count: int
+    needs: ClassVar[str] = "count"
+    within: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+    weekly: ClassVar[bool] = False
+    word: ClassVar[str] = "a whole number below the count that was stated at the opening"
+
+    def holds(self, name: str) -> bool:
+        return bool(re.fullmatch("0|[1-9][0-9]{0,6}", name)) and int(name) < self.count
+
+    @property
+    def listed(self) -> Sequence[str]:
+        return [str(i) for i in range(self.count)]
+
+    def rank(self, name: str) -> int:
+        return int(name)
+
+    def between(self, first: str, last: str) -> Sequence[str]:
+        return [str(i) for i in range(int(first), int(last) + 1)]
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None

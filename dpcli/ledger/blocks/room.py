@@ -1,0 +1,100 @@
+"""Which windows still take a run: stretches of blocks without a gap, the widest and the latest of them. Asks, and spends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from dpcli.errors import InputError
+from dpcli.ledger import amounts
+from dpcli.ledger.blocks.family import MOST
+from dpcli.ledger.blocks.spread import opened_blocks
+from dpcli.ledger.filters.filter import Cost
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.ledger.state import LedgerState
+    from dpcli.pipeline.model import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Blocks that follow one another, each of which takes the run; single ones where the blocks have no order."""
+
+    blocks: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """As --window takes it."""
+        return self.blocks[0] if len(self.blocks) == 1 else f"{self.blocks[0]}..{self.blocks[-1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRoom:
+    """Where one run fits now.
+
+    asked: the blocks that were looked at, in order. stretches: of those that take it, in order. cost: of one run, on each of its blocks;
+    share: of a block's cap.
+    """
+
+    asked: tuple[str, ...]
+    stretches: tuple[Stretch, ...]
+    cost: Cost
+    share: float
+
+    @property
+    def widest(self) -> Stretch | None:
+        """The latest of the longest, None where nothing takes it."""
+        return max(reversed(self.stretches), key=lambda stretch: len(stretch.blocks), default=None)
+
+    @property
+    def latest(self) -> Stretch | None:
+        """The last one."""
+        return self.stretches[-1] if self.stretches else None
+
+
+def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), delta: float | None = None) -> BlockRoom:
+    """Where a run of `pipeline` fits: among the blocks `within`, or among all that are listed or lie between those that were charged.
+
+    Raises InputError where the dataset has no blocks, or none was charged yet and none is stated; what `cost` of a ledger raises.
+    """
+    state = ledger.state()
+    asked = _asked(state, ledger.window(within) if within else ())
+    cost, _ = ledger.cost(pipeline, delta)
+    wanted = amounts.read(cost.amounts)
+    takes = {block: _takes(state, wanted, block) for block in asked}
+    family = state.open_terms().family
+    ordered = family is not None and family.kind.ordered
+    groups = groupby(asked, key=lambda block: (takes[block], "" if ordered else block))
+    stretches = tuple(Stretch(tuple(blocks)) for (fits, _), blocks in groups if fits)
+    return BlockRoom(asked, _gapless(state, stretches), cost, amounts.share(wanted, state.caps))
+
+
+def _takes(state: LedgerState, wanted: amounts.Amounts, block: str) -> bool:
+    return state.closed((block,)) is None and state.over((block,)).fits(wanted)
+
+
+def _asked(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
+    family = state.open_terms().family
+    if family is None:
+        raise InputError(f'expected a dataset of blocks, found "{state.dataset}", which is not cut into any')
+    known = family.kind.listed or sorted({*opened_blocks(state.spent), *state.retired})
+    if within:
+        return tuple(sorted(within, key=family.kind.rank))
+    if not known:
+        raise InputError(f'--within: expected the blocks to look at, as no run was charged to "{state.dataset}" yet, found none')
+    return tuple(known if family.kind.listed else family.kind.between(known[0], known[-1]))[-MOST:]
+
+
+def _gapless(state: LedgerState, stretches: Sequence[Stretch]) -> tuple[Stretch, ...]:
+    """Cut where the blocks that were asked for leave some out."""
+    family = state.open_terms().family
+    if family is None or not family.kind.ordered:
+        return tuple(stretches)
+    return tuple(
+        Stretch(tuple(block for _, block in part))
+        for stretch in stretches
+        for _, part in groupby(enumerate(stretch.blocks), key=lambda item: family.kind.rank(item[1]) - item[0])
+    )

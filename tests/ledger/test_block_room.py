@@ -1,0 +1,166 @@
+"""Where a run fits, and the picture of the blocks: never more than the ledger then grants."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcli.errors import Denied, InputError
+from dpcli.ledger.blocks.room import block_room
+from dpcli.ledger.budget import budget
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.quote import quotes
+from dpcli.ledger.stores.places import init
+from dpcli.ledger.verify import verify
+from dpcli.pipeline.read import load, parse
+from dpcli.present.ledger_blocks import calendar
+from dpcli.registry import BLOCKS
+from tests.command import dpcli
+from tests.ledger.conftest import Place
+from tests.ledger.setting import DATASET, charge, run, run_file
+from tests.ledger.setting import terms as plain
+from tests.ledger.test_blocks import FAMILIES, terms
+
+
+def filled(url: str, by: str, used: list[int], retired: int) -> Ledger:
+    """Six blocks, each with so many tenths of its cap used; one of them retired."""
+    ledger, blocks = init(url, DATASET, replace(terms(by), schema="")), FAMILIES[by][1]
+    for i, tenths in enumerate(used):
+        if tenths:
+            charge(ledger, f"run {i}", str(tenths / 10), window=[blocks[i]])
+    ledger.retire([blocks[retired]], "gone")
+    return ledger
+
+
+@given(
+    by=st.sampled_from(sorted(BLOCKS)),
+    used=st.lists(st.integers(0, 10), min_size=6, max_size=6),
+    cost=st.integers(1, 10),
+    retired=st.integers(0, 5),
+)
+def test_a_window_that_is_said_to_have_room_has(
+    by: str, used: list[int], cost: int, retired: int, tmp_path_factory: object
+) -> None:
+    ledger = filled(str(tmp_path_factory.mktemp("room") / "l.db"), by, used, retired)  # type: ignore[attr-defined]
+    blocks = FAMILIES[by][1]
+    found = block_room(ledger, run(cost / 10), blocks)
+    room = {block for i, block in enumerate(blocks) if i != retired and used[i] + cost <= 10}
+    assert [block for stretch in found.stretches for block in stretch.blocks] == [b for b in found.asked if b in room]
+    assert set(found.asked) == set(blocks) and found.share == cost / 10
+    rank = ledger.state().open_terms().family.kind.rank  # type: ignore[union-attr]
+    for stretch in found.stretches:
+        assert [rank(block) for block in stretch.blocks] == list(range(rank(stretch.blocks[0]), rank(stretch.blocks[-1]) + 1))
+        assert ledger.window([stretch.words]) == tuple(sorted(stretch.blocks))
+    assert (found.widest is None) == (found.latest is None) == (not room)
+    if found.widest is not None and found.latest is not None:
+        assert len(found.widest.blocks) == max(len(stretch.blocks) for stretch in found.stretches)
+        assert found.latest.blocks[-1] == max(room, key=rank)
+        with pytest.raises(Denied):
+            ledger.spend(run(cost / 10), "too wide", window=blocks if len(room) < 6 else [blocks[retired]])
+        ledger.spend(run(cost / 10), "widest", window=[found.widest.words])
+    ledger.close()
+
+
+def test_the_commands(place: Place, tmp_path: Path) -> None:
+    """From the opening to the last window, as a user has it."""
+    file = tmp_path / "run.toml"
+    file.write_text(run_file(0.25))
+    opening = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
+    cut = ("--blocks", "day", "--column", "event_date")
+    refused = dpcli("budget", "init", place.url, "--dataset", "v", *opening, *cut)
+    assert refused.code == 2 and "--max-blocks: expected in how many blocks" in refused.err
+    assert dpcli("budget", "init", place.url, "--dataset", "v", *opening, *cut, "--max-blocks", "2").code == 0
+    assert "no block was charged yet" in dpcli("budget", "show", place.url).out
+    assert dpcli("budget", "windows", place.url, str(file)).code == 2
+    spend = ("budget", "spend", place.url, str(file), "--key")
+    assert dpcli(*spend, "a").code == 2
+    assert dpcli(*spend, "a", "--window", "2026-01-01..2026-01-03").code == 0
+    assert dpcli(*spend, "b", "--window", "2026-01-03..2026-01-05").code == 0
+    denied = dpcli(*spend, "c", "--window", "2026-01-02..2026-01-04")
+    assert denied.code == 1 and "on 1 of the 3 blocks of its window (2026-01-03)" in denied.out
+    assert dpcli("budget", "retire", place.url, "2026-01-04", "--reason", "deleted").code == 0
+    found = dpcli("budget", "windows", place.url, str(file))
+    assert found.code == 0 and "widest --window 2026-01-01..2026-01-02 (2 blocks), latest --window 2026-01-05;" in found.out
+    none = dpcli("budget", "windows", place.url, str(file), "--within", "2026-01-03..2026-01-04", "-f", "json")
+    assert none.code == 1 and json.loads(none.out)["widest"] is None
+    shown = dpcli("budget", "show", place.url).out
+    assert "2025-12-29  . . . 5 5 # x\n2026-01-05  5 . . . . . .\n" in shown
+    assert dpcli("budget", "verify", place.url).code == 0
+
+
+@pytest.mark.parametrize("by", BLOCKS)
+def test_every_block_is_in_the_picture(by: str, tmp_path: Path) -> None:
+    ledger = filled(str(tmp_path / "l.db"), by, [0, 1, 5, 9, 10, 3], 5)
+    marks = [mark for line in calendar(ledger.state())[2:] for mark in line.split("  ")[-1].split()]
+    assert sorted(mark for mark in marks if mark != ".") == ["#", "1", "5", "9", "x"]
+    ledger.close()
+
+
+def test_only_of_blocks(tmp_path: Path) -> None:
+    ledger = init(str(tmp_path / "l.db"), DATASET, replace(plain(), schema=""))
+    assert calendar(ledger.state()) == ()
+    with pytest.raises(InputError, match="not cut into any"):
+        block_room(ledger, run())
+    ledger.close()
+
+
+def stating(window: str, epsilon: float = 0.25) -> str:
+    """A file that says which blocks it reads."""
+    return run_file(epsilon).replace('releases = "outputs"\n', f'releases = "outputs"\nwindow = {window}\n')
+
+
+def test_a_file_that_states_its_window(tmp_path: Path) -> None:
+    """It is charged there and nowhere else: a flag that says otherwise, and a dataset that is not cut, are refused."""
+    url, file = str(tmp_path / "l.db"), tmp_path / "run.toml"
+    ledger = init(url, DATASET, replace(terms(), schema=""))
+    file.write_text(stating('["2026-01-01..2026-01-02", "2026-01-05"]'))
+    spend = ("budget", "spend", url, str(file), "--key")
+    assert dpcli("account", str(file), "-f", "total").out == dpcli("account", "-", "-f", "total", stdin=run_file(0.25).encode()).out
+    assert dpcli(*spend, "a").code == 0
+    assert dpcli(*spend, "a", "--window", "2026-01-05", "--window", "2026-01-01..2026-01-02").code == 0
+    refused = dpcli(*spend, "b", "--window", "2026-01-01")
+    assert refused.code == 2 and "--window: expected the window of" in refused.err
+    budget(url).spend(str(file), "c")
+    assert {run.window for run in ledger.state().runs.values()} == {("2026-01-01", "2026-01-02", "2026-01-05")}
+    assert len(ledger.state().runs) == 2 and verify(ledger).problems == ()
+    ledger.spend(load(str(file)), "elsewhere", window=["2026-03-01"])  # as a program that does not ask would
+    assert [text for text in verify(ledger).problems if "other blocks than the window" in text]
+    file.write_text(stating("[]"))
+    assert dpcli("account", str(file)).code == 2
+    plainly = str(tmp_path / "plain.db")
+    init(plainly, DATASET, replace(plain(), schema="")).close()
+    file.write_text(stating('["2026-01-01"]'))
+    assert "not cut into blocks" in dpcli("budget", "spend", plainly, str(file), "--key", "a").err
+    ledger.close()
+
+
+@given(
+    used=st.lists(st.integers(0, 9), min_size=4, max_size=4),
+    windows=st.lists(st.tuples(st.sets(st.integers(0, 3), min_size=1), st.integers(1, 4)), min_size=1, max_size=4),
+    retired=st.integers(0, 5),
+)
+def test_a_gate_asks_for_all_files_together(
+    used: list[int], windows: list[tuple[set[int], int]], retired: int, tmp_path_factory: object
+) -> None:
+    """What it says fits is what the ledger then takes, one after the other, block by block."""
+    url = str(tmp_path_factory.mktemp("gate") / "l.db")  # type: ignore[attr-defined]
+    ledger, blocks = filled(url, "day", [*used, 0, 0], retired), FAMILIES["day"][1]
+    files = [parse(stating(json.dumps([blocks[i] for i in sorted(w)]), cost / 10).encode(), "run.toml") for w, cost in windows]
+    answers = quotes(url, DATASET, [(file, 1) for file in files])
+    spent = [*used]
+    for window, cost in windows:
+        spent = [tenths + cost * (i in window) for i, tenths in enumerate(spent)]
+    for answer, (window, _) in zip(answers, windows, strict=True):
+        assert not isinstance(answer, Exception)
+        assert answer.fits == (retired not in window and all(spent[i] <= 10 for i in window)), answer
+    if all(not isinstance(answer, Exception) and answer.fits for answer in answers):
+        for i, file in enumerate(files):
+            assert not ledger.spend(file, f"file {i}", window=ledger.stated_window(file)).repeated
+    (refused,) = quotes(url, DATASET, [(run(0.1), 1)])
+    assert isinstance(refused, InputError) and "--window: expected the blocks" in str(refused)
+    ledger.close()
