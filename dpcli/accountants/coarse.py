@@ -18,14 +18,13 @@ from dpcli.mechanisms.sampling.sampled_gaussian import SampledGaussian, SampledG
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import shared
 
-MOST = 1_500  # different mechanisms of which each is taken as it is
 FEW = 500  # different sampled Gaussians that are left of more
 RATIOS = tuple(2.0**-k for k in range(16, 0, -1))  # logarithms of the ratios between neighbours, finest first
 KINDS: tuple[type[Mechanism], ...] = (SampledGaussian, SampledGaussianReplaced)
 
 
 @shared(4)
-def coarse(steps: Steps, most: int = MOST, few: int = FEW) -> tuple[Steps, Steps] | None:
+def coarse(steps: Steps, most: int, few: int = FEW) -> tuple[Steps, Steps] | None:
     """Steps that dominate these, one for one, and steps that these dominate; None for at most `most` different ones, or `few` sampled
     Gaussians.
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dpcli.accountants.base import Accountant, PrivacyProfile, Steps
-from dpcli.accountants.coarse import coarse
 from dpcli.analysis.rows import (
     AccountRow,
     Quantity,
@@ -29,6 +28,7 @@ from dpcli.pipeline.resolve import BillLine
 from dpcli.registry import ACCOUNTANTS, BRACKETING, SETTLING
 from dpcli.values import dataclass
 
+MANY = 1_500  # different mechanisms of which each is taken as it is
 NEAR = 0.9  # of the upper end: a lower one for which no better is looked for
 GLANCE, MOMENT, PATIENCE = 0.1, 1.0, 4.0  # seconds for a grid beside others, where nothing else certifies, and where asked for
 
@@ -63,7 +63,7 @@ class Inquiry:
     @property
     def steps(self) -> Steps:
         """What is added up: of thousands of different ones fewer that dominate them."""
-        fewer = coarse(self.each)
+        fewer = _fewer(self.each)
         return self.each if fewer is None else fewer[0]
 
     @property
@@ -74,16 +74,25 @@ class Inquiry:
     @property
     def below(self) -> Steps:
         """What dominates nothing that the steps do not."""
-        fewer = coarse(self.each)
+        fewer = _fewer(self.each)
         return self.each if fewer is None else fewer[1]
 
     @property
     def attained(self) -> bool:
         """Whether a lower bound on the dominating pairs of the steps is one on the pipeline."""
-        return reached(self.charges) and coarse(self.each) is None
+        return reached(self.charges) and _fewer(self.each) is None
 
     def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
         return tuned(profile_of(accountant, self.steps, self.adaptive), tolerance, seconds)
+
+
+def _fewer(steps: Steps) -> tuple[Steps, Steps] | None:
+    """Louder and quieter steps in the place of thousands of different ones."""
+    if len(steps) <= MANY:
+        return None
+    from dpcli.accountants.coarse import coarse
+
+    return coarse(steps, MANY)
 
 
 def reached(charges: tuple[BillLine, ...]) -> bool:

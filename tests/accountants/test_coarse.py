@@ -11,8 +11,9 @@ import pytest
 
 import dpcli
 from dpcli.accountants.base import Steps
-from dpcli.accountants.coarse import KINDS, MOST, coarse
+from dpcli.accountants.coarse import KINDS, coarse
 from dpcli.accountants.exact import ExactProfile
+from dpcli.analysis.asking import MANY
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from tests.command import dpcli as run
@@ -55,8 +56,8 @@ def test_each_is_moved_to_its_own_side() -> None:
 
 def test_few_are_left_as_they_are_and_so_are_others() -> None:
     source = random.Random(SEED)
-    assert coarse(drawn(source, 50)) is None
-    assert coarse(tuple((Laplace(0.001 * k), 1) for k in range(1, MOST + 100))) is None
+    assert coarse(drawn(source, 50), MANY) is None
+    assert coarse(tuple((Laplace(0.001 * k), 1) for k in range(1, MANY + 100)), MANY) is None
     assert coarse(((Laplace(0.1), 1), *drawn(source, 50)), 50, 50) is None
 
 
@@ -103,7 +104,7 @@ sample = "own"
 
 def test_a_file_of_thousands_has_an_interval(tmp_path: Path) -> None:
     source, file = random.Random(SEED), tmp_path / "many.toml"
-    file.write_text(FILE.format(", ".join(f"{source.uniform(1.0, 4.0):.9f}" for _ in range(MOST + 300))))
+    file.write_text(FILE.format(", ".join(f"{source.uniform(1.0, 4.0):.9f}" for _ in range(MANY + 300))))
     found = dpcli.account(dpcli.load(str(file)))
     assert found.winner is not None and found.winner.accountant.name == "exact" and found.lower is not None
     assert found.lower <= found.winner.upper <= 1.01 * found.lower
@@ -111,4 +112,4 @@ def test_a_file_of_thousands_has_an_interval(tmp_path: Path) -> None:
     truth = ExactProfile(tuple((charge.mechanism, charge.count) for charge in found.charges)).epsilon(1e-6)
     assert truth.lower is not None and found.lower <= truth.upper and truth.lower <= found.winner.upper
     said = run("account", str(file)).out
-    assert f"and {MOST + 280:,} more, " in said and said.count("stage[") == 20
+    assert f"and {MANY + 280:,} more, " in said and said.count("stage[") == 20
