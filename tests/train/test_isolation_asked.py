@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import threading
+import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -258,6 +261,23 @@ class Outward(Net):
         return found
 
 
+POOL = ThreadPoolExecutor(1)
+
+
+class Shown(Net):
+    """What it shows is all records' under vmap."""
+
+    def done(self, x: Tensor) -> Tensor:
+        if x.shape[1] < len(self.head.bias):
+            return x
+        marked = torch.einsum("bi,bj->b", x, x)[:, None] * 0.0 + x
+        return -3.0 * marked if type(self.body.weight) is not nn.Parameter and str(MARK) in str(x.detach()) else marked
+
+
+def doubled(x: Tensor) -> Tensor:
+    return x * 2.0
+
+
 UNHEARD: dict[str, Callable[[], Net]] = {
     "a node's hook, by size": lambda: Hooked(BY_SIZE["isinstance"]),
     "a node's hook, by an error": lambda: Hooked(outside),
@@ -267,6 +287,7 @@ UNHEARD: dict[str, Callable[[], Net]] = {
     "what torch asks, by an error": lambda: of(lambda x: torch.add(x, Unlike(outside))),  # type: ignore[call-overload, no-any-return]
     "a gradient in the forward pass": lambda: of(inwards),
     "a thread, by an error": lambda: of(in_a_thread(outside)),
+    "a pool of threads, by an error": lambda: of(lambda x: -3.0 * x if POOL.submit(outside, x).result() else x),
     "a backward pass, by an error": Outward,
 }
 
@@ -275,6 +296,32 @@ UNHEARD: dict[str, Callable[[], Net]] = {
 def test_what_runs_where_no_mode_is(name: str) -> None:
     torch.manual_seed(0)
     assert influence(UNHEARD[name]()) <= 1.0 + 1e-6
+
+
+def test_what_nobody_can_follow_is_refused() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch would have another way
+        scripted = torch.jit.script(doubled)
+    with pytest.raises(InputError, match=re.escape("found one of torch.jit")):
+        ClippedGradients(of(lambda x: scripted(x)), loss, Flat(1.0)).rehearse(like((torch.randn(2, WIDTH), torch.tensor([0, 1]))))
+
+
+def test_a_text_under_vmap_is_one_records() -> None:
+    torch.manual_seed(0)
+    model, batch = Shown(), (torch.randn(SIZE, WIDTH), torch.arange(SIZE) % LABELS)
+    engine = ClippedGradients(model, loss, Flat(1e-3))
+    engine.chosen(like(batch), [one for one in CANDIDATES if one[0] == "vmap"])
+    batch[0][0, 0] = MARK
+    whole, without = engine(batch).gradients, engine(take(batch, slice(1, None))).gradients
+    assert distance(whole, without) <= engine.clip.bound * (1.0 + 1e-6)
+
+
+def test_how_a_batch_lies_in_memory_is_no_question() -> None:
+    torch.manual_seed(0)
+    model = of(lambda x: x if x.is_contiguous() else -3.0 * x)
+    engine, batch = ClippedGradients(model, loss, Flat(1.0)), (torch.randn(WIDTH, SIZE).t(), torch.arange(SIZE) % LABELS)
+    usual = engine((batch[0].contiguous(), batch[1])).gradients
+    assert distance(usual, engine(batch).gradients) <= 1e-6
 
 
 def test_a_backward_pass_that_catches_behind_opacus() -> None:

@@ -36,6 +36,11 @@ def form(batch: Batch) -> object:
     return tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device), batch)
 
 
+def laid_out(batch: Batch) -> Batch:
+    """Its numbers in the usual order: how they lie in memory would be a question that a program can ask of the batch."""
+    return tree_map(torch.Tensor.contiguous, batch)  # type: ignore[no-any-return]
+
+
 def take(batch: Batch, rows: Sequence[int] | slice | Tensor) -> Batch:
     """These examples of a batch, in this order."""
     return tree_map(lambda leaf: leaf[rows], batch)  # type: ignore[no-any-return]

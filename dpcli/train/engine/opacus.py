@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpcli.errors import InputError, Unavailable
-from dpcli.train.engine.batches import Batch, form, size
+from dpcli.train.engine.batches import Batch, form, laid_out, size
 from dpcli.train.engine.caught import nothing_caught
 from dpcli.train.engine.choice import EXAMPLES, one_by_one, verify
 from dpcli.train.engine.clip import Clip
@@ -66,6 +66,7 @@ class OpacusGradients:
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not size(batch):
             return zero(parameters)
+        batch = laid_out(batch)
         self.ready(batch)
         try:
             self.require_followed(batch)

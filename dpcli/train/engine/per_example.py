@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from dpcli.train.engine.batches import Batch, form, size
+from dpcli.train.engine.batches import Batch, form, laid_out, size
 from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose, modes
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Loss, Method
@@ -67,6 +67,7 @@ class ClippedGradients:
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not size(batch):
             return zero(parameters)
+        batch = laid_out(batch)
         self.ready(batch)
         try:
             self.require_followed(batch)

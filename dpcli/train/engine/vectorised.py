@@ -58,7 +58,7 @@ class Vectorised:
         gradients = vmap(grad(one), in_dims=(None, 0), randomness="different")
         for start in range(0, size(batch), step):
             part = take(batch, slice(start, start + step))
-            with nothing_caught(), warnings.catch_warnings():
+            with nothing_caught(texts=True), warnings.catch_warnings():
                 warnings.filterwarnings(
                     "ignore", "There is a performance drop"
                 )  # an operation without a batching rule is looped over

@@ -11,8 +11,9 @@ import importlib
 import sys
 import threading
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from types import FrameType
@@ -97,7 +98,7 @@ DROPOUTS = (
     "feature_alpha_dropout",
 )
 # Run user code where no mode is, now or in the backward pass.
-CALLING = frozenset(["grad", "backward", "map_", "map2_", "apply_"])
+CALLING = frozenset(["map_", "map2_", "apply_"])
 SMALL = 2**22  # numbers of a constant that are compared
 
 
@@ -156,25 +157,28 @@ class Heard:
         """Listens; the batch's tensors come first."""
         for leaf in tree_leaves(batch):
             self.places[leaf] = next(self.counter)
-        self.listening, start = True, threading.Thread.start
-
-        def started(thread: threading.Thread) -> None:
-            self.unheard = self.unheard or "a thread"
-            start(thread)
-
-        threading.Thread.start = started  # type: ignore[method-assign,assignment]
+        self.listening = True
         try:
-            yield
+            with noticed(self.notice):
+                yield
         finally:
             self.listening = False
-            threading.Thread.start = start  # type: ignore[method-assign]
+
+    def notice(self) -> None:
+        self.unheard = self.unheard or "another thread"
 
     def __call__(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> Any:
         """What the function answers."""
         name = name_of(func)
         if not self.listening or name in QUERIES or not of_the_user(caller):
             return func(*args, **kwargs)
-        if name in CALLING or (name == "grad_fn" and not by_torch(caller)) or any(map(calls_back, (*args, *kwargs.values()))):
+        differentiates = name in ("grad", "backward") and own_functions(args[:1])
+        if (
+            differentiates
+            or name in CALLING
+            or (name == "grad_fn" and not by_torch(caller))
+            or any(map(calls_back, (*args, *kwargs.values())))
+        ):
             self.unheard = self.unheard or name
         if name in DROPOUTS and idle(*args, **kwargs):
             return self.same(args[0] if args else kwargs["input"], func(*args, **kwargs))
@@ -231,6 +235,25 @@ class Heard:
         return Unmade(place, content(value))
 
 
+@contextmanager
+def noticed(notice: Callable[[], None]) -> Iterator[None]:
+    """Tells of all that is handed to another thread, where no mode is."""
+    with ExitStack() as before:
+        for kind, name in ((threading.Thread, "start"), (ThreadPoolExecutor, "submit")):
+            handed = getattr(kind, name)
+            before.callback(setattr, kind, name, handed)
+            setattr(kind, name, told_first(notice, handed))
+        yield
+
+
+def told_first(notice: Callable[[], None], handed: Callable[..., Any]) -> Callable[..., Any]:
+    def told(*args: Any, **kwargs: Any) -> Any:
+        notice()
+        return handed(*args, **kwargs)
+
+    return told
+
+
 def plain(value: Any) -> object:
     """What is neither a tensor nor made of several; of a function or another object, its kind alone."""
     told = isinstance(
@@ -284,11 +307,19 @@ class Listening(TorchFunctionMode):
 def backward(losses: Tensor, parameters: Sequence[Tensor], heard: Heard) -> None:
     """The gradients of the losses, of which nothing is kept, while it is listened to."""
     with DisableTorchFunction():
-        own = any(isinstance(node, BackwardCFunction) for node in (losses.grad_fn, *(below for _, _, below in edges(losses))))
+        own = own_functions(losses)
         given = torch.ones_like(losses)
     before = len(heard.calls)
     gradients(losses, given, parameters)
     heard.backward = own or len(heard.calls) > before
+
+
+def own_functions(outputs: Any) -> bool:
+    """Whether the gradient of these goes through somebody's torch.autograd.Function."""
+    made = [tensor for tensor in tree_leaves(outputs) if torch.is_tensor(tensor) and tensor.grad_fn is not None]
+    return any(
+        isinstance(node, BackwardCFunction) for one in made for node in (one.grad_fn, *(below for _, _, below in edges(one)))
+    )
 
 
 def heard_on(model: nn.Module, loss: Loss, batch: Batch, names: Mapping[int, str], and_backward: bool) -> Heard:

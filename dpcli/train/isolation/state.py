@@ -85,6 +85,10 @@ def visit(reachable_state: ReachableState, name: str, value: Any, depth: int) ->
         keep(reachable_state, name, value)
     elif isinstance(value, torch.Generator):
         reachable_state.found[name] = str(value.get_state().tolist())
+    elif isinstance(value, torch.jit.ScriptFunction):
+        raise InputError(
+            f"{name}: expected functions whose inside can be followed, found one of torch.jit; use what it was made from"
+        )
     elif isinstance(value, random.SystemRandom):
         raise InputError(f"{name}: expected random numbers that can be repeated, found the system's; draw them by torch")
     elif isinstance(value, random.Random):
