@@ -247,8 +247,11 @@ def noticed(notice: Callable[[], None]) -> Iterator[None]:
 
 
 def told_first(notice: Callable[[], None], handed: Callable[..., Any]) -> Callable[..., Any]:
+    here = threading.get_ident()
+
     def told(*args: Any, **kwargs: Any) -> Any:
-        notice()
+        if threading.get_ident() == here:
+            notice()
         return handed(*args, **kwargs)
 
     return told
