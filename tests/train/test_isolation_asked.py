@@ -367,6 +367,19 @@ def test_what_the_caller_changes_is_followed_anew() -> None:
     assert engine.describe() == "book-keeping"
 
 
+def test_a_batch_that_turns_out_to_need_it_is_taken_one_at_a_time() -> None:
+    """In a step whose record is checked, too, with what it draws."""
+    model = Words()
+    model.head = nn.Sequential(nn.Dropout(0.5), model.head)  # type: ignore[assignment]
+    batch = torch.randint(0, 8, (SIZE, 4)), torch.arange(SIZE) % LABELS
+    engine = ClippedGradients(model, loss, Flat(1.0))
+    engine.checked(batch, 3)
+    batch[0][0, 0] = 11
+    for row in (0, 3):
+        assert bool(engine.checked(batch, row).finite.all())
+    assert engine.describe().startswith("loop; not book-keeping: the model catches an error of embedding")
+
+
 @pytest.mark.parametrize("inner", [torch.tanh, nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1), nn.Tanh())])
 def test_what_is_computed_twice_is_heard_twice(inner: Callable[[Tensor], Tensor]) -> None:
     class Checkpointed(Net):

@@ -64,6 +64,8 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     listening: AbstractContextManager[list[list[Tensor]]] = remembered(row, size(batch)) if random else nullcontext(nothing)
     with listening as kept:
         sums = engine(batch)
+    if engine.method.isolates:  # what it met on these records had them taken one at a time
+        return sums
     together, alone = float(sums.norms[row]), tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
     if not any(agree(engine, given(engine, alone, drawn), together) for drawn in kept):
         raise InputError(
