@@ -64,7 +64,9 @@ def state(model: nn.Module, loss: Loss, whole: bool = True) -> ReachableState:
     found.found["Python's random numbers"] = random.getstate()
     numbers = sys.modules.get("numpy")
     if numbers is not None:
-        found.found["numpy's random numbers"] = str(numbers.random.get_state())
+        found.found["numpy's random numbers"] = [
+            getattr(part, "tobytes", lambda part=part: part)() for part in numbers.random.get_state()
+        ]
     return found
 
 
