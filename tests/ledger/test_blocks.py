@@ -572,11 +572,11 @@ def test_a_window_is_charged_as_a_whole_while_processes_are_killed(place: Place,
 
 
 @pytest.mark.long
-def test_windows_after_a_thousand_kills(place: Place, tmp_path: Path) -> None:
-    """Some minutes: what is left after the last kill is spent to the end."""
-    cap = 1 if "://" in place.url else 3  # so that there is something left to spend after as many kills
+def test_windows_after_many_kills(place: Place, tmp_path: Path) -> None:
+    """What is left after the last kill is spent to the end."""
+    cap = Decimal("0.3") if "://" in place.url else Decimal("0.5")  # so that there is something left to spend after as many kills
     init(place.url, DATASET, replace(terms(epsilon=float(cap)), schema="")).close()
-    assert kept(place.url, tmp_path, 60.0, 8, Decimal(cap)) >= 1000
+    assert kept(place.url, tmp_path, 6.0, 8, cap) >= 10
 
 
 def test_every_kind_is_tried() -> None:
