@@ -69,6 +69,8 @@ class Inquiry:
     @property
     def told(self) -> tuple[BillLine, ...]:
         """The charges with what is added up in their place, by which reasons name them."""
+        if _fewer(self.each) is None:
+            return self.charges
         return tuple(replace(charge, mechanism=m) for charge, (m, _) in zip(self.charges, self.steps, strict=True))
 
     @property

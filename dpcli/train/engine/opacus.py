@@ -22,7 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from dpcli.errors import InputError, Unavailable
 from dpcli.train.engine.batches import Batch, form, laid_out, size
 from dpcli.train.engine.caught import nothing_caught
-from dpcli.train.engine.choice import EXAMPLES, one_by_one, verify
+from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, verify
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.graph import accumulated
 from dpcli.train.engine.layers import trainable
@@ -54,7 +54,7 @@ class OpacusGradients:
     model: nn.Module
     loss: Loss
     clip: Clip
-    verified: bool | None = field(default=None, init=False)  # the mode, training or evaluation, that was compared
+    verified: bytes | None = field(default=None, init=False)  # the modules' modes, training or evaluation, that were compared
     program: Program | None = field(default=None, init=False)
     sizes: Sizes | None = field(default=None, init=False)
 
@@ -77,12 +77,12 @@ class OpacusGradients:
     @property
     def method(self) -> Method:
         """What computes the sums; one example at a time until the comparison was made."""
-        compared = self.verified == self.model.training
+        compared = self.verified == modes(self.model)
         return Hooked(self.model, self.loss) if compared else Looped(self.model, self.loss)
 
     def ready(self, batch: Batch) -> None:
         """Rehearsed in the mode in which the model is, on records of this form."""
-        if self.verified != self.model.training or not (self.sizes and self.sizes.fits(batch)):
+        if self.verified != modes(self.model) or not (self.sizes and self.sizes.fits(batch)):
             self.rehearse(like(batch))
 
     def require_followed(self, batch: Batch) -> None:
@@ -110,7 +110,7 @@ class OpacusGradients:
                 raise
             except Exception as problem:  # whatever Opacus or torch raises: nothing of it is used
                 raise refusal(self.model, problem) from problem
-        self.verified, self.sizes = self.model.training, Sizes(self.program, form(draw(1)))
+        self.verified, self.sizes = modes(self.model), Sizes(self.program, form(draw(1)))
 
     def checked(self, batch: Batch, row: int) -> Sums:
         """As of `ClippedGradients`."""

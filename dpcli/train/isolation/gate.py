@@ -56,10 +56,13 @@ def as_it_runs(program: Program, model: nn.Module, loss: Loss, draw: Draw) -> Pr
     """What is known of it, unless it is another on records: alone, as one at a time takes them, or in a batch."""
     before, spare = state(model, loss), copied(model)
     for count in (1, RECORDS):
-        other = program.other_call(spare, loss, draw(count))
+        try:
+            other = program.other_call(spare, loss, draw(count))
+        except Exception as problem:  # whatever the model raises in its own precision
+            raise failed(problem) from problem
         if other is not None:
             before.require_same(state(model, loss))
-            return replace(program, doubt=f"{other}, which is not called where no numbers are,", mapped=False)
+            return replace(program, doubt=f"a call of {other} on records alone", mapped=False)
     before.require_same(state(model, loss))
     return program
 

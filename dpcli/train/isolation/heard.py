@@ -269,7 +269,9 @@ def calls_back(value: Any) -> bool:
     """Whether a function that is given it may call user code."""
     if isinstance(value, list | tuple):
         return any(map(calls_back, value))
-    if isinstance(value, type | torch.dtype | Tensor) or type(value).__module__.partition(".")[0] in ("torch", "builtins", "numpy"):
+    if isinstance(value, Tensor):
+        return not type(value).__module__.startswith("torch") and "__torch_function__" in vars(type(value))
+    if isinstance(value, type | torch.dtype) or type(value).__module__.partition(".")[0] in ("torch", "builtins", "numpy"):
         return isinstance(value, types.FunctionType | types.MethodType) and not by_torch_written(value)
     return callable(value) or hasattr(type(value), "__torch_function__")
 

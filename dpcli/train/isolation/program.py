@@ -105,7 +105,7 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
         *seen.unknown,
         *(["len() of the batch"] if seen.counted else []),
         *([f"what is called in {heard[0].unheard}"] if heard[0].unheard else []),
-        *(f"an error of {call.name}, which the model catches," for call in heard[0].calls if call.raised),
+        *(f"an error of {call.name} that the model catches" for call in heard[0].calls if call.raised),
     ]  # a branch on a plain number is not seen
     mapped = not (
         seen.own_rules or seen.read or own_rules() or heard[0].backward or heard[0].unheard
