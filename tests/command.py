@@ -24,7 +24,7 @@ def dpcli(*arguments: str, stdin: bytes = b"", folder: Path = ROOT) -> Result:
     """`dpcli arguments...` from the root of the project, or another folder."""
     from dpcli.cli.main import main
 
-    out, err = io.StringIO(), io.StringIO()
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True), io.StringIO()
     source = io.TextIOWrapper(io.BytesIO(stdin))
     settings = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
     with (
@@ -35,4 +35,5 @@ def dpcli(*arguments: str, stdin: bytes = b"", folder: Path = ROOT) -> Result:
         contextlib.chdir(folder),
     ):
         code = main(list(arguments))
-    return Result(code, out.getvalue(), err.getvalue())
+    out.flush()
+    return Result(code, out.buffer.getvalue().decode(errors="replace"), err.getvalue())

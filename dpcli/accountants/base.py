@@ -108,6 +108,7 @@ def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
     """`view` of each mechanism. Raises NotRepresentable with the first one's reason, and names all that lack it for that reason."""
     found: list[T] = []
     reason: NotRepresentable | None = None
+    lacking: list[object] = []
     for mechanism, _ in steps:
         try:
             found.append(view(mechanism))
@@ -115,8 +116,9 @@ def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
             if reason is None:
                 reason = NotRepresentable(str(error))
             if str(error) == str(reason):
-                reason.lacking += (mechanism, *error.lacking)
+                lacking += (mechanism, *error.lacking)
     if reason is not None:
+        reason.lacking = tuple(lacking)
         raise reason
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 
 from dpcli.accountants.base import Accountant, PrivacyProfile, Steps
 from dpcli.analysis.rows import (
@@ -47,7 +48,7 @@ class Panel:
     rows: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Inquiry:
     """What each accountant is asked: quantity: the other one is given, `at`."""
 
@@ -56,45 +57,43 @@ class Inquiry:
     quantity: Quantity
     at: float
 
-    @property
+    @cached_property
     def each(self) -> Steps:
         return tuple((charge.mechanism, charge.count) for charge in self.charges)
+
+    @cached_property
+    def fewer(self) -> tuple[Steps, Steps] | None:
+        """Louder and quieter steps in the place of thousands of different ones."""
+        if len(self.each) <= MANY:
+            return None
+        from dpcli.accountants.coarse import coarse
+
+        return coarse(self.each, MANY)
 
     @property
     def steps(self) -> Steps:
         """What is added up: of thousands of different ones fewer that dominate them."""
-        fewer = _fewer(self.each)
-        return self.each if fewer is None else fewer[0]
+        return self.each if self.fewer is None else self.fewer[0]
 
-    @property
+    @cached_property
     def told(self) -> tuple[BillLine, ...]:
         """The charges with what is added up in their place, by which reasons name them."""
-        if _fewer(self.each) is None:
+        if self.fewer is None:
             return self.charges
         return tuple(replace(charge, mechanism=m) for charge, (m, _) in zip(self.charges, self.steps, strict=True))
 
     @property
     def below(self) -> Steps:
         """What dominates nothing that the steps do not."""
-        fewer = _fewer(self.each)
-        return self.each if fewer is None else fewer[1]
+        return self.each if self.fewer is None else self.fewer[1]
 
-    @property
+    @cached_property
     def attained(self) -> bool:
         """Whether a lower bound on the dominating pairs of the steps is one on the pipeline."""
-        return reached(self.charges) and _fewer(self.each) is None
+        return reached(self.charges) and self.fewer is None
 
     def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
         return tuned(profile_of(accountant, self.steps, self.adaptive), tolerance, seconds)
-
-
-def _fewer(steps: Steps) -> tuple[Steps, Steps] | None:
-    """Louder and quieter steps in the place of thousands of different ones."""
-    if len(steps) <= MANY:
-        return None
-    from dpcli.accountants.coarse import coarse
-
-    return coarse(steps, MANY)
 
 
 def reached(charges: tuple[BillLine, ...]) -> bool:

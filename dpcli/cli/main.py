@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("dpcli.cli.exporting.group:command", "Write a pipeline, or a trained model, as another library keeps it."),
     "gate": ("dpcli.cli.gate:command", "Stop a change that overspends: verdict by exit code."),
     "generate": ("dpcli.cli.generate:command", "Write private texts, token by token."),
-    "import": ("dpcli.cli.importing.group:command", "Make a pipeline file of what another library keeps."),
+    "import": ("dpcli.cli.importing.group:command", "Make a pipeline file of what others keep."),
     "init": ("dpcli.cli.init:command", "Write a pipeline file to start from."),
     "lint": ("dpcli.cli.lint:command", "Check files against the catalogue of known failures."),
     "man": ("dpcli.cli.man:command", "Write the manual pages."),

@@ -38,7 +38,7 @@ Commands:
                    keeps it.
   gate             Stop a change that overspends: verdict by exit code.
   generate         Write private texts, token by token.
-  import           Make a pipeline file of what another library keeps.
+  import           Make a pipeline file of what others keep.
   init             Write a pipeline file to start from.
   lint             Check files against the catalogue of known failures.
   man              Write the manual pages.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -36,18 +36,29 @@ MISSING = {
 }
 
 
-def file_of(tables: Mapping[str, Any], heading: tuple[str, ...], comments: Mapping[str, str], place: str) -> str:
+def as_it_is(line: str) -> Iterable[str]:
+    return (line,)
+
+
+def file_of(
+    tables: Mapping[str, Any],
+    heading: tuple[str, ...],
+    comments: Mapping[str, str],
+    place: str,
+    laid_out: Callable[[str], Iterable[str]] = as_it_is,
+) -> str:
     """The file of these tables, read again and found good, with comments: a heading, those on keys, and what [privacy] does not say.
 
     Args:
         place: what messages call it.
+        laid_out: the lines of one that is written.
 
     Raises:
         InvalidFile: the reader refuses it.
     """
     lines = [f"# {line}" for line in heading]
     for line in commented(tables, comments, COLUMN):
-        lines.append(line)
+        lines += laid_out(line)
         if line == "[privacy]":
             lines += [words for key, words in MISSING.items() if key not in tables["privacy"]]
     text = "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ from dpcli.toml.shown import shown
 from dpcli.values import dataclass
 
 CALIBRATE = "calibrate"
-LISTS = "several values make an entry each, where all lists of the entry have one length, at most 10,000 entries in all"
+LISTS = "several values make an entry each, where all lists of the entry have one length, at most 100,000 entries in all"
 _PERCENT = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,18})?)\s*%\s*\Z")
 
 

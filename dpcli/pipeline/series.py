@@ -18,7 +18,7 @@ from dpcli.pipeline.model import Entry
 from dpcli.toml.findings import Path
 from dpcli.values import dataclass
 
-MOST = 10_000  # entries that the lists of a file may make
+MOST = 100_000  # entries that the lists of a file may make
 
 Tables = Mapping[str, Any]
 

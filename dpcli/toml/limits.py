@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 from dpcli.errors import InputError
 from dpcli.toml.shown import escaped
 
-# tomli needs up to 500 bytes of memory per byte of hostile text; a thousand mechanisms take 150 KiB.
-MAX_BYTES = 512 * 1024
+# tomli needs up to 500 bytes of memory per byte of hostile text; a hundred thousand numbers in a list take 900 KiB.
+MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 
 _read: WeakKeyDictionary[TextIO, bytes] = WeakKeyDictionary()  # what a standard input held, which can be read only once

@@ -191,6 +191,7 @@ CASES = {
         Case("conv1d", 64, waves, pictures((16, 128))),
         Case("llama, mask", 16, llama, masked(64, 5000)),
         Case("gpt2-small lora", 4, lora, texts(32, 50257)),
+        Case("gpt2-small lora, batch 16", 16, lora, texts(32, 50257)),
         Case("gpt2-small dora", 4, lambda: lora(dora=True), texts(32, 50257)),
         Case("gpt2-small ia3", 4, ia3, texts(32, 50257)),
     )

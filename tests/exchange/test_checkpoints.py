@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import io
 import json
+import math
 import os
 import pickle
 import random
@@ -75,6 +76,26 @@ def test_batches_in_a_shuffled_order_cost_what_they_cost() -> None:
     poisson = dpcli("import", "opacus", str(FILES / "state_dict.pt"), "--delta", "1e-5")
     cost = [account(read_text(text.out, "x"), ["exact"]).upper for text in (done, poisson)]
     assert cost[0] > 1.5 * cost[1]
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3, 5, 7, 49])
+def test_a_record_is_in_no_more_batches_of_a_phase_than_are_charged(batches: int) -> None:
+    """Of shuffled batches: in a pass it may be in any one, so twice in a phase that begins within one."""
+    taken = 0
+    for _ in range(40):
+        lengths = [RNG.choice([batches, 2 * batches, RNG.randint(1, 3 * batches)]) for _ in range(RNG.randint(1, 4))]
+        state = OpacusState("rdp", tuple(Phase(1.0 + k, 1.0 / batches, steps) for k, steps in enumerate(lengths)))
+        starts = [sum(lengths[:k]) for k in range(len(lengths))]
+        passes = [(start + steps - 1) // batches - start // batches + 1 for start, steps in zip(starts, lengths, strict=True)]
+        if any(start % batches for start in starts):
+            with pytest.raises(InputError, match="whole passes"):
+                tables_of_state(state, Asserted(), "shuffle")
+            continue
+        made = read_text(file_of_state(state, Asserted(delta=1e-5), "shuffle", "a"), "a")
+        taken += 1
+        assert passes == [math.ceil(steps / batches) for steps in lengths]
+        assert [m.steps for m in made.mechanisms] == lengths
+    assert taken
 
 
 plain = st.recursive(

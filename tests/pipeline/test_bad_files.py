@@ -69,13 +69,13 @@ def test_not_toml(data: bytes, expected: str) -> None:
 
 
 def test_too_large() -> None:
-    assert said(b"#" * (MAX_BYTES + 1)) == ["DP001 0:0 expected a file of at most 512 KiB, found more"]
+    assert said(b"#" * (MAX_BYTES + 1)) == ["DP001 0:0 expected a file of at most 1024 KiB, found more"]
 
 
 def test_huge_file_is_not_read(tmp_path: Path) -> None:
     with open(tmp_path / "huge.toml", "wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(InvalidFile, match="expected a file of at most 512 KiB, found more"):
+    with pytest.raises(InvalidFile, match="expected a file of at most 1024 KiB, found more"):
         load(tmp_path / "huge.toml")
 
 

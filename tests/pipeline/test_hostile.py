@@ -1,4 +1,4 @@
-"""The worst files that fit the size limit are refused within 2 s of CPU time and 512 MB."""
+"""The worst files that fit the size limit are refused within 4 s of CPU time and 1 GB."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from dpcli.toml.limits import MAX_BYTES
 
 HEAD = 'format = 1\n[privacy]\nunit = "user"\nadjacency = "add-remove"\nmax_contributions = 5\n'
 RDP = HEAD + '[[mechanism]]\nname = "c"\ntype = "rdp"\nvalues = [1]\norders = ['
+MOST = MAX_BYTES // 78  # entries that fit
 
 
-def composed(part: str, count: int = 7000) -> str:
+def composed(part: str, count: int = MOST) -> str:
     """Entries that each name a part, `part` being an expression in the entry's index i."""
     entry = '[[mechanism]]\nname = "{}"\ntype = "composed"\nmechanisms = ["{}"]\n'
-    return HEAD + "".join(entry.format(index, eval(part, {"i": index})) for index in range(count))
+    return HEAD + "".join(entry.format(index, eval(part, {"i": index, "MOST": MOST})) for index in range(count))
 
 
 def filled(unit: str, before: str = "", after: str = "") -> str:
@@ -32,7 +33,7 @@ HOSTILE = {
     "negative orders": lambda: filled("-1,", RDP, "]"),
     "many orders": lambda: filled("2,", RDP, "]"),
     "names of nobody": lambda: composed("'a' + str(i)"),
-    "one long cycle": lambda: composed("(i + 1) % 7000"),
+    "one long cycle": lambda: composed("(i + 1) % MOST"),
     "many short cycles": lambda: composed("i ^ 1"),
     "a long key": lambda: filled("a", "", " = 1"),
     "digits": lambda: filled("9", "a = "),
@@ -47,8 +48,8 @@ HOSTILE = {
 
 REFUSED = """
 import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
-resource.setrlimit(resource.RLIMIT_CPU, (2, 2))
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+resource.setrlimit(resource.RLIMIT_CPU, (4, 4))
 from dpcli.errors import InputError
 from dpcli.pipeline.read import load
 try:

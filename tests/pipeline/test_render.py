@@ -38,8 +38,8 @@ def test_no_source_line() -> None:
 
 
 def test_no_place() -> None:
-    whole = Diagnostic("DP001", "error", "expected a file of at most 512 KiB, found more", "train.toml")
-    assert render(whole) == "train.toml: error DP001: expected a file of at most 512 KiB, found more"
+    whole = Diagnostic("DP001", "error", "expected a file of at most 1024 KiB, found more", "train.toml")
+    assert render(whole) == "train.toml: error DP001: expected a file of at most 1024 KiB, found more"
 
 
 def test_a_long_line_is_cut_at_the_end() -> None:

@@ -479,7 +479,7 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "coarse: what is moved is attained",
         "analysis/asking.py",
-        "return reached(self.charges) and _fewer(self.each) is None",
+        "return reached(self.charges) and self.fewer is None",
         "return reached(self.charges)",
     ),
 )

@@ -372,7 +372,7 @@ def test_each_private_token_is_charged_before_its_bar_is_drawn(steps: int, monke
         found.append(writer.text([(1,)], SystemStream(), turns))
     assert sum(one.private for one in found) == steps == budget.taken()
     compared_ = [event for event in budget.used if event == "compared"]
-    assert len(compared_) == sum(len(one.tokens) for one in found) > steps
+    assert len(compared_) == sum(len(one.tokens) for one in found) >= steps
     rest = "".join({"charged": "c", "bar": "b", "compared": "t"}[event] for event in budget.used)
     assert rest.count("cb") == rest.count("b") == rest.count("c") == steps and rest.startswith("cb")
     assert not turns.opened(SystemStream()) and writer.text([(1,)], SystemStream(), turns).tokens == ()

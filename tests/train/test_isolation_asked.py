@@ -15,6 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import Tensor, nn  # noqa: E402
+from torch.autograd.graph import saved_tensors_hooks  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from dpcli.errors import InputError  # noqa: E402
@@ -513,3 +514,40 @@ def test_what_is_heard_tells_arguments_apart() -> None:
 
 
 ONE, TWO = torch.ones(WIDTH), 2.0 * torch.ones(WIDTH)
+
+
+def stored(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> Net:
+    """What the backward pass needs goes through hooks."""
+
+    class Stored(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before = nn.Linear(WIDTH, WIDTH)
+
+        def done(self, x: Tensor) -> Tensor:
+            with saved_tensors_hooks(pack, unpack):
+                return self.before(x) ** 3
+
+    torch.manual_seed(0)
+    return Stored()
+
+
+MARKED: dict[str, Callable[[Tensor], bool]] = {
+    "bool": lambda x: bool((x.detach() == MARK).any()),
+    "tolist": lambda x: any(Tensor([MARK]).item() in row for row in x.detach().tolist()),
+    "isinstance": BY_SIZE["isinstance"],
+}
+
+
+@pytest.mark.parametrize("when", ["packed", "unpacked"])
+@pytest.mark.parametrize("asks", MARKED)
+def test_hooks_on_what_the_backward_pass_needs(when: str, asks: str) -> None:
+    """They run inside of operators, and later: nobody hears what they ask."""
+
+    def turned(x: Tensor) -> Tensor:
+        return 3.0 * x.flip(0) if type(x) is Tensor and x.shape[1:] == (WIDTH,) and MARKED[asks](x) else x
+
+    model = stored(turned, lambda x: x) if when == "packed" else stored(lambda x: x, turned)
+    assert isinstance(model.before, nn.Linear)
+    nn.init.eye_(model.before.weight), nn.init.zeros_(model.before.bias)
+    assert influence(model) < 1.0 + 1e-6

@@ -9,10 +9,11 @@ from dpcli.cli.lazy import LazyGroup
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "opacus": ("dpcli.cli.importing.opacus:command", "The history of an Opacus accountant, from a checkpoint."),
     "dp-accounting": ("dpcli.cli.importing.dp_accounting:command", "A DpEvent of dp-accounting, from JSON."),
+    "schedule": ("dpcli.cli.importing.schedule:command", "The noise of each step, from a csv."),
 }
 
 
-@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Make a pipeline file of what another library keeps.")
+@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Make a pipeline file of what others keep.")
 def command() -> None:
     """Make a pipeline file of what another library keeps of a private run.
 

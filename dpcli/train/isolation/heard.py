@@ -159,13 +159,19 @@ class Heard:
             self.places[leaf] = next(self.counter)
         self.listening = True
         try:
-            with noticed(self.notice):
+            with noticed(THREADS, self.elsewhere), noticed(SAVING, self.later):
                 yield
         finally:
             self.listening = False
 
-    def notice(self) -> None:
+    def elsewhere(self, *_: object, **__: object) -> None:
         self.unheard = self.unheard or "another thread"
+
+    def later(self, *hooks: Any) -> None:
+        """Inside of an operator, where no mode is, and in the backward pass; torch's own hooks recompute, or copy."""
+        self.backward = True
+        if any(map(calls_back, hooks)):
+            self.unheard = self.unheard or "saved_tensors_hooks"
 
     def __call__(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> Any:
         """What the function answers."""
@@ -235,23 +241,28 @@ class Heard:
         return Unmade(place, content(value))
 
 
+# What hands user code to other threads, where no mode is; and to the backward pass, for what it needs of the forward.
+THREADS = ((threading.Thread, "start"), (ThreadPoolExecutor, "submit"))
+SAVING = ((torch._C._autograd, "_push_saved_tensors_default_hooks"),)
+
+
 @contextmanager
-def noticed(notice: Callable[[], None]) -> Iterator[None]:
-    """Tells of all that is handed to another thread, where no mode is."""
+def noticed(homes: Sequence[tuple[Any, str]], notice: Callable[..., None]) -> Iterator[None]:
+    """Tells of all that is handed to one of these functions."""
     with ExitStack() as before:
-        for kind, name in ((threading.Thread, "start"), (ThreadPoolExecutor, "submit")):
-            handed = getattr(kind, name)
-            before.callback(setattr, kind, name, handed)
-            setattr(kind, name, told_first(notice, handed))
+        for home, name in homes:
+            handed = getattr(home, name)
+            before.callback(setattr, home, name, handed)
+            setattr(home, name, told_first(notice, handed))
         yield
 
 
-def told_first(notice: Callable[[], None], handed: Callable[..., Any]) -> Callable[..., Any]:
+def told_first(notice: Callable[..., None], handed: Callable[..., Any]) -> Callable[..., Any]:
     here = threading.get_ident()
 
     def told(*args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() == here:
-            notice()
+            notice(*args, **kwargs)
         return handed(*args, **kwargs)
 
     return told
@@ -316,7 +327,7 @@ def backward(losses: Tensor, parameters: Sequence[Tensor], heard: Heard) -> None
         given = torch.ones_like(losses)
     before = len(heard.calls)
     gradients(losses, given, parameters)
-    heard.backward = own or len(heard.calls) > before
+    heard.backward |= own or len(heard.calls) > before
 
 
 def own_functions(outputs: Any) -> bool:

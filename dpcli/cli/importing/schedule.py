@@ -1,0 +1,35 @@
+"""dpcli import schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dpcli.cli.importing.options import asserted, asserted_options, leave_made
+
+
+@click.command(short_help="The noise of each step, from a csv.")
+@click.argument("file")
+@click.option(
+    "--sampling",
+    type=click.Choice(["poisson"]),
+    required=True,
+    help="How every batch was drawn: a sample of its own, each record by its own chance.",
+)
+@click.option("--ignore", "ignored", multiple=True, metavar="COLUMN", help="A column that says nothing about privacy; repeatable.")
+@asserted_options
+def command(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
+    """Make a pipeline file of the schedule in FILE, a csv with a head ("-" for standard input).
+
+    A row is a step, or a stage of as many as its steps say. Columns: noise_multiplier, the noise over one record's bound; sampling_rate, or
+    batch_size with --dataset-size; steps where a row is several. Any other column is refused, as it might change what a row means:
+    --ignore what does not. The numbers are copied: what is signed does not change with the csv. State --adjacency.
+
+    Shuffled batches are no schedule of samples: a stage that begins within a pass may hold a record twice.
+    """
+    from dpcli.exchange.schedule import MOST, file_of_schedule
+    from dpcli.toml.limits import read_head
+
+    data = read_head(file, MOST, "a csv")
+    leave_made(output, lambda: file_of_schedule(data, asserted(**given), ignored, file))

@@ -1,0 +1,150 @@
+"""A csv with the noise of each step, or of each stage, as a pipeline file: one entry whose lists are the columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from dpcli.errors import InputError
+from dpcli.exchange.stated import Asserted, file_of
+from dpcli.fields import COUNT, POSITIVE, RATE_OR_ZERO, Constraint
+from dpcli.pipeline.series import MOST as ENTRIES
+from dpcli.toml.shown import escaped
+
+MOST = 64 * 1024 * 1024  # bytes of a csv
+WIDTH = 120
+HELD = "\xa0"  # a space at which no line ends
+LISTED = ("noise_multiplier = ", "steps = ", "sampling = ")  # lines of numbers
+Number = int | float
+Row = tuple[Number, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleColumn:
+    """How a cell is read, and what a file takes there."""
+
+    read: Callable[[str], Number]
+    rule: Constraint
+
+    def value(self, text: str) -> Number:
+        """Raises InputError where it is none."""
+        try:
+            number = self.read(text)
+            if math.isfinite(number) and self.rule.holds(number):
+                return number
+        except (ValueError, OverflowError):
+            pass
+        raise InputError(f"expected {self.rule.text}, found {escaped(text[:40]) or 'nothing'}")
+
+
+COLUMNS = {
+    "noise_multiplier": ScheduleColumn(float, POSITIVE),
+    "sampling_rate": ScheduleColumn(float, RATE_OR_ZERO),
+    "batch_size": ScheduleColumn(int, COUNT),
+    "steps": ScheduleColumn(int, COUNT),
+}
+SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # what [[mechanism]] sampling calls them
+
+
+def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
+    """The text of the file, read again and found good. Rows that follow each other and are equal are one entry with their steps together.
+
+    Every batch is a Poisson sample of its own. Of shuffled batches a record may be in two of one stage, where that begins within a pass:
+    the steps of a stage do not say how often.
+
+    Args:
+        ignored: columns that say nothing about privacy. Any other that is not in COLUMNS is refused: it might say how often a row counts.
+        place: what messages call the csv.
+
+    Raises:
+        InputError: it is no such csv, its numbers are none, or no adjacency is stated. InvalidFile: the reader refuses what was made of it.
+    """
+    if asserted.adjacency is None:
+        raise InputError(f"{place}: expected an adjacency, which a schedule does not say: state --adjacency add-remove, or another")
+    names, rows = _table(data, ignored, place)
+    stages = _stages(names, rows)
+    if not 0 < len(stages) <= ENTRIES:
+        raise InputError(
+            f"{place}: expected 1 to {ENTRIES:,} stages, a row or equal rows that follow each other, found {len(stages):,}"
+        )
+    columns = {name: [stage[name] for stage in stages] for name in stages[0]}
+    sampling = {"scheme": "poisson", **{SAMPLING[name]: _value(values) for name, values in columns.items() if name in SAMPLING}}
+    entry = {
+        "name": "schedule",
+        "type": "gaussian",
+        "sample": "own",
+        "noise_multiplier": _value(columns["noise_multiplier"]),
+        "steps": _value(columns["steps"]),
+        "sampling": sampling,
+    }
+    privacy = {**asserted.table, "releases": "all-checkpoints"}
+    heading = (f"From {escaped(place)}: {sum(columns['steps']):,} steps.",)
+    return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, {}, place, _wrapped)
+
+
+def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str], Iterator[Row]]:
+    """The names of the columns that count, and the rows of these."""
+    if len(data) > MOST:
+        raise InputError(f"{place}: expected at most {MOST:,} bytes of csv, found more")
+    try:
+        lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
+        head = [name.strip() for name in next(lines, [])]
+    except (UnicodeDecodeError, csv.Error):
+        raise InputError(f"{place}: expected a csv in UTF-8, found something else") from None
+    known = [name for name in head if name in COLUMNS]
+    strange = [name for name in head if name not in COLUMNS and name not in ignored]
+    if "noise_multiplier" not in known or not SAMPLING.keys() & set(known) or len(set(known)) < len(known):
+        found = ", ".join(map(escaped, head))[:200] or "nothing"
+        raise InputError(
+            f"{place}:1: expected a head with noise_multiplier, sampling_rate or batch_size, and steps where a row is several, "
+            f"each once; found {found}"
+        )
+    if strange:
+        raise InputError(
+            f"{place}:1: expected the columns {', '.join(COLUMNS)}, found {escaped(strange[0][:80])} too: rename it, "
+            "or --ignore it where it says nothing about noise, samples and steps"
+        )
+    return known, _rows(lines, head, known, place)
+
+
+def _rows(lines: Any, head: Sequence[str], known: Sequence[str], place: str) -> Iterator[Row]:
+    places = [head.index(name) for name in known]
+    try:
+        for cells in lines:
+            if not cells:
+                continue
+            if len(cells) != len(head):
+                raise InputError(f"expected {len(head)} values, as the head has, found {len(cells)}")
+            yield tuple(COLUMNS[name].value(cells[k].strip()) for name, k in zip(known, places, strict=True))
+    except csv.Error:
+        raise InputError(f"{place}:{lines.line_num}: expected csv, found something else") from None
+    except InputError as error:
+        raise InputError(f"{place}:{lines.line_num}: {error}") from None
+
+
+def _stages(names: Sequence[str], rows: Iterable[Row]) -> list[dict[str, Number]]:
+    """Runs of equal rows as one, with the steps of all."""
+    told = ({"steps": 1, **dict(zip(names, row, strict=True))} for row in rows)
+    parted = (({name: value for name, value in row.items() if name != "steps"}, int(row["steps"])) for row in told)
+    return [{**each, "steps": sum(steps for _, steps in run)} for each, run in groupby(parted, key=lambda pair: pair[0])]
+
+
+def _value(values: Sequence[Number]) -> Number | list[Number]:
+    """One number where all are the same."""
+    return values[0] if len(set(values)) == 1 else list(values)
+
+
+def _wrapped(line: str) -> list[str]:
+    """Long lists of numbers on several lines, which TOML allows nowhere else."""
+    if not line.startswith(LISTED):
+        return [line]
+    held = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", HELD), line)
+    found = textwrap.wrap(held, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return [part.replace(HELD, " ") for part in found]
