@@ -58,7 +58,7 @@ class Key:
 
     doc: str
     rule: Constraint | None = None
-    safer: Literal["smaller"] | None = None
+    safer: Literal["smaller", "stated"] | None = None
     claim: bool = False
     reader: Reader | None = None
     varies: bool = False

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dpcli.errors import InputError
+from dpcli.gate.judgement import JudgedTogether
 from dpcli.gate.places import matches
 from dpcli.gate.policy import Policy
 from dpcli.gate.policy_read import read_policy_bytes
+from dpcli.gate.shared_caps import SharedCaps
 from dpcli.gate.verdicts import Condition
 from dpcli.git.command import work_tree
 from dpcli.git.history import pasts
@@ -52,6 +54,13 @@ def unmatched(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> Iterato
             yield _warning(f"rule[{index + 1}] ({stated}) holds for none of the files judged here")
         elif not _elsewhere(rule.files, policy.path):
             yield _warning(f"rule[{index + 1}] ({stated}) matches no file: nothing is held to it")
+
+
+def unnamed(caps: Sequence[SharedCaps], together: Sequence[JudgedTogether]) -> Iterator[Condition]:
+    """A warning for each table of caps on files together that no file of the repository is in."""
+    for index, (one, found) in enumerate(zip(caps, together, strict=False)):
+        if found.account is None and found.verdict == "pass":
+            yield _warning(f"together[{index + 1}] ({one.words}): no file of the repository names it: nothing is held to it")
 
 
 def _elsewhere(pattern: str, policy: str) -> bool:

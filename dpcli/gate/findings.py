@@ -30,7 +30,11 @@ def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) ->
 def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Condition]:
     """What the policy wants every file to say, and not to do."""
     privacy = pipeline.privacy
-    stated = (("unit", privacy.unit, policy.require_unit), ("adjacency", privacy.adjacency, policy.require_adjacency))
+    stated = (
+        ("unit", privacy.unit, policy.require_unit),
+        ("adjacency", privacy.adjacency, policy.require_adjacency),
+        ("dataset", privacy.dataset, policy.require_dataset),
+    )
     for key, value, allowed in stated:
         if allowed and value not in allowed:
             wanted = " or ".join(str(getattr(item, "value", item)) for item in allowed)
@@ -40,3 +44,10 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
         if not entry.spec.free and scheme_of(entry) in policy.forbid_sampling:
             message = f"{escaped(entry.name)}: the policy forbids sampling scheme {scheme_of(entry)}"
             yield Condition("policy", "fail", message, ("mechanism", index, "sampling"))
+
+
+def first_of(diagnostics: Sequence[Diagnostic]) -> str:
+    """The first thing that is wrong with a file, and how many there are."""
+    found = diagnostics[0]
+    more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
+    return f"line {found.line}: {found.key + ': ' if found.key else ''}{found.message}{more}"

@@ -11,16 +11,16 @@ from dpcli.analysis.difference import Priced
 from dpcli.errors import InputError
 from dpcli.gate.baseline import bases_from
 from dpcli.gate.bases import Base, bases_at
-from dpcli.gate.binding import binding, unmatched
+from dpcli.gate.binding import binding, unmatched, unnamed
 from dpcli.gate.blame import costs_of, dearest_changes, place_of, remedy
 from dpcli.gate.caps import cap_condition, capped, delta_condition, rho_condition
 from dpcli.gate.claims import claims
 from dpcli.gate.deleted import gone
-from dpcli.gate.findings import finding_conditions, required_conditions
+from dpcli.gate.findings import finding_conditions, first_of, required_conditions
 from dpcli.gate.flags import GateTerms
 from dpcli.gate.horizon import horizon_condition
 from dpcli.gate.increase import epsilon_now, increase_condition, new_file, statement_conditions
-from dpcli.gate.judgement import Gated, Judged
+from dpcli.gate.judgement import Gated, Judged, JudgedTogether
 from dpcli.gate.ledger import room
 from dpcli.gate.links import link_condition
 from dpcli.gate.merged_caps import loosened, over
@@ -70,9 +70,18 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
         deleted = tuple(_gone(paths, terms, bases))
     granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
     read = [(file.path, file.own) for file in files if file.own is not None]
-    notices += (*unmatched(policy, read), *unused(policy, paths, granting))
+    together = _together(files, terms)
+    notices += (*unmatched(policy, read), *unnamed(policy.together, together), *unused(policy, paths, granting))
     found = (*files, *deleted) or (_nothing(terms),)
-    return Gated(found, policy.path or None, notices)
+    return Gated(found, policy.path or None, notices, together)
+
+
+def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether, ...]:
+    if not terms.policy.together:
+        return ()
+    from dpcli.gate.totals import totals
+
+    return totals(terms.policy.together, files, terms.horizon or terms.policy.horizon)
 
 
 def _nothing(terms: GateTerms) -> Judged:
@@ -112,7 +121,7 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
             opened.pipeline, delta=opened.pipeline.budget.delta
         )
     except InvalidFile as error:
-        unread = Condition("file", "invalid", f"the file cannot be read as a pipeline: {_first(error.diagnostics)}", ())
+        unread = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_of(error.diagnostics)}", ())
         return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))
     except InputError as error:
         # A rule that says why comes before the accountant's own refusal; no waiver makes up for a number that is not there.
@@ -134,13 +143,6 @@ def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
     return (
         replace(base.account, pipeline=pipeline) if replace(was, path=pipeline.path, sha256=pipeline.sha256) == pipeline else None
     )
-
-
-def _first(diagnostics: Sequence[Diagnostic]) -> str:
-    """The first thing that is wrong with a file, and how many there are."""
-    found = diagnostics[0]
-    more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
-    return f"line {found.line}: {found.key + ': ' if found.key else ''}{found.message}{more}"
 
 
 def _check(pipeline: Pipeline, data: bytes) -> None:

@@ -41,13 +41,31 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedTogether(Judged):
+    """All files of some datasets, added up; path: what a table calls them.
+
+    at: the file where reports for a place in the source show it. members: every file that is in the sum.
+    """
+
+    at: str = ""
+    datasets: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Gated:
-    """All files, and what there is to say of the policy itself."""
+    """All files, sums over files, and what there is to say of the policy itself."""
 
     files: tuple[Judged, ...]
     policy: str | None = None
     notices: tuple[Condition, ...] = ()
+    together: tuple[JudgedTogether, ...] = ()
+
+    @property
+    def judged(self) -> tuple[Judged, ...]:
+        """Everything that has a verdict."""
+        return (*self.files, *self.together)
 
     @property
     def verdict(self) -> Verdict:
-        return worst(file.verdict for file in self.files)
+        return worst(one.verdict for one in self.judged)

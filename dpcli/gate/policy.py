@@ -12,6 +12,10 @@
     files = "ads/*.toml"                   # from the root of the repository; ** spans folders
     epsilon = 1.0
 
+    [[together]]                           # the files of these datasets, added up: what somebody who is in all of them loses
+    datasets = ["clicks"]
+    epsilon = 6.0
+
     [[waiver]]
     rule = "budget"
     file = "ads/ranking.toml"
@@ -31,6 +35,7 @@ from typing import Annotated, Literal
 from dpcli.fields import Key
 from dpcli.gate.merged_caps import over, tightest
 from dpcli.gate.places import meant, names_of
+from dpcli.gate.shared_caps import SharedCaps, name_problems
 from dpcli.gate.waivable import problem_of
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.pipeline.gate_keys import Caps, Horizon, Waiver, under
@@ -88,9 +93,13 @@ class Policy(Caps):
     horizon: Annotated[Horizon | None, Key("planned repetition of the whole pipeline, instead of the file's")] = None
     require_unit: Annotated[tuple[str, ...], Key("units that a pipeline may protect; any where empty")] = ()
     require_adjacency: Annotated[tuple[Adjacency, ...], Key("adjacencies that a pipeline may use; any where empty")] = ()
+    require_dataset: Annotated[tuple[str, ...], Key("datasets of which a pipeline must name one; none is needed where empty")] = ()
     forbid_sampling: Annotated[tuple[str, ...], Key("sampling schemes that no mechanism may use")] = ()
     waivers: Annotated[Literal["files", "policy"], Key("policy: waivers written in pipeline files do not count")] = "files"
     rule: Annotated[tuple[PolicyRule, ...], Key("caps for some pipelines, one [[rule]] table each")] = ()
+    together: Annotated[
+        tuple[SharedCaps, ...], Key("caps on all files of some datasets together, one [[together]] table each; all hold")
+    ] = ()
     waiver: Annotated[tuple[PolicyWaiver, ...], Key("exceptions, one [[waiver]] table each")] = ()
     path: str = ""
 
@@ -99,6 +108,9 @@ class Policy(Caps):
         yield from under(("horizon",), self.horizon.problems() if self.horizon is not None else ())
         for index, rule in enumerate(self.rule):
             yield from under(("rule", index), rule.problems())
+        for index, shared in enumerate(self.together):
+            yield from under(("together", index), shared.problems())
+        yield from name_problems("require_dataset", self.require_dataset)
         for index, scheme in enumerate(self.forbid_sampling):
             if scheme not in SAMPLING:
                 yield ("forbid_sampling", index), f"one of {', '.join(SAMPLING)}", quoted(scheme)

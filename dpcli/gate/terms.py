@@ -75,9 +75,11 @@ def _place(key: str, own: Pipeline) -> Path:
 
 
 def _weaker(member: Member, old: Any, new: Any) -> bool:
-    """Whether a change may weaken the file: any may, but for a limit that is smaller than it was, or was not there."""
+    """Whether a change may weaken the file: any may, but for a limit that is smaller than it was, and what was not stated before."""
     if member.safer is None:
         return True
+    if member.safer == "stated":
+        return old is not None
     return old is not None and (new is None or new > old)
 
 

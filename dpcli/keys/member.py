@@ -23,7 +23,7 @@ class Member:
     rule: Constraint | None = None
     doc: str = ""
     required: bool = False
-    safer: Literal["smaller"] | None = None
+    safer: Literal["smaller", "stated"] | None = None
     claim: bool = False
     reader: Reader | None = None
     default: Any = None

@@ -31,7 +31,8 @@ class Privacy:
         int | None, Key("number of records, declared public; needed for batch_size, epochs and the delta rule", COUNT)
     ] = None
     dataset: Annotated[
-        str | None, Key("name of the dataset that is read; dpcli account adds up the files that name the same one")
+        str | None,
+        Key("name of the dataset that is read; dpcli account adds up the files that name the same one", safer="stated"),
     ] = field(default=None, kw_only=True)  # what is given by its place keeps its meaning
     window: Annotated[
         tuple[str, ...] | None,

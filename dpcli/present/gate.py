@@ -9,7 +9,7 @@ from typing import Any
 from dpcli.document.document import Check, Document, Finding, Level, Sheet, Suppression, Table, Value
 from dpcli.gate.bases import form, waiver_data
 from dpcli.gate.blame import edits
-from dpcli.gate.judgement import Gated, Judged
+from dpcli.gate.judgement import Gated, Judged, JudgedTogether
 from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, Pardon, Verdict
 from dpcli.present import account as account_report
 from dpcli.present.diagnostics import diagnostic_data, finding
@@ -36,14 +36,15 @@ LEVELS: dict[Verdict, Level] = {"fail": "error", "unknown": "error", "invalid": 
 
 def document(gated: Gated) -> Document:
     """Everything that `dpcli gate` says about several files."""
-    judged, verdict = gated.files, gated.verdict
+    judged, verdict = gated.judged, gated.verdict
     checks = (_check(file.path, condition) for file in judged for condition in file.conditions)
     return Document(
         headline=headline(gated),
         data={
             "schema": "dpcli/gate/v1",
             "verdict": verdict,
-            "files": [_data(file) for file in judged],
+            "files": [_data(file) for file in gated.files],
+            "together": [_together(one) for one in gated.together],
             "policy": _policy(gated),
             "exit_code": EXIT_CODES[verdict],
         },
@@ -53,7 +54,7 @@ def document(gated: Gated) -> Document:
         findings=(*(f for file in judged for f in _findings(file)), *(_notice(gated, notice) for notice in gated.notices)),
         checks=tuple(checks),
         exit_code=EXIT_CODES[verdict],
-        records=[_data(file) for file in judged],
+        records=[*map(_data, gated.files), *map(_together, gated.together)],
         marker="dpcli:gate",
         sheet=Sheet(SHEET, tuple(_sheet_row(file) for file in judged)),
         log=tuple(f"{file.path}: {WORDS[file.verdict]}: {_summary(file)}" for file in judged if file.account is not None),
@@ -62,9 +63,9 @@ def document(gated: Gated) -> Document:
 
 def headline(gated: Gated) -> str:
     """The verdict, and how many files have which."""
-    counts = {word: sum(file.verdict == word for file in gated.files) for word in PRECEDENCE}
+    counts = {word: sum(file.verdict == word for file in gated.judged) for word in PRECEDENCE}
     said = ", ".join(f"{count} {WORDS[word].lower()}" for word, count in counts.items() if count)
-    warnings = sum(c.verdict == "warn" for file in gated.files for c in file.conditions) + len(gated.notices)
+    warnings = sum(c.verdict == "warn" for file in gated.judged for c in file.conditions) + len(gated.notices)
     tail = f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
     return f"gate: {WORDS[gated.verdict]} ({said}){tail}"
 
@@ -154,6 +155,20 @@ def _data(file: Judged) -> dict[str, Any]:
     }
 
 
+def _together(one: JudgedTogether) -> dict[str, Any]:
+    """Of a sum what a file's entry has too, with the files that are in it."""
+    common = {
+        "datasets": list(one.datasets),
+        "files": list(one.members),
+        "verdict": one.verdict,
+        "conditions": [_condition(c) for c in one.conditions],
+    }
+    if one.account is None:
+        return {**common, "result": None}
+    whole = account_report.data(one.account, ())
+    return {**common, **{key: whole[key] for key in ("statement", "delta", "result", "budget")}}
+
+
 def _condition(condition: Condition) -> dict[str, Any]:
     line, column = condition.place
     common: dict[str, Any] = {
@@ -196,7 +211,7 @@ def _finding(file: Judged, condition: Condition) -> Finding:
     lint = condition.name.startswith("DP")
     level = LEVELS.get(condition.verdict, "warning" if pardon is not None and pardon.new else "note")
     return Finding(
-        file.path,
+        file.at if isinstance(file, JudgedTogether) else file.path,
         condition.name if lint else f"gate/{condition.name}",
         level,
         condition.message,

@@ -1,0 +1,67 @@
+"""Pipelines of a repository that nobody gave to the gate."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from dpcli.errors import InputError
+from dpcli.git.work_tree import listed, review_of
+from dpcli.pipeline.read import toml_document
+from dpcli.toml.limits import read_bytes
+from dpcli.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFile:
+    """A pipeline file: its path from the working directory, its bytes, and the tables in it, of which nothing is checked."""
+
+    path: str
+    data: bytes
+    tables: Mapping[str, Any]
+
+
+def unjudged(paths: Sequence[str]) -> Iterator[OtherFile]:
+    """Each other pipeline (*.toml) in the repositories of these files, in order.
+
+    What git ignores is none of a repository's; the files of submodules are. Nothing where no repository is around a file.
+
+    Raises:
+        InputError: git cannot list the files of a repository.
+    """
+    known = {os.path.realpath(path) for path in paths}
+    for top in _tops(paths):
+        for name in sorted(_names(top)):
+            place = os.path.join(top, name)
+            real = os.path.realpath(place)
+            if real not in known and os.path.isfile(real):
+                known.add(real)
+                yield from _pipeline(real, os.path.relpath(place))
+
+
+def _tops(paths: Sequence[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for path in paths:
+        try:
+            top, inner = review_of(path)
+        except InputError:
+            continue
+        found.update(dict.fromkeys(place for place in (top, inner) if place is not None))
+    return list(found)
+
+
+def _names(top: str) -> set[str]:
+    committed = listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")
+    fresh = listed(top, "ls-files", "-z", "--others", "--exclude-standard")
+    return {name for name in map(os.fsdecode, (*committed, *fresh)) if name.endswith(".toml")}
+
+
+def _pipeline(place: str, path: str) -> Iterator[OtherFile]:
+    """A file that has mechanisms; nothing of one that is something else, or that nobody can read."""
+    with suppress(InputError):
+        data = read_bytes(place)
+        tables = toml_document(data, path)[1]
+        if "mechanism" in tables:
+            yield OtherFile(path, data, tables)

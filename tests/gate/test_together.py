@@ -1,0 +1,198 @@
+"""Caps on files together: what a repository says of a dataset is added up, whichever files the gate was given."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command import dpcli
+from tests.gate.conftest import git
+from tests.gate.samples import GATE
+
+CLICKS = GATE.replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n')
+VIEWS = CLICKS.replace('"clicks"', '"views"')
+CAP = 'format = 1\n[[together]]\ndatasets = ["clicks"]\nepsilon = {}\ndelta = 1e-8\n'
+
+
+@pytest.fixture
+def folder(repository: Path) -> Path:
+    """A repository of three files about one dataset, in two folders, and one about another."""
+    for name, text in {"ads/a": CLICKS, "ads/b": CLICKS, "misc/c": CLICKS, "misc/v": VIEWS}.items():
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / f"{name}.toml").write_text(text)
+    (repository / "policy.toml").write_text(CAP.format(5.0))
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "files")
+    return repository
+
+
+def said(folder: Path, *arguments: str, code: int) -> dict[str, Any]:
+    """The one sum in the machine form; the exit code is that of the process."""
+    result = dpcli("gate", *arguments, "--policy", "policy.toml", "-f", "json", folder=folder)
+    assert result.code == code, result.out + result.err
+    (found,) = json.loads(result.out)["together"]
+    return dict(found)
+
+
+def epsilon_of(folder: Path, *files: str) -> float:
+    """What `dpcli account` says of one file with the mechanisms of each of these."""
+    head, *entries = CLICKS.split('[[mechanism]]\nname = "')
+    again = [f'[[mechanism]]\nname = "{name} {entry}' for name in files for entry in entries]
+    (folder / "whole.txt").write_text("".join((head, *again)))
+    result = dpcli("account", "whole.txt", "-f", "json", folder=folder)
+    (folder / "whole.txt").unlink()
+    return float(json.loads(result.out)["result"]["epsilon_upper"])
+
+
+@pytest.mark.parametrize("given", [("ads/a.toml",), ("ads/a.toml", "ads/b.toml"), ("misc/c.toml", "misc/v.toml"), ("misc/v.toml",)])
+def test_the_files_of_a_dataset_are_added_up_whichever_are_given(folder: Path, given: tuple[str, ...]) -> None:
+    found = said(folder, *given, code=0)
+    assert sorted(found["files"]) == ["ads/a.toml", "ads/b.toml", "misc/c.toml"]
+    assert found["result"]["epsilon_upper"] == pytest.approx(epsilon_of(folder, "a", "b", "c"), rel=1e-9)
+    assert found["budget"]["epsilon"] == 5.0 and found["datasets"] == ["clicks"]
+    for name in {"ads/a.toml", "ads/b.toml", "misc/c.toml"} - set(given):
+        assert f"{name}, not judged here" in found["conditions"][0]["message"]
+
+
+def test_each_file_is_within_its_cap_and_all_together_are_not(folder: Path) -> None:
+    (folder / "policy.toml").write_text(CAP.format(2.0))
+    found = said(folder, "ads/a.toml", "ads/b.toml", code=1)
+    assert [one["verdict"] for one in found["conditions"]] == ["fail"]
+    result = dpcli("gate", "ads/a.toml", "--policy", "policy.toml", folder=folder)
+    assert result.code == 1 and "dataset clicks: 3 files" in result.err
+
+
+def test_a_new_file_anywhere_counts_and_one_that_git_ignores_does_not(folder: Path) -> None:
+    (folder / "new").mkdir()
+    (folder / "new" / "d.toml").write_text(CLICKS)
+    (folder / "out").mkdir()
+    (folder / "out" / "e.toml").write_text(CLICKS)
+    (folder / ".gitignore").write_text("out/\n")
+    found = said(folder, "ads/a.toml", code=0)
+    assert sorted(found["files"]) == ["ads/a.toml", "ads/b.toml", "misc/c.toml", "new/d.toml"]
+
+
+def test_a_file_is_one_file_however_often_and_by_whatever_name_it_is_given(folder: Path) -> None:
+    os.symlink("a.toml", folder / "ads" / "link.toml")
+    given = ("ads/a.toml", "./ads/a.toml", "ads/link.toml", str(folder / "ads" / "a.toml"))
+    found = said(folder, *given, code=0)
+    assert len(found["files"]) == 3
+
+
+def test_from_a_folder_below_all_files_of_the_repository_count(folder: Path) -> None:
+    result = dpcli("gate", "a.toml", "--policy", "../policy.toml", "-f", "json", folder=folder / "ads")
+    (found,) = json.loads(result.out)["together"]
+    assert sorted(found["files"]) == ["../misc/c.toml", "a.toml", "b.toml"]
+
+
+def test_outside_of_a_repository_the_files_given_count(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.toml").write_text(CLICKS)
+    (tmp_path / "policy.toml").write_text(CAP.format(5.0))
+    assert said(tmp_path, "a.toml", "b.toml", code=0)["files"] == ["a.toml", "b.toml"]
+
+
+HOSTILE = {
+    "unreadable": (CLICKS.replace("steps = 5_000", "steps = -1"), 2, "misc/c.toml: line"),
+    "a name that looks like it": (CLICKS.replace('"clicks"', '"Clicks"'), 2, "found 'Clicks'"),
+    "another unit": (CLICKS.replace('unit = "user"', 'unit = "session"'), 2, "cannot be added up"),
+    "another adjacency": (CLICKS.replace('"add-remove"', '"replace-one"'), 2, "cannot be added up"),
+    "no number": (CLICKS.replace("noise_multiplier = 400.0", "noise_multiplier = 1e-300"), 3, "no finite epsilon"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_cannot_be_added_up_is_no_pass(folder: Path, case: str) -> None:
+    text, code, why = HOSTILE[case]
+    (folder / "misc" / "c.toml").write_text(text)
+    found = said(folder, "ads/a.toml", code=code)
+    assert why in found["conditions"][0]["message"]
+
+
+def test_where_a_file_given_cannot_be_read_there_is_no_sum(folder: Path) -> None:
+    (folder / "ads" / "a.toml").write_text(HOSTILE["unreadable"][0])
+    found = said(folder, "ads/a.toml", "ads/b.toml", code=2)
+    assert found["verdict"] == "unknown" and found["result"] is None
+
+
+def test_a_file_of_another_dataset_that_cannot_be_read_is_not_missed(folder: Path) -> None:
+    (folder / "misc" / "v.toml").write_text(VIEWS.replace("steps = 5_000", "steps = -1"))
+    (folder / "misc" / "other.toml").write_text("[tool]\nmechanism = = 1\n")
+    assert len(said(folder, "ads/a.toml", code=0)["files"]) == 3
+
+
+@pytest.mark.parametrize("where", ["file", "policy", "flags"])
+def test_a_file_counts_as_often_as_its_horizon_plans(folder: Path, where: str) -> None:
+    (folder / "policy.toml").write_text(CAP.format(50.0))
+    planned, more = "horizon = { runs = 3, epsilon = 90.0 }\n", ()
+    files = ["ads/a.toml", "ads/b.toml", "misc/c.toml"]
+    if where == "file":
+        (folder / "ads" / "b.toml").write_text(CLICKS.replace("[gate]\n", "[gate]\n" + planned))
+    elif where == "policy":
+        (folder / "policy.toml").write_text(CAP.format(50.0).replace("[[together]]", planned + "[[together]]"))
+    else:
+        more = ("--horizon", "3", "--horizon-epsilon", "90")
+    found = said(folder, "ads/a.toml", *more, code=0)
+    runs = 5 if where == "file" else 9
+    assert found["result"]["epsilon_upper"] == pytest.approx(epsilon_of(folder, *map(str, range(runs))), rel=1e-9)
+    assert sorted(found["files"]) == files and "b.toml 3 times" in found["conditions"][0]["message"]
+
+
+def test_datasets_with_the_same_people_in_them_are_added_up_as_one(folder: Path) -> None:
+    (folder / "policy.toml").write_text(CAP.format(5.0).replace('["clicks"]', '["clicks", "views"]'))
+    found = said(folder, "ads/a.toml", code=0)
+    assert sorted(found["files"]) == ["ads/a.toml", "ads/b.toml", "misc/c.toml", "misc/v.toml"]
+    assert found["result"]["epsilon_upper"] == pytest.approx(epsilon_of(folder, *"abcv"), rel=1e-9)
+
+
+def test_a_cap_that_no_file_is_held_to_is_told(folder: Path) -> None:
+    (folder / "policy.toml").write_text(CAP.format(5.0).replace('["clicks"]', '["click"]'))
+    result = dpcli("gate", "ads/a.toml", "--policy", "policy.toml", folder=folder)
+    assert result.code == 0 and "together[1] (dataset click): no file of the repository names it" in result.out
+
+
+def test_rho_of_all_files_is_capped_too(folder: Path) -> None:
+    (folder / "policy.toml").write_text(CAP.format(5.0) + "rho = 0.01\n")
+    found = said(folder, "ads/a.toml", code=1)
+    assert [one["verdict"] for one in found["conditions"]] == ["pass", "fail"]
+
+
+@pytest.mark.parametrize(
+    "text", ["datasets = []", 'datasets = ["a", "a"]', 'datasets = [" a"]', 'datasets = ["a"]\nepsilon = -1.0']
+)
+def test_caps_that_mean_nothing_are_refused(folder: Path, text: str) -> None:
+    cap = "" if "epsilon" in text else "\nepsilon = 1.0"
+    (folder / "policy.toml").write_text(f"format = 1\n[[together]]\n{text}{cap}\n")
+    result = dpcli("gate", "ads/a.toml", "--policy", "policy.toml", folder=folder)
+    assert result.code == 2 and "together[1]" in result.err
+
+
+def test_a_change_that_drops_the_cap_is_judged_by_it(folder: Path) -> None:
+    (folder / "policy.toml").write_text(CAP.format(2.0))
+    git(folder, "commit", "-qam", "a cap")
+    (folder / "policy.toml").write_text("format = 1\n")
+    assert said(folder, "ads/a.toml", "--base-ref", "main", code=1)["verdict"] == "fail"
+
+
+STATED = {"named": (GATE, CLICKS, 0), "renamed": (CLICKS, VIEWS, 1), "taken away": (CLICKS, GATE, 1)}
+
+
+@pytest.mark.parametrize("case", STATED)
+def test_only_a_first_name_of_a_dataset_passes(repository: Path, case: str) -> None:
+    was, now, code = STATED[case]
+    (repository / "train.toml").write_text(was)
+    git(repository, "commit", "-qam", "was", "--allow-empty")
+    (repository / "train.toml").write_text(now)
+    result = dpcli("gate", "train.toml", "--base-ref", "main", folder=repository)
+    assert result.code == code and "privacy.dataset" in result.out
+
+
+def test_a_policy_may_want_a_dataset_named(repository: Path) -> None:
+    (repository / "policy.toml").write_text('format = 1\nrequire_dataset = ["clicks"]\n')
+    for text, code in ((GATE, 1), (VIEWS, 1), (CLICKS, 0)):
+        (repository / "train.toml").write_text(text)
+        assert dpcli("gate", "train.toml", "--policy", "policy.toml", folder=repository).code == code
