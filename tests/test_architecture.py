@@ -26,7 +26,7 @@ FLOORS = [
     {"pipeline"},
     {"git", "lint"},
     {"analysis", "document"},
-    {"audit", "charts", "exchange", "gate", "ledger"},
+    {"audit", "charts", "comments", "exchange", "gate", "ledger"},
     {"sessions"},
     {"doctor", "formats", "plots", "train"},
     {"disclosure", "explain", "predict", "release", "sweep"},

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "budget": ("dpcli.cli.budget.group:command", "The ledger: what a dataset has spent, and what still fits."),
     "calibrate": ("dpcli.cli.calibrate:command", "Solve for steps, epochs, batch size, rate, radius, scale or noise."),
     "calibrate-sigma": ("dpcli.cli.calibrate_sigma:command", "The smallest noise multiplier for a target epsilon."),
+    "comment": ("dpcli.cli.commenting.group:command", "Tell a pull request what the gate says, in one comment."),
     "completion": ("dpcli.cli.completion:command", "Shell completion for bash, zsh or fish."),
     "diff": ("dpcli.cli.diff:command", "What changed between two pipelines, and what each change costs."),
     "doctor": ("dpcli.cli.doctor:command", "Whether this machine has what dpcli needs."),

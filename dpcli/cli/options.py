@@ -70,6 +70,34 @@ def goal_options() -> Callable[..., Any]:
     )
 
 
+def gate_options() -> Callable[..., Any]:
+    """FILES and what they are held to, as `dpcli.gate.flags.checked_terms` takes it."""
+    return composed(
+        click.argument("files", nargs=-1),
+        click.option("--max-epsilon", type=float, help="Cap on epsilon, instead of each file's budget."),
+        click.option("--max-rho", type=float, help="Cap on rho (zCDP), instead of each file's; beside the cap on epsilon."),
+        click.option("--delta", type=float, help="Delta of the cap, instead of each file's."),
+        click.option("--max-increase", type=float, help="Largest rise of epsilon over the base that passes."),
+        click.option(
+            "--allow-statement-change",
+            is_flag=True,
+            help="Let a file change its unit, adjacency, delta, ... or loosen its own caps.",
+        ),
+        click.option("--base-ref", metavar="REF", help="Compare with the files as they stand at this git revision."),
+        click.option("--baseline", metavar="JSON", help="Compare with what an earlier gate wrote with -f json."),
+        click.option("--policy", metavar="FILE", help="Caps, requirements and waivers for all files; also REVISION:PATH."),
+        click.option("--horizon", type=int, metavar="RUNS", help="Planned runs of each file, together within --horizon-epsilon."),
+        click.option(
+            "--horizon-epsilon", type=float, metavar="E", help="Cap on epsilon of all runs of --horizon, at the budget's delta."
+        ),
+        click.option(
+            "--ledger", metavar="URL", help="Also ask this ledger whether the runs of all files together would still fit."
+        ),
+        click.option("--dataset", metavar="NAME", help="The dataset in the ledger; needed where it holds several."),
+        click.option("--as-of", metavar="DATE", help="Judge waivers as of this day (2030-12-31) instead of today, UTC."),
+    )
+
+
 def write_option(what: str) -> Callable[..., Any]:
     """--write PATH."""
     return click.option("--write", metavar="PATH", callback=_new, help=f"Also write {what} to PATH, which must not exist.")

@@ -28,6 +28,7 @@ Commands:
   calibrate        Solve for steps, epochs, batch size, rate, radius, scale or
                    noise.
   calibrate-sigma  The smallest noise multiplier for a target epsilon.
+  comment          Tell a pull request what the gate says, in one comment.
   completion       Shell completion for bash, zsh or fish.
   diff             What changed between two pipelines, and what each change
                    costs.

@@ -1,0 +1,1 @@
+"""dpcli comment: one file per system."""
