@@ -73,7 +73,7 @@ class ApiClient:
             },
             method=method,
         )
-        where = f"{method} {urlsplit(address)._replace(query='').geturl()}"
+        where = f"{method} {address.partition('?')[0]}"
         try:
             with urllib.request.build_opener(_Stay).open(request, timeout=self.patience) as answer:
                 text = _whole(answer, time.monotonic() + self.patience)
@@ -118,6 +118,8 @@ def _whole(answer: Any, until: float) -> bytes:
             raise InputError(f"expected an answer of at most {LONGEST:,} bytes, found more")
         if time.monotonic() > until:
             raise TimeoutError
+    if answer.length:  # what was announced and did not come, which pieces do not tell
+        raise http.client.IncompleteRead(bytes(found), answer.length)
     return bytes(found)
 
 

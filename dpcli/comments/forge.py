@@ -52,11 +52,14 @@ def pages(
     """Every comment of every page, up to the first page that is empty. Raises InputError for pages without an end."""
     for page in range(1, PAGES + 1):
         answer = client.call("GET", path, query={"per_page": PER_PAGE, "page": page, **query})
-        found = expect(answer, list, "a page of comments")
+        try:
+            found = [read(expect(one, dict, "a comment")) for one in expect(answer, list, "a page of comments")]
+        except InputError as error:
+            raise InputError(f"GET {client.root}{path}: {error}") from None
         if not found:
             return
-        yield from (read(expect(one, dict, "a comment")) for one in found)
-    raise InputError(f"{client.root}{path}: expected at most {PAGES:,} pages of comments, found more")
+        yield from found
+    raise InputError(f"GET {client.root}{path}: expected at most {PAGES:,} pages of comments, found more")
 
 
 def expect(value: Any, kind: type[T], what: str) -> T:

@@ -1,0 +1,283 @@
+"""dpcli comment: one comment, found again, kept up to date, quiet where nothing rises, and with no token in sight."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.command import Result, dpcli
+from tests.comments.forges import ANOTHER, ME, TOKEN, Played
+from tests.gate.samples import GATE, OVER
+
+CALM = GATE.replace('name = "ads-ranking"', 'name = "ads"')
+RISEN = GATE.replace("= 400.0\n", "= 380.0\n")  # still within its cap
+MARK = "<!-- dpcli:gate -->"
+
+
+def comment(forge: Played, folder: Path, *arguments: str, base: tuple[str, ...] = ("--base-ref", "main")) -> Result:
+    """dpcli comment in the repository; the token is nowhere in what it says, and went nowhere else."""
+    files = [path.name for path in sorted(folder.glob("*.toml"))]
+    result = dpcli("comment", forge.kind, *files, *base, *arguments, folder=folder)
+    assert TOKEN not in result.out + result.err
+    assert forge.tokens <= {TOKEN}
+    assert TOKEN not in "".join(forge.bodies())
+    return result
+
+
+def test_a_rise_is_told_once_and_kept_up_to_date(played: Played, pipeline: Path) -> None:
+    pipeline.write_text(RISEN)
+    first = comment(played, pipeline.parent)
+    assert (first.code, first.err) == (0, "")
+    assert first.out.endswith(": written\n") and first.out.startswith("comment on ")
+    (body,) = played.bodies()
+    assert body.startswith(f"{MARK}\n\n**gate: pass (1 pass)**")
+    assert comment(played, pipeline.parent).out.endswith(": unchanged\n")
+    assert played.written() == ["POST"]
+    pipeline.write_text(OVER)
+    failed = comment(played, pipeline.parent)
+    assert failed.code == 1
+    assert "gate/budget" in failed.err
+    assert failed.out.endswith(": updated\n")
+    (body,) = played.bodies()
+    assert "**gate: FAIL" in body
+    pipeline.write_text(CALM)
+    calmed = comment(played, pipeline.parent)
+    assert (calmed.code, calmed.out[-10:]) == (0, ": updated\n")
+    (body,) = played.bodies()
+    assert "**gate: pass (1 pass)**" in body  # a comment of a failure that is mended does not stay
+
+
+@pytest.mark.parametrize("text", [GATE, CALM, GATE.replace("= 400.0\n", "= 420.0\n")], ids=["same", "renamed", "less"])
+def test_nothing_is_written_where_nothing_rises(played: Played, pipeline: Path, text: str) -> None:
+    pipeline.write_text(text)
+    result = comment(played, pipeline.parent)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.endswith(": not written: nothing rises\n")
+    assert played.bodies() == []
+
+
+NEWS = {
+    "rise": lambda path: path.write_text(RISEN),
+    "new": lambda path: (path.parent / "other.toml").write_text(GATE.replace("ads-ranking", "other").replace("400.0", "401.0")),
+    "gone": lambda path: path.unlink(),
+    "over": lambda path: path.write_text(OVER),
+    "unreadable": lambda path: path.write_text("x"),
+    "adjacency": lambda path: path.write_text(GATE.replace('"add-remove"', '"zero-out"')),
+    "weaker": lambda path: path.write_text(GATE.replace("epsilon = 3.0", "epsilon = 4.0")),
+}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("news", NEWS)
+def test_what_a_reviewer_must_hear_of_is_told(played: Played, pipeline: Path, news: str) -> None:
+    NEWS[news](pipeline)
+    assert comment(played, pipeline.parent).out.endswith(": written\n")
+    assert len(played.bodies()) == 1
+
+
+def test_only_a_comment_of_the_same_author_is_its_own(played: Played, pipeline: Path) -> None:
+    """A marker is no secret: whoever writes it into a comment of his own has it not overwritten, and hides nothing by it."""
+    pipeline.write_text(OVER)
+    theirs = f"{MARK}\n\nlooks good"
+    played.add(ANOTHER, theirs)
+    played.add(ME, f"as I said: {MARK}")  # the same author, about something else
+    assert comment(played, pipeline.parent).code == 1
+    assert played.bodies()[:2] == [theirs, f"as I said: {MARK}"]
+    assert "**gate: FAIL" in played.bodies()[2]
+    assert played.written() == ["POST"]
+
+
+def test_a_comment_without_an_author_is_nobodys(played: Played, pipeline: Path) -> None:
+    pipeline.write_text(OVER)
+    gone = played.add(ANOTHER, MARK)
+    gone["user" if played.kind == "github" else "author"] = None
+    comment(played, pipeline.parent)
+    assert played.written() == ["POST"]
+
+
+@pytest.mark.parametrize(("before", "largest"), [(19, 20), (20, 20), (45, 20), (7, 3)])
+def test_pages_are_walked_to_their_end(played: Played, pipeline: Path, before: int, largest: int) -> None:
+    """Also where the server's pages are smaller than what was asked for."""
+    played.largest = largest
+    for number in range(before):
+        played.add(ANOTHER, f"comment {number}")
+    played.add(ME, f"{MARK}\n\nold")
+    for number in range(3):
+        played.add(ANOTHER, f"later {number}")
+    pipeline.write_text(RISEN)
+    assert comment(played, pipeline.parent).out.endswith(": updated\n")
+    assert len(played.bodies()) == before + 4
+    assert "gate: pass" in played.bodies()[before]
+
+
+def test_pages_without_an_end_are_an_error(played: Played, pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpcli.comments.forge.PAGES", 3)
+    played.say["GET", "comments" if played.kind == "github" else "notes"] = (200, b'[{"id": 1, "body": ""}]', {})
+    result = comment(played, pipeline.parent)
+    assert result.code == 2
+    assert "expected at most 3 pages of comments, found more" in result.err
+
+
+def test_of_two_comments_that_are_its_own_the_oldest_stays(played: Played, pipeline: Path) -> None:
+    for text in ("one", "two", "three"):
+        played.add(ME, f"{MARK}\n\n{text}")
+    played.add(ANOTHER, f"{MARK}\n\nfour")
+    pipeline.write_text(RISEN)
+    comment(played, pipeline.parent)
+    first, other = played.bodies()
+    assert "gate: pass" in first and other.endswith("four")
+    assert played.comments[0]["id"] == 1001
+
+
+def test_names_keep_comments_apart(played: Played, pipeline: Path) -> None:
+    pipeline.write_text(RISEN)
+    for name in ("ads", "ads-2", "ads"):
+        assert comment(played, pipeline.parent, "--name", name).code == 0
+    assert [body.partition("\n")[0] for body in played.bodies()] == ["<!-- dpcli:gate ads -->", "<!-- dpcli:gate ads-2 -->"]
+    assert "**`ads` gate: pass (1 pass)**" in played.bodies()[0]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a--b", "-->", "x" * 65, "ä", "a-"])
+def test_a_name_cannot_end_the_marker(played: Played, pipeline: Path, name: str) -> None:
+    assert comment(played, pipeline.parent, "--name", name).code == 2
+    assert played.asked == []
+
+
+@pytest.mark.parametrize(("text", "code", "news"), [(OVER, 1, True), (CALM, 0, False)])
+def test_a_dry_run_prints_the_comment_and_asks_nobody(played: Played, pipeline: Path, text: str, code: int, news: bool) -> None:
+    pipeline.write_text(text)
+    dry = comment(played, pipeline.parent, "--dry-run")
+    assert dry.code == code
+    assert played.asked == []
+    assert dry.out.startswith(f"{MARK}\n\n**gate: ")
+    assert ("nothing rises" in dry.err) is not news
+    played.add(ME, MARK)
+    comment(played, pipeline.parent)
+    assert played.bodies() == [dry.out]
+
+
+def test_a_dry_run_needs_no_environment(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GITHUB_TOKEN", "GITHUB_REPOSITORY", "GITHUB_REF", "GITHUB_EVENT_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    assert dpcli("comment", "github", pipeline.name, "--base-ref", "main", "--dry-run", folder=pipeline.parent).code == 0
+
+
+def test_the_exit_code_is_the_gates(played: Played, pipeline: Path) -> None:
+    for text in (RISEN, OVER, "x", GATE.replace("400.0", "1e-300")):
+        pipeline.write_text(text)
+        gate = dpcli("gate", pipeline.name, "--base-ref", "main", folder=pipeline.parent)
+        found = comment(played, pipeline.parent)
+        assert (found.code, found.err) == (gate.code, gate.err)
+
+
+def test_something_to_compare_with_is_required(played: Played, pipeline: Path) -> None:
+    result = comment(played, pipeline.parent, base=())
+    assert (result.code, result.err) == (2, "dpcli: expected --base-ref or --baseline, to tell what rises, found neither\n")
+    assert played.asked == []
+
+
+def test_a_baseline_is_compared_with_too(played: Played, pipeline: Path) -> None:
+    dpcli("gate", pipeline.name, "-o", "json=base.json", folder=pipeline.parent)
+    assert comment(played, pipeline.parent, base=("--baseline", "base.json")).out.endswith("nothing rises\n")
+    pipeline.write_text(RISEN)
+    assert comment(played, pipeline.parent, base=("--baseline", "base.json")).out.endswith("written\n")
+
+
+ANSWERS = {
+    "unauthorized": (401, b'{"message": "401 Unauthorized"}', {}),
+    "forbidden": (403, b'{"message": {"base": ["no"]}}', {}),
+    "missing": (404, b"<html>", {}),
+    "limited": (429, b'{"error": "later\\u001b[31m"}', {}),
+    "broken": (500, b"", {}),
+    "moved": (302, b"", {"Location": "http://127.0.0.1:1/elsewhere"}),
+    "moved for good": (308, b"", {"Location": "http://localhost:1/elsewhere"}),
+    "no json": (200, b"<html>hello</html>", {}),
+    "no list": (200, b'{"id": 1}', {}),
+    "no comments": (200, b"[7]", {}),
+    "no number": (200, b'[{"id": "1", "body": "x"}]', {}),
+    "no text": (200, b'[{"id": 1, "body": 7}]', {}),
+    "deep": (200, b"[" * 100_000, {}),
+    "short": (200, b"[]", {"Content-Length": "100"}),
+    "echo": (400, f'{{"message": "token {TOKEN} is odd"}}'.encode(), {}),
+    "echo of no json": (200, f"token {TOKEN}".encode(), {}),
+}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_a_server_says_amiss_is_one_line_and_exit_2(played: Played, pipeline: Path, answer: str, method: str) -> None:
+    if method == "POST" and ANSWERS[answer][0] == 200 and b"html" not in ANSWERS[answer][1]:
+        method = "GET"  # what it says of a comment that it has taken is not read
+    pipeline.write_text(RISEN)
+    played.say[method, "comments" if played.kind == "github" else "notes"] = ANSWERS[answer]
+    result = comment(played, pipeline.parent, "--timeout", "60")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.count("\n") == 1 and result.err.startswith(f"dpcli: {method} http://127.0.0.1:")
+    assert result.err[:-1].isprintable()
+    assert played.bodies() == []
+
+
+def test_a_failure_of_the_gate_is_told_where_the_comment_fails_too(played: Played, pipeline: Path) -> None:
+    pipeline.write_text(OVER)
+    played.say["GET", "comments" if played.kind == "github" else "notes"] = ANSWERS["broken"]
+    result = comment(played, pipeline.parent)
+    assert result.code == 2
+    assert "gate/budget" in result.err and ": 500" in result.err
+
+
+def test_an_author_who_cannot_be_told_is_an_error(played: Played, pipeline: Path) -> None:
+    """And no reason to write a second comment, or over somebody else's."""
+    who = {"github": "graphql", "gitlab": "job" if played.job else "user"}[played.kind]
+    method = "POST" if played.kind == "github" else "GET"
+    pipeline.write_text(OVER)
+    played.add(ANOTHER, MARK)
+    for answer in [
+        (403, b"{}", {}),
+        (200, b"{}", {}),
+        (200, b'{"data": null}', {}),
+        (200, b'{"data": {"viewer": {"login": ""}}}', {}),
+    ]:
+        played.say[method, who] = answer
+        assert comment(played, pipeline.parent).code == 2
+        assert played.bodies() == [MARK]
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        api = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        flags = ("--api", api, "--repository", "shop/ads", "--number", "7", "--timeout", "0.2")
+        result = dpcli("comment", "github", pipeline.name, "--base-ref", "main", *flags, folder=pipeline.parent)
+    assert result.code == 2
+    assert result.err == f"dpcli: GET {api}/repos/shop/ads/issues/7/comments: no answer within 0.2 s\n"
+
+
+def test_an_answer_that_never_ends_is_not_waited_for(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However lively its server is."""
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    ended = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+            while not ended.wait(0.01):
+                try:
+                    connection.sendall(b" ")
+                except OSError:
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip, args=(server,), daemon=True)
+        thread.start()
+        flags = ("--api", f"http://127.0.0.1:{server.getsockname()[1]}", "--repository", "a/b", "--number", "7", "--timeout", "0.2")
+        result = dpcli("comment", "github", pipeline.name, "--base-ref", "main", *flags, folder=pipeline.parent)
+        ended.set()
+        thread.join()
+    assert result.code == 2
+    assert "no answer within 0.2 s" in result.err
