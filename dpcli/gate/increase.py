@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from dpcli.analysis.account import Account, headline
 from dpcli.gate.bases import Base
+from dpcli.gate.rises import blocking, warning
 from dpcli.gate.terms import Changed, changed_horizon, changed_terms, horizon_data
 from dpcli.gate.verdicts import Condition, Target, Verdict
 from dpcli.pipeline.gate_keys import Caps
@@ -18,10 +19,11 @@ from dpcli.toml.limits import escaped_path
 
 def new_file(result: Account, outside: Caps) -> Condition:
     """A file that was not there: a warning where the rise is limited, as all of its epsilon may be one."""
-    limit = next((value for value in (outside.max_increase, result.pipeline.gate.max_increase) if value is not None), None)
-    if limit is None:
+    limits = blocking(outside, result.pipeline.gate.max_increase).stated()
+    if not limits:
         return Condition("increase", "pass", "new file: no earlier version")
-    return Condition("increase", "warn", f"new file: no earlier version, so max_increase = {limit:g} was not applied")
+    were = "was" if len(limits) == 1 else "were"
+    return Condition("increase", "warn", f"new file: no earlier version, so {' and '.join(limits)} {were} not applied")
 
 
 def epsilon_now(result: Account, base: Base) -> float:
@@ -56,17 +58,18 @@ def _first(changed: Sequence[Changed]) -> Path:
 
 
 def increase_condition(result: Account, base: Base, now: float, outside: Caps) -> Condition:
-    """The rise of epsilon at the base's delta, against the limit from outside, the base's own, or the file's."""
-    limits = (outside.max_increase, base.max_increase, result.pipeline.gate.max_increase)
-    limit = next((value for value in limits if value is not None), None)
+    """The rise of epsilon at the base's delta, against the limits from outside, the base's own, or the file's."""
+    block, warn = blocking(outside, base.max_increase, result.pipeline.gate.max_increase), warning(outside)
     change = now - base.epsilon
     at = "" if base.delta is None else f" at delta = {base.delta!r}"
     before = f"renamed from {escaped_path(base.renamed)}: " if base.renamed else ""
     text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at}"
-    if limit is None:
-        return Condition("increase", "pass", text)
-    if not math.isfinite(change):
+    limit = block.allowed(base.epsilon)
+    if (limit is not None or warn.stated()) and not math.isfinite(change):
         return Condition("increase", "unknown", text)
+    told = f", above the warning level {warn.words(base.epsilon)}" if warn.passed_by(change, base.epsilon) else ""
+    if limit is None:
+        return Condition("increase", "warn" if told else "pass", f"{text}{told}")
     target = Target(base.epsilon + limit, base.delta)
-    verdict: Verdict = "fail" if change > limit else "pass"
-    return Condition("increase", verdict, f"{text}, allowed +{limit:g}", measured=now, target=target)
+    verdict: Verdict = "fail" if block.passed_by(change, base.epsilon) else "warn" if told else "pass"
+    return Condition("increase", verdict, f"{text}, allowed {block.words(base.epsilon)}{told}", measured=now, target=target)

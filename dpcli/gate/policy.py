@@ -3,6 +3,8 @@
     format = 1
     epsilon = 3.0                          # in place of each file's own budget
     max_increase = 0.25
+    max_increase_percent = 10.0            # of the base's epsilon; both hold
+    warn_increase_percent = 5.0            # above which a rise is told, and passes
     require_unit = ["user"]
     forbid_sampling = ["shuffle", "cyclic"]
     waivers = "policy"                     # waivers that a pipeline file writes for itself do not count
@@ -30,11 +32,13 @@ Flags beat the policy, the policy beats the file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from typing import Annotated, Literal
 
 from dpcli.fields import Key
 from dpcli.gate.merged_caps import over, tightest
 from dpcli.gate.places import meant, names_of
+from dpcli.gate.rises import level_problems
 from dpcli.gate.shared_caps import SharedCaps, name_problems
 from dpcli.gate.waivable import problem_of
 from dpcli.mechanisms.neighbours import Adjacency
@@ -58,8 +62,9 @@ class PolicyRule(Caps):
         """A rule must match something and cap something."""
         if all(selector is None for selector in (self.files, self.unit, self.adjacency)):
             yield (), "files, unit or adjacency", "a rule for everything; state its caps at the top of the file"
-        if all(cap is None for cap in (self.epsilon, self.delta, self.max_increase, self.allow_statement_change, self.rho)):
+        if all(getattr(self, field.name) is None for field in fields(Caps)):
             yield (), "a cap in every rule", "none"
+        yield from level_problems(self)
 
     def applies(self, path: str, pipeline: Pipeline, policy: str) -> bool:
         """Whether all of its selectors match, by any name of the file. policy: the path of the policy file."""
@@ -105,6 +110,7 @@ class Policy(Caps):
 
     def problems(self) -> Iterator[Problem]:
         """What its keys do not agree on, and words that nothing goes by."""
+        yield from level_problems(self)
         yield from under(("horizon",), self.horizon.problems() if self.horizon is not None else ())
         for index, rule in enumerate(self.rule):
             yield from under(("rule", index), rule.problems())

@@ -132,6 +132,13 @@ class Caps:
         bool | None, Key("true where a file may change what its epsilon means, or loosen its own caps, against the base")
     ] = None
     rho: Annotated[float | None, Key("cap on rho in zCDP, instead of the file's own", POSITIVE)] = None
+    max_increase_percent: Annotated[
+        float | None, Key("largest rise of epsilon over the base, in percent of it; max_increase holds too", NON_NEGATIVE)
+    ] = None
+    warn_increase: Annotated[
+        float | None, Key("rise of epsilon over the base above which a warning is given, in nats", NON_NEGATIVE)
+    ] = None
+    warn_increase_percent: Annotated[float | None, Key("the same in percent of the base's epsilon", NON_NEGATIVE)] = None
 
 
 def gate_problems(gate: Gate, mechanisms: Iterable[str]) -> Iterator[Problem]:
