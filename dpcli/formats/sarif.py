@@ -35,7 +35,9 @@ def render(document: Document) -> str:
 
 
 def _result(finding: Finding, fingerprint: str) -> dict[str, Any]:
-    location: dict[str, Any] = {"artifactLocation": {"uri": uri(finding.path)}}
+    place = uri(finding.path)
+    root = {} if place.startswith("/") else {"uriBaseId": "%SRCROOT%"}  # paths count from the root of the repository
+    location: dict[str, Any] = {"artifactLocation": {"uri": place, **root}}
     if finding.line:
         location["region"] = {"startLine": finding.line, "startColumn": max(finding.column, 1)}
     return {

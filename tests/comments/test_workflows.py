@@ -1,0 +1,192 @@
+"""What CI systems run: the action, the workflow that others call, and examples/ci judge and comment, and take no text for a command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.command import ROOT
+from tests.comments.forges import ME, TOKEN, Played, playing
+from tests.gate.conftest import git
+from tests.gate.samples import GATE, OVER
+from tests.gate.test_ci import HARMLESS, changed, shell
+from tests.gate.test_ci import clone as clone
+
+ACTION = ROOT / ".github" / "actions" / "gate" / "action.yml"
+CALLED = ROOT / ".github" / "workflows" / "privacy-budget.yml"
+EXAMPLE = ROOT / "examples" / "ci" / "github.yml"
+RISEN = GATE.replace("= 400.0\n", "= 380.0\n")
+Ran = subprocess.CompletedProcess[str]
+
+
+def yaml(path: Path) -> Any:
+    return YAML(typ="safe").load(path.read_text())
+
+
+def test_an_action_and_workflows_obey_the_schemas_of_github_and_zizmor() -> None:
+    for path, schema in ((ACTION, "vendor.github-actions"), (CALLED, "vendor.github-workflows")):
+        checked = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
+        found = subprocess.run(checked, capture_output=True, text=True, check=False)
+        assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.needs("zizmor")
+@pytest.mark.parametrize("path", [ACTION, CALLED], ids=["action", "workflow"])
+def test_no_weakness_that_zizmor_knows(path: Path, tmp_path: Path) -> None:
+    strict = [str(Path(sys.executable).parent / "zizmor"), "--offline", "--no-progress", "--persona", "auditor"]
+    found = subprocess.run([*strict, str(path)], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout
+    folder = tmp_path / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    spoilt = (tmp_path if path == ACTION else folder) / path.name
+    spoilt.write_text(path.read_text().replace('"$BASE"', '"${{ github.head_ref }}"').replace("gate.sh", "${{ github.head_ref }}"))
+    assert "template-injection" in subprocess.run([*strict, str(spoilt)], capture_output=True, text=True, check=False).stdout
+
+
+def test_github_pins_what_it_uses_and_gives_each_job_what_it_needs() -> None:
+    jobs = yaml(CALLED)["jobs"]["gate"], yaml(EXAMPLE)["jobs"]["gate"]
+    uses = [[step["uses"] for step in job["steps"] if "uses" in step] for job in jobs]
+    assert uses[0] == uses[1]
+    assert jobs[0]["permissions"] == jobs[1]["permissions"]
+    assert set(jobs[0]["permissions"]) == {"contents", "pull-requests", "security-events"}
+
+
+def action(clone: Path, forge: Played, **inputs: str) -> Ran:
+    """The steps of the action but for the installation, with the inputs' defaults."""
+    stated = yaml(ACTION)["inputs"]
+    given = {name: inputs.get(name, {"base": "origin/main", "token": TOKEN}.get(name, stated[name]["default"])) for name in stated}
+    (step,) = [step for step in yaml(ACTION)["runs"]["steps"] if "env" in step]
+    variables = {}
+    for name, value in step["env"].items():
+        asked = value.removeprefix("${{ ").removesuffix(" }}")
+        variables[name] = given[asked.removeprefix("inputs.")] if asked.startswith("inputs.") else inputs.get("fork", "false")
+    places = {"GITHUB_ACTION_PATH": str(ACTION.parent), "RUNNER_TEMP": str(clone.parent / "runner")}
+    program = clone.parent / "runner" / "dpcli" / "bin" / "dpcli"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m dpcli "$@"\n')
+    program.chmod(0o755)
+    summary = str(clone.parent / "summary.md")
+    return shell(clone, step["run"], **{**forge.environment, **places, "GITHUB_STEP_SUMMARY": summary, **variables})
+
+
+def steps(path: Path) -> Callable[..., Ran]:
+    """The steps of a workflow that judge and comment, each whatever the one before it said; a failure of one is the job's."""
+
+    def run(clone: Path, forge: Played, **inputs: str) -> Ran:
+        given = {"files": "pipelines/**/*.toml", "policy": "", **inputs}
+        codes, out, err = [], "", ""
+        for step in yaml(path)["jobs"]["gate"]["steps"]:
+            comments = "dpcli comment" in step.get("run", "")
+            if not (comments or "dpcli gate" in step.get("run", "")) or (comments and inputs.get("fork") == "true"):
+                continue
+            variables = {}
+            for name, value in step["env"].items():
+                for word, text in (
+                    ("inputs.files", given["files"]),
+                    ("inputs.policy", given["policy"]),
+                    ("github.base_ref", "main"),
+                ):
+                    value = value.replace(f"${{{{ {word} }}}}", text)
+                variables[name] = value.replace("${{ github.token }}", TOKEN)
+            ran = shell(clone, step["run"], **{**forge.environment, "GITHUB_STEP_SUMMARY": str(clone.parent / "s.md"), **variables})
+            codes.append(ran.returncode)
+            out, err = out + ran.stdout, err + ran.stderr
+        code = next((code for code in codes if code), 0)
+        return subprocess.CompletedProcess([], code, out, err)
+
+    return run
+
+
+RUNNERS = {"action": action, "workflow": steps(CALLED), "example": steps(EXAMPLE)}
+
+
+@pytest.fixture(params=RUNNERS)
+def runner(request: pytest.FixtureRequest) -> Callable[..., Ran]:
+    found: Callable[..., Ran] = RUNNERS[request.param]
+    return found
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("text", "code", "count"), [(HARMLESS, 0, 0), (RISEN, 0, 1), (OVER, 1, 1), ("x", 2, 1)])
+def test_github_judges_and_comments(clone: Path, runner: Callable[..., Ran], text: str, code: int, count: int) -> None:
+    changed(clone, text)
+    with playing(Played("github")) as forge:
+        result = runner(clone, forge)
+    assert result.returncode == code, result.stderr
+    assert "title=dpcli" in result.stdout
+    assert len(forge.bodies()) == count
+    assert all("`pipelines/ads/rank ing.toml`" in body for body in forge.bodies())
+    assert TOKEN not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("kind", RUNNERS)
+def test_a_pull_request_from_a_fork_is_judged_and_not_commented(clone: Path, kind: str) -> None:
+    changed(clone, OVER)
+    conditions = [
+        str(step.get("if")) for path in (CALLED, EXAMPLE) for step in yaml(path)["jobs"]["gate"]["steps"] if "comment" in str(step)
+    ]
+    assert all("head.repo.full_name == github.repository" in one for one in conditions) and len(conditions) == 2
+    with playing(Played("github")) as forge:
+        assert RUNNERS[kind](clone, forge, fork="true").returncode == 1
+    assert forge.asked == []
+
+
+@pytest.mark.parametrize("comment", ["false", "true"])
+def test_the_action_comments_unless_it_is_told_not_to(clone: Path, comment: str) -> None:
+    changed(clone, RISEN)
+    with playing(Played("github")) as forge:
+        assert action(clone, forge, comment=comment).returncode == 0
+    assert len(forge.bodies()) == (comment == "true")
+
+
+def test_a_comment_that_fails_fails_the_job(clone: Path, runner: Callable[..., Ran]) -> None:
+    changed(clone, RISEN)
+    with playing(Played("github", say={("POST", "comments"): (403, b"{}", {})})) as forge:
+        assert runner(clone, forge).returncode == 2
+
+
+def test_a_policy_and_patterns_are_inputs(clone: Path) -> None:
+    (clone / "policy.toml").write_text("format = 1\nepsilon = 0.5\n")
+    (clone / "other").mkdir()
+    (clone / "other" / "b c.toml").write_text(GATE.replace("ads-ranking", "b").replace("400.0", "401.0"))
+    git(clone, "add", ".")
+    changed(clone, HARMLESS)
+    for run in (action, steps(CALLED)):
+        with playing(Played("github")) as forge:
+            result = run(clone, forge, files="pipelines/**/*.toml\nother/*.toml\nnone/*.toml\n", policy="HEAD:policy.toml")
+        assert result.returncode == 1
+        assert result.stdout.count("cap 0.5") == 2
+        (body,) = forge.bodies()
+        assert "`other/b c.toml`" in body and "`pipelines/ads/rank ing.toml`" in body
+
+
+@pytest.mark.parametrize("hostile", ["$(touch ../owned)", "`touch ../owned`", '"; touch ../owned; "', "--help", "\n-h"])
+def test_no_input_is_a_command(clone: Path, hostile: str) -> None:
+    changed(clone, HARMLESS)
+    for run in (action, steps(CALLED)):
+        with playing(Played("github")) as forge:
+            run(clone, forge, files=hostile, policy=hostile)
+        assert forge.bodies() == []
+        assert not (clone.parent / "owned").exists() and not (clone / "owned").exists()
+
+
+def test_gitlab_comments_after_the_verdict(clone: Path) -> None:
+    """With the exit code of the verdict: a server does not look at that of what comes after."""
+    job = yaml(ROOT / "examples" / "ci" / "gitlab-ci.yml")["privacy-budget"]
+    changed(clone, OVER)
+    with playing(Played("gitlab")) as forge:
+        variables = {**forge.environment, "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}
+        assert shell(clone, "\n".join(job["script"]), **variables).returncode == 1
+        assert forge.asked == []
+        shell(clone, "\n".join(job["after_script"]), **variables)
+        (body,) = forge.bodies()
+        assert "**gate: FAIL" in body and forge.comments[0]["author"]["username"] == ME
+        forge.asked.clear()
+        assert shell(clone, "\n".join(job["after_script"]), **{**variables, "GITLAB_TOKEN": ""}).returncode == 0
+        assert forge.asked == []
