@@ -231,7 +231,7 @@ def test_accounting_loads_numpy_and_no_more() -> None:
 ENTERED = {
     ("account", "examples/mnist.toml"): 108,
     ("lint", "examples/mnist.toml"): 75,
-    ("gate", "examples/gate.toml"): 131,
+    ("gate", "examples/gate.toml"): 132,
     ("--help",): 9,
 }
 
