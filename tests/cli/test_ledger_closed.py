@@ -113,6 +113,9 @@ def called(words: tuple[str, ...], folder: Path) -> Result:
         saved(folder)
         written(folder).rename(folder / "run.toml")
     given = arguments_of(ALL[words], folder / "ledger.db", ROOT / "examples" / file if file else folder / "run.toml")
+    if words[0] == "comment":
+        dpcli("gate", "run.toml", "-o", "json=before.json", folder=folder)
+        given += ["--baseline", "before.json", "--dry-run"]
     return dpcli(*words, *given, folder=folder)
 
 
