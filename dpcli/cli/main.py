@@ -14,7 +14,7 @@ from dpcli import __version__
 from dpcli.cli.completing import VARIABLE, register
 from dpcli.cli.lazy import LazyGroup
 from dpcli.cli.options import Settings
-from dpcli.cli.printing import complain, heard, prepare, show
+from dpcli.cli.printing import complain, heard, message_of, prepare, show
 from dpcli.errors import DpcliError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
         result: Any = cli.main(arguments, prog_name="dpcli", standalone_mode=False)
         show("")
     except DpcliError as error:
-        complain(_message(error))
+        complain(message_of(error))
         _report(error, arguments)
         return error.exit_code
     except click.exceptions.Exit as leaving:
@@ -137,10 +137,3 @@ def _internal(error: BaseException, arguments: list[str]) -> int:
     if "-vv" in arguments:
         raise error
     return 70
-
-
-def _message(error: DpcliError) -> str:
-    """A message, which may quote what somebody else wrote into a ledger or a file, without what a terminal acts on."""
-    from dpcli.document.document import visible
-
-    return "\n".join(map(visible, str(error).split("\n")))

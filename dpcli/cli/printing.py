@@ -41,6 +41,13 @@ def complain(why: str) -> None:
         click.echo(f"dpcli: {why}", err=True)
 
 
+def message_of(error: Exception) -> str:
+    """A message, which may quote what somebody else wrote into a ledger or a file, without what a terminal acts on."""
+    from dpcli.document.document import visible
+
+    return "\n".join(map(visible, str(error).split("\n")))
+
+
 @contextmanager
 def heard() -> Iterator[None]:
     """Standard error; what is said there goes nowhere where nobody reads it, and the exit code stays what it is."""

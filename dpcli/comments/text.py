@@ -86,11 +86,11 @@ def code(text: str) -> str:
 
 
 def _sections(document: Document) -> list[CommentSection]:
-    first, *others = (_of_table(table, place > 0) for place, table in enumerate(document.tables))
+    tables = [_of_table(table, place > 0) for place, table in enumerate(document.tables)]
     findings = sorted(document.findings, key=lambda finding: LEVELS.index(finding.level))
     said = CommentSection("findings", tuple(map(_of_finding, findings)))
     notes = CommentSection("notes", tuple(f"- {code(note)}" for note in document.notes))
-    return [section for section in (first, said, *others, notes) if section.rows]
+    return [section for section in (*tables[:1], said, *tables[1:], notes) if section.rows]
 
 
 def _of_table(table: Table, folded: bool) -> CommentSection:

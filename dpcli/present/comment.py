@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dpcli.comments.text import code
-from dpcli.document.document import Document
+from dpcli.document.document import Document, Finding
+from dpcli.errors import DpcliError
 from dpcli.gate.judgement import Gated, Judged
 from dpcli.gate.verdicts import PRECEDENCE
 from dpcli.present import gate as gate_report
@@ -21,8 +22,17 @@ def document(gated: Gated, name: str | None, base: str) -> Document:
     files = tuple(sorted(gated.files, key=lambda file: (PRECEDENCE.index(file.verdict), not _news(file))))
     together = tuple(sorted(gated.together, key=lambda one: PRECEDENCE.index(one.verdict)))
     found = gate_report.document(replace(gated, files=files, together=together))
-    headline = found.headline if name is None else f"{code(name)} {found.headline}"
-    return replace(found, headline=headline, notes=(*_meanings(gated), f"compared with {base}", *found.notes))
+    return replace(found, headline=_headed(name, found.headline), notes=(*_meanings(gated), f"compared with {base}", *found.notes))
+
+
+def stopped(error: DpcliError, name: str | None) -> Document:
+    """That nothing was judged, and why."""
+    finding = Finding(".", "dpcli/stopped", "error", " ".join(str(error).split()))
+    return Document(_headed(name, "gate: INVALID (nothing was judged)"), {}, findings=(finding,), exit_code=error.exit_code)
+
+
+def _headed(name: str | None, headline: str) -> str:
+    return headline if name is None else f"{code(name)} {headline}"
 
 
 def _meanings(gated: Gated) -> Iterator[str]:

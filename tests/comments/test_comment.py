@@ -174,6 +174,32 @@ def test_the_exit_code_is_the_gates(played: Played, pipeline: Path) -> None:
         assert (found.code, found.err) == (gate.code, gate.err)
 
 
+STOPS = {
+    "ref": ("--base-ref", "gone"),
+    "policy": ("--base-ref", "main", "--policy", "bad`policy.toml"),
+    "baseline": ("--baseline", "bad`policy.toml"),
+    "flag": ("--base-ref", "main", "--max-epsilon", "-1"),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("stop", STOPS)
+def test_an_earlier_pass_does_not_stay_where_nothing_can_be_judged(played: Played, pipeline: Path, stop: str) -> None:
+    played.add(ME, f"{MARK}\n\n**gate: pass (1 pass)**\n")
+    (pipeline.parent / "bad`policy.toml").write_text("epsilon = [\n@all")
+    result = dpcli("comment", played.kind, "train.toml", *STOPS[stop], folder=pipeline.parent)
+    gate = dpcli("gate", "train.toml", *STOPS[stop], folder=pipeline.parent)
+    assert (result.code, result.err) == (2, gate.err)
+    (body,) = played.bodies()
+    assert body.startswith(f"{MARK}\n\n**gate: INVALID (nothing was judged)**\n\n### findings\n\n- error `.` `dpcli/stopped`: `")
+    assert body.count("\n") == 7
+
+
+def test_a_ledger_that_cannot_be_asked_comes_before_a_comment_that_cannot_be_written(played: Played, pipeline: Path) -> None:
+    played.say["GET", "comments" if played.kind == "github" else "notes"] = ANSWERS["broken"]
+    assert comment(played, pipeline.parent, "--ledger", "none.db").code == 4
+
+
 def test_something_to_compare_with_is_required(played: Played, pipeline: Path) -> None:
     result = comment(played, pipeline.parent, base=())
     assert (result.code, result.err) == (2, "dpcli: expected --base-ref or --baseline, to tell what rises, found neither\n")

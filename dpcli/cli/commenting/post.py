@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.cli.options import composed, gate_options
-from dpcli.cli.printing import complain, show
-from dpcli.errors import InputError
+from dpcli.cli.printing import complain, message_of, show
+from dpcli.errors import DpcliError, InputError, InternalError
 
 if TYPE_CHECKING:
     from dpcli.comments.forge import Forge
+    from dpcli.document.document import Document
+
+PRECEDENCE = (0, 1, 3, 2, 4)  # of exit codes, the last one first
 
 
 def comment_options() -> Callable[..., Any]:
@@ -38,25 +41,17 @@ def comment_options() -> Callable[..., Any]:
 def post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callable[[], Forge], flags: dict[str, Any]) -> int:
     """Judge the files and keep the comment up to date; the exit code is the gate's, or 2 where the comment cannot be written.
 
-    forge: made only where a server is asked. Raises InputError as the gate does, and without a base to compare with.
+    forge: made only where a server is asked. Raises InputError for a name that cannot be one, and without a base to compare with.
     """
     from dpcli.comments.sticky import keep, marker
     from dpcli.comments.text import comment_text
-    from dpcli.document.verdict import reason
-    from dpcli.gate.flags import checked_terms
-    from dpcli.gate.judge import gate
-    from dpcli.gate.verdicts import EXIT_CODES, worst
-    from dpcli.present.comment import document, told
 
     mark = marker(name)
     base = flags["base_ref"] or flags["baseline"]
     if not base:
         raise InputError("expected --base-ref or --baseline, to tell what rises, found neither")
-    gated = gate(files, checked_terms(**flags))
-    said = document(gated, name, base)
-    text, news = comment_text(said, mark), told(gated)
-    if said.exit_code:
-        complain(reason(said))
+    said, news = _judged(files, name, base, flags)
+    text = comment_text(said, mark)
     if dry_run:
         show(text)
         if not news:
@@ -66,6 +61,26 @@ def post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callabl
         target = forge()
         show(f"comment on {target.place}: {keep(target, mark, text, news)}\n")
     except InputError as error:
-        complain(str(error))
-        return EXIT_CODES[worst((gated.verdict, "invalid"))]
+        complain(message_of(error))
+        return max(said.exit_code, error.exit_code, key=PRECEDENCE.index)
     return said.exit_code
+
+
+def _judged(files: tuple[str, ...], name: str | None, base: str, flags: dict[str, Any]) -> tuple[Document, bool]:
+    """What is to be said, and whether it is news; that nothing could be judged is both, or an earlier comment would still say pass."""
+    from dpcli.document.verdict import reason
+    from dpcli.gate.flags import checked_terms
+    from dpcli.gate.judge import gate
+    from dpcli.present.comment import document, stopped, told
+
+    try:
+        gated = gate(files, checked_terms(**flags))
+    except InternalError:
+        raise
+    except DpcliError as error:
+        complain(message_of(error))
+        return stopped(error, name), True
+    found = document(gated, name, base)
+    if found.exit_code:
+        complain(reason(found))
+    return found, told(gated)
