@@ -113,7 +113,7 @@ def test_sarif_names_file_line_and_rule() -> None:
     (result,) = found["runs"][0]["results"]
     assert result["ruleId"] == "gate/budget"
     place = result["locations"][0]["physicalLocation"]
-    assert place["artifactLocation"]["uri"] == "examples/gate.toml"
+    assert place["artifactLocation"] == {"uri": "examples/gate.toml", "uriBaseId": "%SRCROOT%"}
     assert place["region"]["startLine"] == 13
 
 
