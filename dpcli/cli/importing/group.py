@@ -9,6 +9,10 @@ from dpcli.cli.lazy import LazyGroup
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "opacus": ("dpcli.cli.importing.opacus:command", "The history of an Opacus accountant, from a checkpoint."),
     "dp-accounting": ("dpcli.cli.importing.dp_accounting:command", "A DpEvent of dp-accounting, from JSON."),
+    "tf-privacy": ("dpcli.cli.importing.tf_privacy:command", "Flags of tensorflow-privacy's compute_dp_sgd_privacy."),
+    "jax-privacy": ("dpcli.cli.importing.jax_privacy:command", "A DPKerasConfig of jax-privacy, from JSON."),
+    "opendp": ("dpcli.cli.importing.opendp:command", "The budget of an OpenDP Context, as OpenDP serialises it."),
+    "tumult": ("dpcli.cli.importing.tumult:command", "The budget of a Tumult Analytics Session, from JSON."),
     "schedule": ("dpcli.cli.importing.schedule:command", "The noise of each step, from a csv."),
 }
 

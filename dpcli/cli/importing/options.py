@@ -21,6 +21,12 @@ asserted_options = composed(
 )
 
 
+def ignored_option(part: str) -> Callable[[Any], Any]:
+    """--ignore, of what a file of the library has and nobody has said the meaning of."""
+    text = f"A {part.lower()} that says nothing about privacy; repeatable."
+    return click.option("--ignore", "ignored", multiple=True, metavar=part, help=text)
+
+
 def leave_made(output: str | None, make: Callable[[], str], note: str = "") -> None:
     """Make a text, then print it, or write it where nothing is yet. note: one line on standard error.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dpcli.cli.importing.options import asserted, asserted_options, leave_made
+from dpcli.cli.importing.options import asserted, asserted_options, ignored_option, leave_made
 
 
 @click.command(short_help="The noise of each step, from a csv.")
@@ -17,7 +17,7 @@ from dpcli.cli.importing.options import asserted, asserted_options, leave_made
     required=True,
     help="How every batch was drawn: a sample of its own, each record by its own chance.",
 )
-@click.option("--ignore", "ignored", multiple=True, metavar="COLUMN", help="A column that says nothing about privacy; repeatable.")
+@ignored_option("COLUMN")
 @asserted_options
 def command(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
     """Make a pipeline file of the schedule in FILE, a csv with a head ("-" for standard input).

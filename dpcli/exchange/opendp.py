@@ -1,0 +1,113 @@
+"""What an accountant of OpenDP 0.16 may spend, from its serialised form, as a pipeline file of stated guarantees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from dpcli.exchange.foreign import ForeignTable, read_fields, with_asserted
+from dpcli.exchange.guarantees import COMMENTS, concentrated, pure_or_approximate
+from dpcli.exchange.stated import Asserted, file_of
+from dpcli.toml.shown import escaped
+
+CALL = ("__function__", "__module__")
+REST = ("__kwargs__", "__version__")
+SPACE = ("input_domain", "input_metric", "output_measure")
+ROWS = "one record is one row"
+IDENTIFIERS = "one record is all rows of one identifier"
+# Distances between two data sets: the adjacency in which a unit changes d_in records, and what a record is.
+METRICS = {
+    "symmetric_distance": ("add-remove", ROWS),
+    "insert_delete_distance": ("add-remove", ROWS),
+    "change_one_distance": ("replace-one", ROWS),
+    "hamming_distance": ("replace-one", ROWS),
+    "symmetric_id_distance": ("add-remove", IDENTIFIERS),
+    "change_one_id_distance": ("replace-one", IDENTIFIERS),
+}
+Loss = Callable[[ForeignTable, float, float], dict[str, Any]]
+MEASURES: dict[str, Loss] = {
+    "max_divergence": lambda where, epsilon, delta: pure_or_approximate(epsilon, delta),
+    "zero_concentrated_divergence": lambda where, rho, delta: concentrated(rho, delta, where),
+}
+
+
+def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
+    """The text of the file, read again and found good: an entry for each loss that is set aside, or one for what a filter allows.
+
+    Args:
+        data: what opendp.prelude.serialize(context.accountant) gives. None of it is run.
+        ignored: arguments that say nothing about privacy; any other that the constructor does not have is refused.
+        place: what messages call it.
+
+    Raises:
+        InputError: it is no such JSON, it is another measurement, which keeps no budget, or its distance or its measure have no words in a
+            file. InvalidFile: the reader refuses its values.
+    """
+    name, call = _called(read_fields(data, place), ignored)
+    if name not in COMPOSITIONS:
+        raise call.refused(
+            f"expected the accountant of a Context, {' or '.join(COMPOSITIONS)}, found {escaped(name[:80])}, which keeps no budget"
+        )
+    space, losses = COMPOSITIONS[name](call, ignored)
+    metric, arguments = _called(space.table("input_metric"), ignored)
+    arguments.only((), ("identifier",), ignored)
+    if metric not in METRICS:
+        raise call.refused(f"expected input_metric among {', '.join(METRICS)}, found {escaped(metric[:80])}: a file counts records")
+    adjacency, record = METRICS[metric]
+    known = {"adjacency": adjacency, "max_contributions": call.whole("d_in")}
+    measure = space.table("output_measure")
+    entries = [_entry(measure, call, loss, ignored) for loss in losses]
+    named = [{"name": "opendp" if len(entries) == 1 else f"opendp-{n}", **entry} for n, entry in enumerate(entries, 1)]
+    privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
+    heading = ("From an accountant of OpenDP: its budget, not what was spent of it.",)
+    return file_of({"format": 1, "privacy": privacy, "mechanism": named}, heading, {**COMMENTS, "max_contributions": record}, place)
+
+
+def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, ForeignTable]:
+    """The constructor that a table calls, and its arguments."""
+    table.only(CALL, REST, ignored)
+    name = table.fields["__function__"]
+    if type(name) is not str:
+        raise table.refused("expected __function__ to be a name, found something else")
+    return name, ForeignTable(
+        f"{table.name}: {escaped(name[:80])}", table.table("__kwargs__").fields if table.has("__kwargs__") else {}
+    )
+
+
+def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
+    """Losses that are set aside, one for each query."""
+    call.only((*SPACE, "d_in", "d_mids"), (), ignored)
+    losses = call.fields["d_mids"]
+    if not isinstance(losses, list) or not losses:
+        raise call.refused("expected d_mids to be a list of losses, found something else")
+    return call, losses
+
+
+def _filter(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
+    """The one loss that all queries together stay within."""
+    call.only(("odometer", "d_in", "d_out"), (), ignored)
+    name, odometer = _called(call.table("odometer"), ignored)
+    if name != "make_fully_adaptive_composition":
+        raise call.refused(f"expected the odometer make_fully_adaptive_composition, found {escaped(name[:80])}")
+    odometer.only(SPACE, (), ignored)
+    return odometer, [call.fields["d_out"]]
+
+
+def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collection[str]) -> dict[str, Any]:
+    """The keys of one loss, under its measure."""
+    name, arguments = _called(measure, ignored)
+    approximate = name == "approximate"
+    if approximate:
+        arguments.only(("measure",), (), ignored)
+        name, arguments = _called(arguments.table("measure"), ignored)
+    if name not in MEASURES:
+        raise call.refused(f"expected output_measure among {', '.join(MEASURES)}, found {escaped(name[:80])}")
+    arguments.only((), (), ignored)
+    pair = loss["__tuple__"] if isinstance(loss, dict) and [*loss] == ["__tuple__"] else None
+    if approximate and (not isinstance(pair, list) or len(pair) != 2):
+        raise call.refused("expected a loss with its delta, found something else")
+    values = ForeignTable(call.name, dict(zip(("loss", "delta"), pair if approximate and pair else (loss, 0.0), strict=True)))
+    return MEASURES[name](call, values.number("loss"), values.number("delta"))
+
+
+COMPOSITIONS = {"make_adaptive_composition": _parts, "make_privacy_filter": _filter}

@@ -1,0 +1,86 @@
+"""The budget of a Session of Tumult Analytics 0.21, and what it protects, as a pipeline file with one stated guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from dpcli.exchange.foreign import ForeignTable, read_fields, with_asserted
+from dpcli.exchange.guarantees import COMMENTS, concentrated, pure_or_approximate
+from dpcli.exchange.stated import Asserted, file_of
+from dpcli.toml.shown import escaped
+
+BUDGETS: dict[str, tuple[tuple[str, ...], Callable[[ForeignTable], dict[str, Any]]]] = {
+    "PureDPBudget": (("epsilon",), lambda budget: pure_or_approximate(budget.number("epsilon"))),
+    "ApproxDPBudget": (("epsilon", "delta"), lambda budget: pure_or_approximate(budget.number("epsilon"), budget.number("delta"))),
+    "RhoZCDPBudget": (("rho",), lambda budget: concentrated(budget.number("rho"), 0.0, budget)),
+}
+ROWS, IDENTIFIERS = "rows of all tables together", "identifiers: one record is all rows of one"
+CHANGES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
+    "AddOneRow": ((), ("max_rows",), ROWS),
+    "AddMaxRows": (("max_rows",), (), ROWS),
+    "AddRowsWithID": (("id_column",), ("id_space",), IDENTIFIERS),
+}
+REFUSED = {
+    "AddMaxRowsInMaxGroups": "it bounds groups, which no unit of a file does: state AddMaxRows where a unit stays within as many rows"
+}
+
+
+def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
+    """The text of the file, read again and found good.
+
+    A session protects what a unit changes in all of its tables at once: so the rows of all are added up. The guarantee is stated for the
+    unit.
+
+    Args:
+        data: JSON { "privacy_budget": { "type": "PureDPBudget", "epsilon": 1 }, "protected_changes": { table: { "type": "AddMaxRows",
+            "max_rows": 3 } } }: the names of classes and of their fields.
+        ignored: fields that say nothing about privacy; any other that a class does not have is refused.
+        place: what messages call it.
+
+    Raises:
+        InputError: it is no such JSON, or its protected changes have no words in a file. InvalidFile: the reader refuses its values.
+    """
+    session = read_fields(data, place)
+    session.only(("privacy_budget", "protected_changes"), (), ignored)
+    name, budget = _typed(session.table("privacy_budget"), BUDGETS)
+    fields, keys = BUDGETS[name]
+    budget.only(fields, (), ignored)
+    changes = session.table("protected_changes")
+    found = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), ignored) for table in changes.fields]
+    kinds = {kind for _, kind, _ in found}
+    if len(kinds) != 1:
+        raise session.refused(
+            "expected protected_changes of rows alone or of identifiers alone, found " + ("both" if kinds else "none")
+        )
+    (kind,) = kinds
+    # One identifier has its rows in every table of its space.
+    known = {"adjacency": "add-remove", "max_contributions": sum({space: count for space, _, count in found}.values())}
+    privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
+    heading = ("From a Session of Tumult Analytics: its budget, not what was spent of it.",)
+    tables = {"format": 1, "privacy": privacy, "mechanism": [{"name": "tumult", **keys(budget)}]}
+    return file_of(tables, heading, {**COMMENTS, "max_contributions": kind}, place)
+
+
+def _change(change: ForeignTable, ignored: Collection[str]) -> tuple[str, str, int]:
+    """What is added up once, what it counts, and how many of it a unit changes."""
+    name, change = _typed(change, {**CHANGES, **REFUSED})
+    if name in REFUSED:
+        raise change.refused(REFUSED[name])
+    needed, optional, kind = CHANGES[name]
+    change.only(needed, optional, ignored)
+    rows = change.whole("max_rows") if "max_rows" in change.fields else 1
+    if "max_rows" in optional and rows != 1:
+        raise change.refused(f"expected max_rows of 1, found {rows}")
+    space = change.fields.get("id_space", "default_id_space") if kind is IDENTIFIERS else change.name
+    if type(space) is not str:
+        raise change.refused("expected id_space to be a name, found something else")
+    return space, kind, rows
+
+
+def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignTable]:
+    """The class that a table names, among those that there are, and its fields."""
+    name = table.fields.get("type")
+    if type(name) is not str or name not in classes:
+        raise table.refused(f"expected type among {', '.join(classes)}, found {escaped(str(name)[:80])}")
+    return name, ForeignTable(f"{table.name}: {name}", {field: value for field, value in table.fields.items() if field != "type"})
