@@ -80,6 +80,7 @@ def test_an_accountant_may_spend_what_it_maps_d_in_to(case: dict[str, Any]) -> N
     """Entries together: the sum that opendp says, of epsilons, of deltas, or of rhos, for a whole unit however many records it has."""
     found = accountant(case["accountant"])
     specs: list[Any] = [entry.spec for entry in found.mechanisms]
+    assert all(spec.stated_for == "unit" for spec in specs)
     loss = case["loss"] if isinstance(case["loss"], list) else [case["loss"], 0.0]
     if "Concentrated" in case["measure"]:
         assert sum(spec.rho for spec in specs) == pytest.approx(loss[0], rel=1e-12)
@@ -102,7 +103,7 @@ def test_a_session_has_one_guarantee_for_a_whole_unit(case: dict[str, Any]) -> N
     found = session(case["session"])
     budget = {key: value for key, value in case["session"]["privacy_budget"].items() if key != "type"}
     (entry,) = found.mechanisms
-    assert found.privacy.max_contributions == case["contributions"]
+    assert (entry.spec.stated_for, found.privacy.max_contributions) == ("unit", case["contributions"])  # type: ignore[attr-defined]
     assert {key: value for key, value in budget.items() if value != 0} == {
         key: getattr(entry.spec, key) for key in budget if hasattr(entry.spec, key)
     }
