@@ -62,7 +62,10 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a CI system should show at a place in a file; key: what it is about, wherever that stands."""
+    """One thing that a CI system should show at a place in a file.
+
+    key: what it is about, wherever that stands. help: what the rule means, in paragraphs; link: an address where more is said.
+    """
 
     path: str
     rule: str
@@ -73,6 +76,8 @@ class Finding:
     title: str = ""
     key: str = ""
     suppression: Suppression | None = None
+    help: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 
 def render(document: Document) -> str:
     """One run of the tool dpcli, with one result per finding; a waived one is suppressed, with its justification."""
-    rules = sorted({finding.rule: finding.title or finding.rule for finding in document.findings}.items())
+    rules = {finding.rule: finding for finding in document.findings}
     driver = {
         "name": "dpcli",
         "version": __version__,
-        "rules": [{"id": rule, "shortDescription": {"text": visible(title)}} for rule, title in rules],
+        "rules": [_rule(rules[name]) for name in sorted(rules)],
     }
     pairs = zip(document.findings, fingerprints(document.findings), strict=True)
     run = {
@@ -32,6 +32,16 @@ def render(document: Document) -> str:
         "results": [_result(finding, fingerprint) for finding, fingerprint in pairs],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(finding: Finding) -> dict[str, Any]:
+    paragraphs = "\n\n".join(map(visible, finding.help.split("\n\n")))
+    return {
+        "id": finding.rule,
+        "shortDescription": {"text": visible(finding.title or finding.rule)},
+        **({"help": {"text": paragraphs}} if paragraphs else {}),
+        **({"helpUri": finding.link} if finding.link else {}),
+    }
 
 
 def _result(finding: Finding, fingerprint: str) -> dict[str, Any]:

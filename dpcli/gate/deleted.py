@@ -10,6 +10,7 @@ from dpcli.gate.judgement import Judged
 from dpcli.gate.verdicts import Condition
 from dpcli.git.history import ALIKE, gone_files, parts_of, share_of
 from dpcli.git.work_tree import commit_of, link_of, listed, review_of, top_of
+from dpcli.pipeline.document import is_pipeline
 from dpcli.pipeline.read import toml_document
 from dpcli.toml.limits import escaped_path, read_bytes
 from dpcli.toml.render import InvalidFile
@@ -48,7 +49,7 @@ def _trees(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str]:
 
 def _is_pipeline(data: bytes) -> bool:
     try:
-        return "mechanism" in toml_document(data, "")[1]
+        return is_pipeline(toml_document(data, "")[1])
     except InvalidFile:
         return False
 

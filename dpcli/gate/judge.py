@@ -30,6 +30,8 @@ from dpcli.gate.waivers import check_waivers, unused, waived
 from dpcli.git.work_tree import asked_once, review_of
 from dpcli.lint.run import judge
 from dpcli.numerics.work import limited
+from dpcli.pipeline.document import is_pipeline
+from dpcli.pipeline.folders import below, unfolded
 from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.model import Pipeline
 from dpcli.pipeline.read import located, parse, refuse, toml_document
@@ -55,12 +57,17 @@ class Opened:
 def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     """Judge each file; against a revision also those that are gone, which is all there is to judge where no paths are left.
 
+    A folder stands for all pipelines in it. One without any is no pass, unless the base had some that are gone.
+
     Raises:
         InputError: no paths, and no revision; a policy, a revision or a baseline that cannot be read. What is wrong with a file itself
             is its verdict.
     """
     if not paths and terms.base_ref is None:
         raise InputError("expected FILES, or --base-ref to look for pipelines that are gone, found neither")
+    found = unfolded(paths, is_pipeline)
+    bare = [path for path in found if terms.base_ref is not None and os.path.isdir(path)]
+    paths = [path for path in found if path not in bare]
     policy, notices = binding(terms.policy, terms.base_ref)
     terms = replace(terms, policy=policy)
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
@@ -68,12 +75,12 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
         bases = _bases(paths, terms)
         files = tuple(_judged(path, terms, bases) for path in paths)
         deleted = tuple(_gone(paths, terms, bases))
+        files += tuple(_judged(path, terms, {}) for path in bare if not any(below(one.path, path) for one in deleted))
     granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
     read = [(file.path, file.own) for file in files if file.own is not None]
     together = _together(files, terms)
     notices += (*unmatched(policy, read), *unnamed(policy.together, together), *unused(policy, paths, granting))
-    found = (*files, *deleted) or (_nothing(terms),)
-    return Gated(found, policy.path or None, notices, together)
+    return Gated((*files, *deleted) or (_nothing(terms),), policy.path or None, notices, together)
 
 
 def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether, ...]:

@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 
 from dpcli.pipeline.gate_keys import Caps
+
+ALLOWED = "allow_statement_change"  # the one that is no number: the smallest of several is false
+KEYS = tuple(field.name for field in fields(Caps))
 
 
 def over(first: Caps, second: Caps) -> Caps:
     """Each cap of the first, else of the second."""
-    return Caps(
-        second.epsilon if first.epsilon is None else first.epsilon,
-        second.delta if first.delta is None else first.delta,
-        second.max_increase if first.max_increase is None else first.max_increase,
-        second.allow_statement_change if first.allow_statement_change is None else first.allow_statement_change,
-        second.rho if first.rho is None else first.rho,
-        second.max_increase_percent if first.max_increase_percent is None else first.max_increase_percent,
-        second.warn_increase if first.warn_increase is None else first.warn_increase,
-        second.warn_increase_percent if first.warn_increase_percent is None else first.warn_increase_percent,
-    )
+    return Caps(**{key: getattr(second if getattr(first, key) is None else first, key) for key in KEYS})
 
 
 def tightest(caps: Sequence[Caps]) -> Caps:
     """Each cap at its smallest, so that the order in which caps are written means nothing."""
-    allowed = [c.allow_statement_change for c in caps if c.allow_statement_change is not None]
-    return Caps(
-        min((c.epsilon for c in caps if c.epsilon is not None), default=None),
-        min((c.delta for c in caps if c.delta is not None), default=None),
-        min((c.max_increase for c in caps if c.max_increase is not None), default=None),
-        all(allowed) if allowed else None,
-        min((c.rho for c in caps if c.rho is not None), default=None),
-        min((c.max_increase_percent for c in caps if c.max_increase_percent is not None), default=None),
-        min((c.warn_increase for c in caps if c.warn_increase is not None), default=None),
-        min((c.warn_increase_percent for c in caps if c.warn_increase_percent is not None), default=None),
-    )
+    stated = {key: [value for one in caps if (value := getattr(one, key)) is not None] for key in KEYS}
+    return Caps(**{key: min(values, default=None) for key, values in stated.items()})
 
 
 def loosened(old: Caps, new: Caps) -> Iterator[str]:
-    """Each cap that is larger than it was, or gone: `epsilon 1 -> 3`."""
-    for key in ("epsilon", "delta", "max_increase", "rho", "max_increase_percent"):
+    """Each cap that is larger than it was, or gone, warning levels too: `epsilon 1 -> 3`."""
+    for key in KEYS:
         was, now = getattr(old, key), getattr(new, key)
-        if was is not None and (now is None or now > was):
+        if key != ALLOWED and was is not None and (now is None or now > was):
             yield f"{key} {was:g} -> {'none' if now is None else f'{now:g}'}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from dpcli.errors import InputError
 from dpcli.git.work_tree import listed, review_of
+from dpcli.pipeline.document import is_pipeline
 from dpcli.pipeline.read import toml_document
 from dpcli.toml.limits import read_bytes
 from dpcli.values import dataclass
@@ -59,9 +60,9 @@ def _names(top: str) -> set[str]:
 
 
 def _pipeline(place: str, path: str) -> Iterator[OtherFile]:
-    """A file that has mechanisms; nothing of one that is something else, or that nobody can read."""
+    """A pipeline; nothing of a file that is something else, or that nobody can read."""
     with suppress(InputError):
         data = read_bytes(place)
         tables = toml_document(data, path)[1]
-        if "mechanism" in tables:
+        if is_pipeline(tables):
             yield OtherFile(path, data, tables)

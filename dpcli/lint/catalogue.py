@@ -57,6 +57,9 @@ SECTION_RULES: dict[str, str] = {
     "DP211": "dpcli.lint.choices:SHOWN_IN_LOGS",
 }
 
+PARAGRAPHS = {"what": "what", "why": "why", "fix": "fix", "caught": "caught by", "source": "source"}  # of a rule, and their titles
+LINK, PAPER = r"https://[^\s,;]+", r"arXiv:(\d{4}\.\d{4,5})"
+
 RULES: dict[str, str] = dict(sorted({**READER_RULES, **FILE_RULES, **SECTION_RULES}.items()))
 
 # What no pipeline file can show; `explain` says why, and what catches it.
@@ -101,6 +104,21 @@ def words(code: str) -> RuleInfo | Elsewhere:
     """What there is to say about a code: a rule about files, or what catches the failure elsewhere. Raises as `rule` does."""
     found: RuleInfo | Elsewhere = _loaded(code, {**RULES, **ELSEWHERE, **LEDGER_RULES})
     return found
+
+
+def in_short(code: str) -> str:
+    """What, why, fix and source, a paragraph each, without the example files. Raises InputError for an unknown code."""
+    info = words(code)
+    return "\n\n".join(f"{title}: {getattr(info, name)}" for name, title in PARAGRAPHS.items() if hasattr(info, name))
+
+
+def address(code: str) -> str:
+    """Where the failure is shown, as a link; empty where the source is on paper. Raises InputError for an unknown code."""
+    import re
+
+    source = words(code).source
+    link, paper = re.search(LINK, source), re.search(PAPER, source)
+    return link.group() if link else f"https://arxiv.org/abs/{paper.group(1)}" if paper else ""
 
 
 def _loaded(code: str, known: Mapping[str, str]) -> Any:

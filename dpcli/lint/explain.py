@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import indent, wrap
 from typing import TYPE_CHECKING
 
-from dpcli.lint.catalogue import SECTION_RULES, words
+from dpcli.lint.catalogue import PARAGRAPHS, SECTION_RULES, words
 
 if TYPE_CHECKING:
     from dpcli.lint.outside import Elsewhere
@@ -15,7 +15,6 @@ WIDTH = 100
 UNREAD = (
     "dpcli reads no such key, so the file is also refused for that (DP002); the rule says what is wrong with what the key asks for."
 )
-PARAGRAPHS = ("what", "why", "fix", "caught", "source")
 
 
 def explain(code: str) -> str:
@@ -25,7 +24,7 @@ def explain(code: str) -> str:
     a newline at its end. Raises InputError for an unknown code.
     """
     info = words(code)
-    paragraphs = [_paragraph(name, getattr(info, name)) for name in PARAGRAPHS if hasattr(info, name)]
+    paragraphs = [_paragraph(title, getattr(info, name)) for name, title in PARAGRAPHS.items() if hasattr(info, name)]
     if info.code in SECTION_RULES:
         paragraphs.append(_paragraph("note", UNREAD))
     examples = [_example(name, getattr(info, name)) for name in ("bad", "good") if hasattr(info, name)]
@@ -39,8 +38,7 @@ def _heading(info: RuleInfo | Elsewhere) -> str:
     )
 
 
-def _paragraph(name: str, text: str) -> str:
-    title = "caught by" if name == "caught" else name
+def _paragraph(title: str, text: str) -> str:
     return "\n".join(wrap(f"{title}: {text}", WIDTH, break_long_words=False, break_on_hyphens=False))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpcli.lint.catalogue import checked, rule
-from dpcli.pipeline.document import TOP
+from dpcli.pipeline.document import TOP, is_pipeline
 from dpcli.pipeline.read import examine, located, parse, toml_document
 from dpcli.registry import POLICY_KEYS, POLICY_READER, load
 from dpcli.toml.diagnostics import Diagnostic
@@ -35,6 +35,11 @@ def is_policy(tables: Mapping[str, Any]) -> bool:
     """Whether a file is a policy of the gate: it has a key that only policies have, or nearly one, and none that only pipelines have."""
     own = [key for key in tables if key != "format"]
     return bool(own) and TOP.keys().isdisjoint(own) and any(closest(key, load(POLICY_KEYS)) for key in own)
+
+
+def is_own(tables: Mapping[str, Any]) -> bool:
+    """Whether a file is one that `lint` judges, where a folder holds many."""
+    return is_pipeline(tables) or ("format" in tables and is_policy(tables))
 
 
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:

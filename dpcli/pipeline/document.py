@@ -91,6 +91,8 @@ def _table(name: str, kind: Kind, doc: str, required: bool = False) -> Member:
     return Member(name, kind, doc=doc, required=required)
 
 
+OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables by which a pipeline is known among other TOML files
+
 TOP: Members = {
     "format": Member("format", kind_of(int), FORMAT, "version of the file format", required=True),
     "name": members_of(Pipeline)["name"],
@@ -106,6 +108,11 @@ TOP: Members = {
     "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader in addition to the numbers"),
     **{name: _table(name, SectionTable(name), f"read by dpcli {name}") for name in SECTIONS},
 }
+
+
+def is_pipeline(tables: Mapping[str, Any]) -> bool:
+    """Whether a document states what is protected, or what is released: one that states half of it is a pipeline with a fault."""
+    return not OF_PIPELINES.isdisjoint(tables)
 
 
 def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:

@@ -58,6 +58,18 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
     return _pipeline(values, tables, text, path) if readable else None, wrong
 
 
+def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]:
+    """The text of the bytes of a file, its tables with plain entries, and what is wrong with it, by keys of these.
+
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile where the bytes are not
+    TOML.
+    """
+    content, tables = _stood_in(text, path)
+    findings = Findings()
+    _collect(tables, findings)
+    return content, tables, findings.items
+
+
 def section(text: bytes, path: str, name: str) -> Any:
     """The value of the section `name`, None where the file has none; the whole file is judged, as `parse` judges it.
 

@@ -23,8 +23,17 @@ def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
 
 def finding(d: Diagnostic) -> Finding:
     """A diagnostic as CI systems show it."""
-    from dpcli.lint.catalogue import words
+    from dpcli.lint.catalogue import address, in_short, words
 
     return Finding(
-        d.path, d.rule, d.severity, f"{d.key}: {d.message}" if d.key else d.message, d.line, d.column, words(d.rule).title, d.key
+        d.path,
+        d.rule,
+        d.severity,
+        f"{d.key}: {d.message}" if d.key else d.message,
+        d.line,
+        d.column,
+        words(d.rule).title,
+        d.key,
+        help=in_short(d.rule),
+        link=address(d.rule),
     )

@@ -10,6 +10,7 @@ from dpcli.document.document import Check, Document, Finding, Level, Sheet, Supp
 from dpcli.gate.bases import form, waiver_data
 from dpcli.gate.blame import edits
 from dpcli.gate.judgement import Gated, Judged, JudgedTogether
+from dpcli.gate.meanings import meaning
 from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, Pardon, Verdict
 from dpcli.present import account as account_report
 from dpcli.present.diagnostics import diagnostic_data, finding
@@ -207,6 +208,8 @@ def _findings(file: Judged) -> Iterator[Finding]:
 
 
 def _finding(file: Judged, condition: Condition) -> Finding:
+    from dpcli.lint.catalogue import address, in_short
+
     pardon = condition.pardon
     lint = condition.name.startswith("DP")
     level = LEVELS.get(condition.verdict, "warning" if pardon is not None and pardon.new else "note")
@@ -219,6 +222,8 @@ def _finding(file: Judged, condition: Condition) -> Finding:
         title=_title(condition),
         key=condition.message.partition(": ")[0] if lint else key_text(condition.key),
         suppression=None if pardon is None else Suppression(_justification(pardon), pardon.external),
+        help=in_short(condition.name) if lint else meaning(condition.name),
+        link=address(condition.name) if lint else "",
     )
 
 
@@ -235,4 +240,5 @@ def _justification(pardon: Pardon) -> str:
 
 def _notice(gated: Gated, notice: Condition) -> Finding:
     rule = f"gate/{notice.name}"
-    return Finding(gated.policy or "", rule, "warning", notice.message, 1, 1, f"dpcli gate: {notice.name}", notice.message)
+    title = f"dpcli gate: {notice.name}"
+    return Finding(gated.policy or "", rule, "warning", notice.message, 1, 1, title, notice.message, help=meaning(notice.name))

@@ -10,17 +10,18 @@ from dpcli.present.lint_text import exit_code, summary
 from dpcli.toml.diagnostics import Diagnostic
 
 
-def document(paths: Sequence[str], diagnostics: Sequence[Diagnostic]) -> Document:
-    """Everything that `dpcli lint` says about several files."""
+def document(paths: Sequence[str], diagnostics: Sequence[Diagnostic], untold: int = 0) -> Document:
+    """Everything that `dpcli lint` says about several files. untold: findings of rules that were not to be told."""
     errors = [d for d in diagnostics if d.severity == "error"]
     code = exit_code(diagnostics)
     columns = ("place", "severity", "rule", "key", "message")
     rows = tuple((f"{d.path}:{d.line}:{d.column}", d.severity, d.rule, d.key, d.message) for d in diagnostics)
     return Document(
-        headline=summary(paths, diagnostics),
+        headline=summary(paths, diagnostics, untold),
         data={
             "schema": "dpcli/lint/v1",
             "files": list(paths),
+            "left_out": untold,
             "diagnostics": [diagnostic_data(d) for d in diagnostics],
             "exit_code": code,
         },

@@ -9,16 +9,17 @@ from dpcli.toml.diagnostics import Diagnostic
 from dpcli.toml.render import render_all
 
 
-def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic]) -> str:
+def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], untold: int = 0) -> str:
     """The findings and the summary line."""
-    return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + summary(paths, diagnostics) + "\n"
+    return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + summary(paths, diagnostics, untold) + "\n"
 
 
-def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic]) -> str:
-    """How many errors and warnings in how many files."""
+def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic], untold: int = 0) -> str:
+    """How many errors and warnings in how many files; and how many findings there are of rules that were not to be told."""
     errors = sum(d.severity == "error" for d in diagnostics)
     counts = ((errors, "error"), (len(diagnostics) - errors, "warning"), (len(paths), "file"))
-    return "{}, {} in {}".format(*(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts))
+    said = "{}, {} in {}".format(*(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts))
+    return said + (f"; {untold} left out by --select or --ignore" if untold else "")
 
 
 def exit_code(diagnostics: Sequence[Diagnostic]) -> int:

@@ -6,6 +6,7 @@ repository oasis-tcs/sarif-spec, errata 01), unchanged, under the OASIS policies
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
@@ -17,6 +18,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from dpcli.gate.meanings import MEANINGS, meaning
+from dpcli.lint.catalogue import address, in_short
 from tests.command import ROOT, dpcli
 from tests.gate.conftest import git
 from tests.gate.samples import GATE, LARGE_DELTA, OVER, SAMPLED, waiver
@@ -61,6 +64,28 @@ def test_sarif_obeys_its_schema(files: tuple[str, ...]) -> None:
     rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
     assert {result["ruleId"] for result in run["results"]} == rules
     assert {"gate/budget", "gate/file", "gate/waiver", "DP105", "DP101", "DP002"} <= rules
+
+
+def test_every_rule_in_sarif_says_what_it_is_and_where_more_is_said(files: tuple[str, ...]) -> None:
+    for log in (sarif(*files), json.loads(dpcli("lint", *files, "-f", "sarif").out)):
+        for rule in log["runs"][0]["tool"]["driver"]["rules"]:
+            words = rule["help"]["text"]
+            if rule["id"].startswith("DP"):
+                assert words == in_short(rule["id"]) and words.startswith("what: ") and "\n\nfix: " in words
+                assert rule.get("helpUri", "") == address(rule["id"])
+            else:
+                assert words == meaning(rule["id"].removeprefix("gate/"))
+
+
+def test_every_condition_that_the_gate_can_make_has_a_meaning() -> None:
+    names = set()
+    for path in (ROOT / "dpcli").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Condition":
+                first = node.args[0]
+                names.add(first.value if isinstance(first, ast.Constant) else ast.unparse(first))
+    assert names - {"NAME", "found.rule"} == MEANINGS.keys() - {"together"}
+    assert all(address(code).startswith("https://") for code in ("DP101", "DP005", "DP105"))
 
 
 def test_lint_in_sarif_obeys_it_too(files: tuple[str, ...]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.command import dpcli
+from tests.command import ROOT, dpcli
 from tests.gate.conftest import git
 from tests.gate.samples import GATE
 
@@ -74,6 +74,25 @@ def test_a_new_file_anywhere_counts_and_one_that_git_ignores_does_not(folder: Pa
     (folder / ".gitignore").write_text("out/\n")
     found = said(folder, "ads/a.toml", code=0)
     assert sorted(found["files"]) == ["ads/a.toml", "ads/b.toml", "misc/c.toml", "new/d.toml"]
+
+
+RELEASE = (ROOT / "examples" / "release.toml").read_text().replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n')
+RELEASE = RELEASE.replace('unit = "patient"', 'unit = "user"', 1).replace("max_contributions = 6", "max_contributions = 1")
+RELEASE = RELEASE.replace("dataset_size = 1_400", "dataset_size = 1_000_000")
+
+
+def test_a_file_of_queries_is_a_pipeline_too(folder: Path) -> None:
+    (folder / "release.toml").write_text(RELEASE)
+    found = said(folder, "ads/a.toml", code=3)  # it states groups whose delta is above the cap's
+    assert "release.toml" in found["files"]
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "release")
+    (folder / "release.toml").unlink()
+    result = dpcli("gate", "ads/a.toml", "--base-ref", "HEAD", "-f", "text", folder=folder)
+    assert "release.toml, a pipeline at HEAD, is deleted" in result.out
+    (folder / "release.txt").write_text(RELEASE)
+    result = dpcli("gate", "ads/a.toml", "--base-ref", "HEAD", "-f", "text", folder=folder)
+    assert result.code == 1 and "was moved to release.txt, which is not judged here" in result.out
 
 
 def test_a_file_is_one_file_however_often_and_by_whatever_name_it_is_given(folder: Path) -> None:

@@ -415,7 +415,7 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("gate: a waiver of what is unknown", "gate/waivers.py", 'condition.verdict == "fail" or', 'condition.verdict != "pass" or'),
     ("gate: a horizon of one run", "gate/horizon.py", "delta=result.delta, runs=runs)", "delta=result.delta, runs=1)"),
-    ("gate: the loosest rule of a policy", "gate/merged_caps.py", "min((c.epsilon for c in caps", "max((c.epsilon for c in caps"),
+    ("gate: the loosest rule of a policy", "gate/merged_caps.py", "min(values, default", "max(values, default"),
     ("gate: increase unchecked", "gate/rises.py", "not change <= limit", "False"),
     ("gate: the larger of two limits", "gate/rises.py", "return min((limit for", "return max((limit for"),
     ("gate: percent for a share", "gate/rises.py", "self.percent / 100.0", "self.percent"),
