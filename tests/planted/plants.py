@@ -420,7 +420,12 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("gate: a file of queries is no pipeline", "pipeline/document.py", '"privacy", "mechanism", "query"}', '"mechanism"}'),
     ("lint: l1 is a slip for l2", "lint/certain.py", "one[:1].isdigit() or other[:1].isdigit()", "False"),
     ("lint: what cannot be read is left out", "lint/scope.py", "if code in READER_RULES or not code", "if not code"),
-    ("lint: a folder's broken file is skipped", "pipeline/folders.py", "            yield name\n            continue", "            continue"),
+    (
+        "lint: a folder's broken file is skipped",
+        "pipeline/folders.py",
+        "            yield name\n            continue",
+        "            continue",
+    ),
     ("gate: increase unchecked", "gate/rises.py", "not change <= limit", "False"),
     ("gate: the larger of two limits", "gate/rises.py", "return min((limit for", "return max((limit for"),
     ("gate: percent for a share", "gate/rises.py", "self.percent / 100.0", "self.percent"),
