@@ -19,6 +19,8 @@ from dpcli.git.work_tree import listed
 from dpcli.pipeline.model import Pipeline
 from dpcli.toml.limits import escaped_path, read_bytes
 
+POLICY_CHANGE = "policy-change"
+
 
 def binding(policy: Policy, ref: str | None) -> tuple[Policy, tuple[Condition, ...]]:
     """The policy that holds, and what there is to say of it.
@@ -33,13 +35,13 @@ def binding(policy: Policy, ref: str | None) -> tuple[Policy, tuple[Condition, .
         return policy, ()
     found = pasts(ref, [policy.path])[policy.path]
     if found is None:
-        return policy, (_warning(f"new in this change: {ref} has no such policy, so that it binds as it stands"),)
+        return policy, (_changed(f"new in this change: {ref} has no such policy, so that it binds as it stands"),)
     if found.data == read_bytes(policy.path, "a policy file"):
         return policy, ()
     name = found.renamed or policy.path
     held = replace(read_policy_bytes(found.data, f"{ref}:{name}"), path=policy.path)
     text = f"changed by this change: the policy as it is at {ref} binds (--policy REVISION:PATH chooses another)"
-    return held, (_warning(text),)
+    return held, (_changed(text),)
 
 
 def unmatched(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> Iterator[Condition]:
@@ -78,3 +80,7 @@ def _elsewhere(pattern: str, policy: str) -> bool:
 
 def _warning(text: str) -> Condition:
     return Condition("policy", "warn", text, ())
+
+
+def _changed(text: str) -> Condition:
+    return Condition(POLICY_CHANGE, "warn", text, ())

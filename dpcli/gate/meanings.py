@@ -18,6 +18,7 @@ MEANINGS: dict[str, str] = {
     "together": "What the pipelines of the repository say of one dataset stays within the policy's cap, added up.",
     "ledger": "The runs of all files would still fit into what is left of the dataset's budget.",
     "policy": "The file keeps to what the policy requires and forbids; a policy's own rules and waivers match something.",
+    "policy-change": "The policy itself is another than at the base, or is new: the base's binds, and a new one as it stands.",
     "waiver": "A waiver lets one condition fail until a day: one that ends soon, is not needed or does not count is told.",
     "link": "A file lies in the repository itself, where the change that is reviewed holds it.",
     "file": "A file can be read, and has a number and a cap to judge it by.",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from dpcli.comments.text import code
 from dpcli.document.document import Document, Finding
 from dpcli.errors import DpcliError
+from dpcli.gate.binding import POLICY_CHANGE
 from dpcli.gate.judgement import Gated, Judged
 from dpcli.gate.verdicts import PRECEDENCE
 from dpcli.present import gate as gate_report
@@ -45,8 +46,12 @@ def _meanings(gated: Gated) -> Iterator[str]:
 
 
 def told(gated: Gated) -> bool:
-    """Whether a pull request should hear of it: something fails or is waived, rises, is new, is gone, or changed what it promises."""
-    return any(map(_news, gated.files)) or any(one.verdict != "pass" for one in gated.together)
+    """Whether a pull request should hear of it: something fails or is waived, rises, is new, is gone, or changed what it promises.
+
+    So is a change of the policy, whatever it does to the files of today.
+    """
+    policy = any(notice.name == POLICY_CHANGE for notice in gated.notices)
+    return policy or any(map(_news, gated.files)) or any(one.verdict != "pass" for one in gated.together)
 
 
 def _news(file: Judged) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import dpcli
+from tests.command import Result, dpcli
 from tests.gate.conftest import git
 from tests.gate.samples import GATE, waiver
 
@@ -109,6 +109,13 @@ def judged(root: Path, format_: str = "text", *more: str) -> tuple[int, str]:
     return result.code, result.out if result.out else result.err
 
 
+def commented(root: Path) -> Result:
+    """The comment on the pull request, as it would be written."""
+    files = sorted(str(path.relative_to(root)) for folder in ("ads", "misc") for path in (root / folder).glob("*.toml"))
+    arguments = (*files, "--base-ref", "main", "--policy", "policy.toml", *DAY, "--dry-run")
+    return dpcli("comment", "github", *arguments, folder=root)
+
+
 def table(root: Path) -> str:
     """All conditions and notices, one a line."""
     found = json.loads(judged(root, "json")[1])
@@ -134,6 +141,12 @@ def test_a_hostile_change(repository: Path, name: str) -> None:
     git(repository, "commit", "-qm", "hostile")
     assert words in table(repository)
     assert judged(repository)[0] == code
+    # The pull request hears of it, whatever the exit code.
+    result = commented(repository)
+    assert result.code == code and words.rpartition(": ")[2] in result.out
+    assert not result.err or code
+    git(repository, "checkout", "-q", "main")
+    assert "nothing rises" in commented(repository).err
 
 
 @pytest.mark.sampled(4)
