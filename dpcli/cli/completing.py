@@ -41,16 +41,36 @@ def file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]
 
 
 def register() -> None:
-    """Let the shells of click complete files wherever there are no names."""
-    from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete, add_completion_class
+    """Let the shells of click complete files wherever there are no names, and load what is in `shells`."""
+    from click.shell_completion import (
+        BashComplete,
+        CompletionItem,
+        FishComplete,
+        ShellComplete,
+        ZshComplete,
+        add_completion_class,
+        split_arg_string,
+    )
 
-    def with_files(shell: type[ShellComplete]) -> type[ShellComplete]:
+    from dpcli.cli.shells import BASH, FISH, ZSH
+
+    def with_files(shell: type[ShellComplete], script: str) -> type[ShellComplete]:
         class WithFiles(shell):  # type: ignore[valid-type, misc]
+            source_template = script
+
             def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
                 found: list[CompletionItem] = super().get_completions(args, incomplete)
                 return found or [CompletionItem(incomplete, type="file")]
 
         return WithFiles
 
-    for shell in (BashComplete, ZshComplete, FishComplete):
-        add_completion_class(with_files(shell), shell.name)
+    class BashLine(BashComplete):
+        """The words of the line itself: bash parts what it lists at every = and colon."""
+
+        def get_completion_args(self) -> tuple[list[str], str]:
+            line = os.environ["COMP_LINE"]
+            words = split_arg_string(line)
+            return (words[1:], "") if line[-1:].isspace() else (words[1:-1], words[-1])
+
+    for shell, script in ((BashLine, BASH), (ZshComplete, ZSH), (FishComplete, FISH)):
+        add_completion_class(with_files(shell, script), shell.name)

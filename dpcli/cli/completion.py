@@ -13,10 +13,11 @@ def command(shell: str) -> None:
     """Print the completion script for SHELL; load it with, for example, eval "$(dpcli completion bash)"."""
     from click.shell_completion import get_completion_class
 
-    from dpcli.cli.completing import VARIABLE
+    from dpcli.cli.completing import VARIABLE, register
     from dpcli.cli.main import cli
 
+    register()
     found = get_completion_class(shell)
     assert found is not None
     script = found(cli, {}, "dpcli", VARIABLE)
-    show(script.source_template % script.source_vars() + "\n")
+    show(script.source_template % script.source_vars())

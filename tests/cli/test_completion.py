@@ -7,6 +7,7 @@ import pty
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -28,9 +29,14 @@ START = {
     "fish": ("fish", "--no-config", "-i"),
 }
 LOAD = {
-    "bash": 'PS1="> "; eval "$(dpcli completion bash)"; bind "set bell-style none"; bind "set enable-bracketed-paste off"',
-    "zsh": 'PS1="> "; autoload -Uz compinit; compinit -D; eval "$(dpcli completion zsh)"',
-    "fish": "function fish_prompt; echo '> '; end; dpcli completion fish | source",
+    "bash": 'eval "$(dpcli completion bash)"',
+    "zsh": 'eval "$(dpcli completion zsh)"',
+    "fish": "dpcli completion fish | source",
+}
+PROMPT = {
+    "bash": 'PS1="> "; bind "set bell-style none"; bind "set enable-bracketed-paste off"',
+    "zsh": 'PS1="> "; unsetopt beep',
+    "fish": "function fish_prompt; echo '> '; end",
 }
 CASES = {
     "dpcli account pipe": "pipeline.toml",
@@ -45,13 +51,27 @@ CASES = {
     "dpcli explain pipeline.": "pipeline.toml",
     "dpcli explain permute-a": "permute-and-flip",
     "dpcli init que": "query",
+    "dpcli account --format=mark": "markdown",
+    "dpcli gate --policy=oth": "other.toml",
+    "dpcli explain delta\\ f": "file.toml",
+    "~/bin/dpcli calibrate-s": "calibrate-sigma",
 }
+# Where the program does not run, and for every other program, a shell completes files as it would have done.
+FILES = {
+    "cat pipe": "pipeline.toml",
+    "cat < oth": "other.toml",
+    "dpcli account pipe": "pipeline.toml",
+    "dpcli account pipeline.toml -o md=sav": "saved.db",
+    "dpcli nothing such oth": "other.toml",
+}
+BROKEN = {"fails": "exit 1", "speaks": "echo nothing that a shell knows; echo broken >&2; exit 3", "is not there": None}
+NAMES = {"bash": "compgen -v", "zsh": "typeset +", "fish": "set -n"}  # of variables
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("completion")
-    for name in ("pipeline.toml", "other.toml", "saved.db"):
+    for name in ("pipeline.toml", "other.toml", "saved.db", "delta file.toml"):
         (found / name).write_text("")
     program = found / "bin" / "dpcli"
     program.parent.mkdir()
@@ -70,6 +90,61 @@ def test_tab_in_a_shell(shell: str, folder: Path) -> None:
             terminal.tab(line, completed)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("shell", START)
+def test_a_program_that_does_not_run_leaves_files_to_the_shell(shell: str, broken: str, folder: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    program = folder / "bin" / "dpcli"
+    whole = program.read_text()
+    with Terminal(shell, folder) as terminal:
+        try:
+            if BROKEN[broken] is None:
+                program.rename(folder / "bin" / "gone")
+            else:
+                program.write_text(f"#!/bin/sh\n{BROKEN[broken]}\n")
+            for line, completed in FILES.items():
+                shown = terminal.tab(line, completed)
+                assert "broken" not in shown and "not found" not in shown
+        finally:
+            if BROKEN[broken] is None:
+                (folder / "bin" / "gone").rename(program)
+            program.write_text(whole)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("shell", START)
+def test_loading_says_nothing_and_a_tab_leaves_no_variables(shell: str, folder: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    with Terminal(shell, folder) as terminal:
+        terminal.tab("dpcli account pipeline.toml -f mark", "markdown")
+        terminal.type(f"{NAMES[shell]} > {folder}/variables; echo do''ne\n")
+        terminal.read("done")
+    left = (folder / "variables").read_text().split()
+    assert not {"completion", "type", "value", "response", "line", "word", "words", "key", "help", "names", "token"} & set(left)
+    done = subprocess.run(
+        [*START[shell][:-1], "-c", LOAD[shell]],
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "TERM": "dumb",
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        "COLUMNS": "200",
+    }
+
+
 class Terminal:
     """A shell on a terminal of its own."""
 
@@ -78,19 +153,12 @@ class Terminal:
         self.process, self.end = pty.fork()
         if self.process == 0:
             os.chdir(folder)
-            path = f"{folder / 'bin'}:{os.environ['PATH']}"
-            environment = {
-                "PATH": path,
-                "PYTHONPATH": str(ROOT),
-                "TERM": "dumb",
-                "HOME": str(folder),
-                "LANG": "C.UTF-8",
-                "COLUMNS": "200",
-            }
-            os.execvpe(START[shell][0], START[shell], environment)
+            found = environment(folder)
+            os.environ["PATH"] = found["PATH"]
+            os.execvpe(START[shell][0], START[shell], found)
 
     def __enter__(self) -> Terminal:
-        self.type(f"{LOAD[self.shell]}\n")
+        self.type(f"{PROMPT[self.shell]}; {LOAD[self.shell]}\n")
         self.type("echo rea''dy\n")
         self.read("ready")
         return self
@@ -103,12 +171,13 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.end, text.encode())
 
-    def tab(self, line: str, completed: str) -> None:
+    def tab(self, line: str, completed: str) -> str:
         """Type a line and TAB, wait for the completion, and clear the line."""
         assert completed not in line
         self.type(f"{line}\t")
-        self.read(completed)
+        shown = self.read(completed)
         self.type("\x15")
+        return shown
 
     def read(self, until: str, patience: float = PATIENCE) -> str:
         found, end = "", time.monotonic() + patience
