@@ -36,4 +36,5 @@ def dpcli(*arguments: str, stdin: bytes = b"", folder: Path = ROOT) -> Result:
     ):
         code = main(list(arguments))
     out.flush()
+    assert code == 0 or err.getvalue().strip(), f"exit code {code} of {arguments} without a word on standard error"
     return Result(code, out.buffer.getvalue().decode(errors="replace"), err.getvalue())

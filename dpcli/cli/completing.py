@@ -68,7 +68,9 @@ def register() -> None:
         """The words of the line itself: bash parts what it lists at every = and colon."""
 
         def get_completion_args(self) -> tuple[list[str], str]:
-            line = os.environ["COMP_LINE"]
+            line = os.environ.get("COMP_LINE")
+            if line is None:  # asked as click's own script asks
+                return super().get_completion_args()
             words = split_arg_string(line)
             return (words[1:], "") if line[-1:].isspace() else (words[1:-1], words[-1])
 
