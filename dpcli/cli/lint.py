@@ -91,7 +91,7 @@ def _mend(path: str) -> None:
         return
     real = os.path.realpath(path)
     try:
-        replaced(real, data, os.stat(real).st_mode & 0o777)
+        replaced(real, data, os.stat(real).st_mode & 0o777, fresh=True)
     except OSError as error:
         raise InputError(f"--fix: {escaped_path(path)}: cannot be written: {error.strerror}") from None
     for mend in done:

@@ -12,10 +12,15 @@ from dpcli.errors import InputError
 LOCK = ".lock"
 
 
-def replaced(path: str, content: bytes, mode: int = 0o666) -> None:
-    """A file with this content, durable, in one piece."""
+def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False) -> None:
+    """A file with this content, durable, in one piece; where `fresh`, no file stands in for it that is there already.
+
+    Raises OSError, FileExistsError among others, where it cannot be written; the file is then as it was.
+    """
     draft = f"{path}.new"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | (os.O_EXCL if fresh else os.O_TRUNC), mode), "wb") as file:
+        if fresh:
+            os.fchmod(file.fileno(), mode)  # which the umask may have made less
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

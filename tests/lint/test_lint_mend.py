@@ -130,7 +130,7 @@ def test_what_is_a_slip(word: str, meant: str, slip: bool) -> None:
 def test_the_command_says_each_change_and_then_what_is_left(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text(WRONG.replace("delta = 1e-6", "delta = 1e-3"))
-    path.chmod(0o640)
+    path.chmod(0o664)
     link = tmp_path / "link.toml"
     link.symlink_to("run.toml")
     result = dpcli("lint", "link.toml", "--fix", folder=tmp_path)
@@ -140,7 +140,7 @@ def test_the_command_says_each_change_and_then_what_is_left(tmp_path: Path) -> N
         "dpcli: link.toml:14: DP117: mended: epochs = 2.5 -> steps = 586",
     ]
     assert result.code == 1 and "DP105" in result.out and "# measured" in path.read_text()
-    assert link.is_symlink() and path.stat().st_mode & 0o777 == 0o640
+    assert link.is_symlink() and path.stat().st_mode & 0o777 == 0o664
     assert not dpcli("lint", "run.toml", "--fix", folder=tmp_path).err.count("mended")
 
 
@@ -151,5 +151,9 @@ def test_what_cannot_be_changed_is_refused_or_left(tmp_path: Path) -> None:
     assert (tmp_path / "broken.toml").read_text() == "x = = 1\n"
     (tmp_path / "mixed.toml").write_bytes(WRONG.replace("\n", "\r\n", 1).encode())
     assert "line ends of one kind" in dpcli("lint", "mixed.toml", "--fix", folder=tmp_path).err
+    (tmp_path / "run.toml").write_text(WRONG)
+    (tmp_path / "run.toml.new").write_text("somebody's own")
+    assert dpcli("lint", "run.toml", "--fix", folder=tmp_path).code == 2
+    assert (tmp_path / "run.toml").read_text() == WRONG and (tmp_path / "run.toml.new").read_text() == "somebody's own"
     several = WRONG.replace("epochs = 2.5", "steps = [1, 2]")
     assert mended(several.encode(), "x") == (several.encode(), ())
