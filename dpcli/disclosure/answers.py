@@ -207,7 +207,11 @@ def budget(facts: Facts) -> str | None:
     if found is None:
         return None
     words = {"pass": "within it", "warn": "within it, above its warning level", "fail": "OVER BUDGET", "unknown": "not certified"}
-    return f"epsilon {found.epsilon!r} at delta = {found.delta!r}; spent: {bound(found.spent)}{found.rho_words()}, {words[found.verdict]}"
+    rho = "" if found.rho is None else f", {found.rho.words()}"
+    cap = found.epsilon
+    if cap is None:
+        return f"{found.words()}, {words[found.verdict]}"
+    return f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {bound(cap.spent)}{rho}, {words[found.verdict]}"
 
 
 def accountant(facts: Facts) -> str:

@@ -94,8 +94,7 @@ def _budget(facts: Facts) -> tuple[str, ...]:
         "fail": "The release is OVER its budget",
         "unknown": "Whether the release is within its budget cannot be certified",
     }
-    spent = f"epsilon {bound(budget.spent)} of {budget.epsilon!r}, at delta = {budget.delta!r}{budget.rho_words()}"
-    return (f"{words[budget.verdict]}: {spent}.",)
+    return (f"{words[budget.verdict]}: {budget.words()}.",)
 
 
 def _nothing(facts: Facts) -> PlainPassage:

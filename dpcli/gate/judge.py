@@ -13,7 +13,7 @@ from dpcli.gate.baseline import bases_from
 from dpcli.gate.bases import Base, bases_at
 from dpcli.gate.binding import binding, unmatched, unnamed
 from dpcli.gate.blame import costs_of, dearest_changes, place_of, remedy
-from dpcli.gate.caps import cap_condition, capped, delta_condition, rho_condition
+from dpcli.gate.caps import cap_conditions, capped, delta_condition
 from dpcli.gate.claims import claims
 from dpcli.gate.deleted import gone
 from dpcli.gate.findings import finding_conditions, first_of, required_conditions
@@ -178,8 +178,7 @@ def _accounted(opened: Opened, result: Account, caps: Caps, terms: GateTerms, ba
 def _conditions(opened: Opened, result: Account, caps: Caps, terms: GateTerms) -> Iterator[Condition]:
     """What a file must satisfy whatever it was before."""
     yield from link_condition(opened.path, terms.base_ref is not None)
-    yield cap_condition(result)
-    yield from rho_condition(result)
+    yield from cap_conditions(result)
     yield from delta_condition(opened.pipeline, caps)
     yield from finding_conditions(opened.diagnostics, opened.pipeline)
     yield from required_conditions(terms.policy, opened.pipeline)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcli.analysis.together import together
 from dpcli.errors import CannotCertify, DpcliError, InputError, NotRepresentable
-from dpcli.gate.caps import cap_condition, rho_condition
+from dpcli.gate.caps import cap_conditions
 from dpcli.gate.findings import first_of
 from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.shared_caps import SharedCaps
@@ -102,7 +102,7 @@ def _total(
     if result is None:
         return _without(caps, Condition(NAME, "pass", f"no file of the repository names {caps.words}", ()), at)
     counted = f"{caps.words}: {_counted(members, [runs for _, runs in parts])}"
-    conditions = (cap_condition(result), *rho_condition(result))
+    conditions = tuple(cap_conditions(result))
     said = tuple(replace(one, name=NAME, message=f"{counted}: {one.message}", target=None, key=()) for one in conditions)
     return JudgedTogether(
         caps.words, result, said, at=members[0].path, datasets=caps.datasets, members=tuple(m.path for m in members)

@@ -11,6 +11,7 @@ from dpcli.pipeline.document import TOP
 from dpcli.registry import POLICY_KEYS, load
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+CAPPED = {"anyOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}  # a budget caps something
 
 
 def json_schema() -> dict[str, object]:
@@ -21,6 +22,7 @@ def json_schema() -> dict[str, object]:
     mechanism may be "calibrate", or a list of such.
     """
     schema = table_schema(TOP)
+    schema["properties"]["budget"] |= CAPPED
     mechanisms = schema["properties"]["mechanism"]
     shape, needed = _apart(_calibratable(mechanisms["items"]))
     schema["properties"]["mechanism"] = {**mechanisms, "items": shape}
@@ -31,7 +33,9 @@ def json_schema() -> dict[str, object]:
 
 def policy_schema() -> dict[str, object]:
     """The policy file of the gate, format 1, in the same dialect."""
-    return {"$schema": DIALECT, "title": "dpcli policy, format 1", **table_schema(load(POLICY_KEYS))}
+    schema = table_schema(load(POLICY_KEYS))
+    schema["properties"]["together"]["items"] |= CAPPED
+    return {"$schema": DIALECT, "title": "dpcli policy, format 1", **schema}
 
 
 def _calibratable(schema: Any, several: bool = True) -> Any:

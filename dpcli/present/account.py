@@ -86,7 +86,13 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
         "exit_code": exit_code(account, diagnostics),
     }
     if budget:
-        found["budget"] = {"epsilon": budget.epsilon, "delta": budget.delta, "spent": budget.spent, "verdict": budget.verdict}
+        of = budget.epsilon
+        numbers = (
+            dict.fromkeys(("epsilon", "delta", "spent"))
+            if of is None
+            else {"epsilon": of.cap, "delta": of.delta, "spent": of.spent}
+        )
+        found["budget"] = {**numbers, "verdict": budget.verdict}
         if budget.rho is not None:
             spent = budget.rho.spent
             found["budget"]["rho"] = {
@@ -247,8 +253,7 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
         "fail": "OVER BUDGET",
         "unknown": "budget: not certified",
     }
-    spent = f"epsilon {up(budget.spent, decimals)} of {budget.epsilon!r} at delta = {budget.delta!r}"
-    return (f"{words[budget.verdict]}: {spent}{budget.rho_words(decimals)}",)
+    return (f"{words[budget.verdict]}: {budget.words(decimals)}",)
 
 
 def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:

@@ -394,17 +394,23 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("budget verdict flipped", "analysis/rho.py", '"fail" if spent > cap', '"fail" if spent < cap'),
     (
         "gate: cap compared with nothing",
-        "gate/caps.py",
-        "judged(cap.spent, cap.epsilon,",
-        "judged(0.0 * cap.spent, cap.epsilon,",
+        "analysis/account.py",
+        "judged(spent, cap.epsilon,",
+        "judged(0.0 * spent, cap.epsilon,",
+    ),
+    (
+        "budget: rho alone is no cap",
+        "analysis/account.py",
+        "return found if found.capped else None",
+        "return found if found.epsilon else None",
     ),
     ("gate: a rho that nobody judges", "gate/caps.py", 'Condition("rho", rho.verdict, text', 'Condition("rho", "pass", text'),
     ("rho: of the first charge alone", "analysis/rho.py", "for charge in charges)", "for charge in charges[:1])"),
     (
         "gate: unknown passes",
         "gate/caps.py",
-        'return Condition("budget", "unknown", "no finite epsilon can be certified")',
-        'return Condition("budget", "pass", "no finite epsilon can be certified")',
+        'yield Condition("budget", "unknown", "no finite epsilon can be certified")',
+        'yield Condition("budget", "pass", "no finite epsilon can be certified")',
     ),
     ("gate: a waiver never ends", "gate/waivers.py", "if as_of > self.waiver.expires:", "if as_of.year > 9998:"),
     (

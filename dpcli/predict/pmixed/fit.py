@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcli.analysis.calibrate import calibrate
+from dpcli.analysis.rho import OVER
 from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.plan import PmixedPlan
 from dpcli.predict.pmixed.shared import private_texts, public_side, sharded
 from dpcli.predict.queries.open import FILE, open_queries
 from dpcli.sessions.charged import charge_run, require_going_on, require_same_books
 from dpcli.sessions.folder import exclusive, replaced
-from dpcli.sessions.priced import OVER
 from dpcli.sessions.whereabouts import home
 
 if TYPE_CHECKING:
@@ -152,10 +152,11 @@ def _require_budget(plan: PmixedPlan) -> None:
     except Denied as denied:
         budget = None if plan.account is None else plan.account.budget
         assert budget is not None
-        if budget.rho is not None and budget.rho.verdict in OVER:
+        cap = budget.epsilon
+        if cap is None or (budget.rho is not None and budget.rho.verdict in OVER):
             raise
         try:
-            found = calibrate(plan.pipeline, budget.epsilon, budget.delta, "radius", ((plan.entry.name, "radius"),))
+            found = calibrate(plan.pipeline, cap.cap, cap.delta, "radius", ((plan.entry.name, "radius"),))
         except CannotCertify:
             raise Denied(f"{denied}; no radius passes: the rest of the file costs more") from None
         raise Denied(

@@ -118,6 +118,6 @@ def _published(pipeline: Pipeline, settings: Pmixed, entry: Entry, path: str) ->
     budget, spec = pipeline.budget, entry.spec
     assert isinstance(spec, EnsembleMixtureSpec)
     delta = None if budget is None else budget.delta if budget.delta is not None else pipeline.privacy.delta
-    if budget is None or not delta:
+    if budget is None or budget.epsilon is None or not delta:
         raise InputError(f'{path}: budget: expected epsilon and delta > 0 with pmixed.mode = "paper", found none')
     return Published(settings.order, spec.model_rate, entry.steps, budget.epsilon, delta)
