@@ -24,6 +24,7 @@ from dpcli.gate.judgement import Gated, Judged, JudgedTogether
 from dpcli.gate.ledger import room
 from dpcli.gate.links import link_condition
 from dpcli.gate.merged_caps import loosened, over
+from dpcli.gate.missed import missed
 from dpcli.gate.restatement import restatements
 from dpcli.gate.verdicts import Condition
 from dpcli.gate.waivers import check_waivers, unused, waived
@@ -76,11 +77,12 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
         files = tuple(_judged(path, terms, bases) for path in paths)
         deleted = tuple(_gone(paths, terms, bases))
         files += tuple(_judged(path, terms, {}) for path in bare if not any(below(one.path, path) for one in deleted))
+        others = tuple(_missed(files, deleted, terms))
     granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
     read = [(file.path, file.own) for file in files if file.own is not None]
     together = _together(files, terms)
     notices += (*unmatched(policy, read), *unnamed(policy.together, together), *unused(policy, paths, granting))
-    return Gated((*files, *deleted) or (_nothing(terms),), policy.path or None, notices, together)
+    return Gated((*files, *deleted, *others) or (_nothing(terms),), policy.path or None, notices, together)
 
 
 def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether, ...]:
@@ -91,9 +93,15 @@ def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether
     return totals(terms.policy.together, files, terms.horizon or terms.policy.horizon)
 
 
+def _missed(files: Sequence[Judged], deleted: Sequence[Judged], terms: GateTerms) -> Iterator[Judged]:
+    if terms.base_ref is not None:
+        spoken = frozenset(os.path.realpath(one.path) for one in deleted)
+        yield from missed(terms.base_ref, [file.path for file in files], spoken)
+
+
 def _nothing(terms: GateTerms) -> Judged:
-    """What is said where no file is left to judge, and none is gone."""
-    text = f"no file was given, and {terms.base_ref} has no pipeline that is gone"
+    """What is said where no file is left to judge, and none is gone or changed."""
+    text = f"no file was given, and no pipeline differs from {terms.base_ref}"
     return Judged(".", None, (Condition("files", "pass", text, ()),))
 
 

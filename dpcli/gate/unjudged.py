@@ -33,7 +33,7 @@ def unjudged(paths: Sequence[str]) -> Iterator[OtherFile]:
         InputError: git cannot list the files of a repository.
     """
     known = {os.path.realpath(path) for path in paths}
-    for top in _tops(paths):
+    for top in tops_of(paths):
         for name in sorted(_names(top)):
             place = os.path.join(top, name)
             real = os.path.realpath(place)
@@ -42,7 +42,8 @@ def unjudged(paths: Sequence[str]) -> Iterator[OtherFile]:
                 yield from _pipeline(real, os.path.relpath(place))
 
 
-def _tops(paths: Sequence[str]) -> list[str]:
+def tops_of(paths: Sequence[str]) -> list[str]:
+    """The roots of the repositories under review, and of those inside them that the files are in."""
     found: dict[str, None] = {}
     for path in paths:
         try:
