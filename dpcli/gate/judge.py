@@ -86,11 +86,14 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
 
 
 def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether, ...]:
-    if not terms.policy.together:
+    if not (terms.policy.together or terms.together or any(file.own is not None and file.own.privacy.dataset for file in files)):
         return ()
     from dpcli.gate.totals import totals
+    from dpcli.gate.uncapped import caps_of, uncapped
 
-    return totals(terms.policy.together, files, terms.horizon or terms.policy.horizon)
+    caps = (*terms.policy.together, *caps_of(terms.together, files))
+    found = totals(caps, files, terms.horizon or terms.policy.horizon)
+    return (*found, *uncapped(files, {name for one in caps for name in one.datasets}))
 
 
 def _missed(files: Sequence[Judged], deleted: Sequence[Judged], terms: GateTerms) -> Iterator[Judged]:

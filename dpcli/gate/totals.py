@@ -48,7 +48,7 @@ def totals(caps: Sequence[SharedCaps], files: Sequence[Judged], horizon: Horizon
     unread = [file.path for file in files if file.own is None]
     if unread:
         return tuple(
-            _without(one, Condition(NAME, "unknown", f"{one.words}: no sum, as {_listed(unread)} cannot be judged", ()), unread[0])
+            _without(one, Condition(NAME, "unknown", f"{one.words}: no sum, as {listed(unread)} cannot be judged", ()), unread[0])
             for one in caps
         )
     judged = list(_judged(files))
@@ -125,10 +125,11 @@ def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
         member.path + (f" {count:,} times" if count > 1 else "") + ("" if member.judged else ", not judged here")
         for member, count in zip(members, runs, strict=True)
     ]
-    return f"{len(members)} file{'s' if len(members) > 1 else ''} ({_listed(said)})"
+    return f"{len(members)} file{'s' if len(members) > 1 else ''} ({listed(said)})"
 
 
-def _listed(words: Sequence[str]) -> str:
+def listed(words: Sequence[str]) -> str:
+    """Some of them, and how many more."""
     more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
     return "; ".join(words[:NAMED]) + more
 

@@ -68,6 +68,15 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
             yield RuleFinding((*path, "epochs"), message)
 
 
+def _one_step(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    for path, entry in entries(pipeline):
+        if entry.uncounted and entry.sampling is not None and entry.sampling.scheme != "none":
+            message = (
+                "neither steps nor epochs is stated, so that one step is counted: state how often it runs (steps = 1 for once)"
+            )
+            yield RuleFinding((*path, "sampling"), message)
+
+
 def _epoch_share(entry: Entry, dataset_size: int | None) -> Fraction | None:
     """The share of an epoch that one counted run covers; None where runs are counted in whole passes."""
     if entry.sampling is None or isinstance(entry.sampling, OncePerEpoch):
@@ -131,6 +140,21 @@ ROUNDED_STEPS = RuleInfo(
     bad=HEAD + edited(TRAIN, "steps = 1000", "epochs = 2.5"),
     good=HEAD + edited(TRAIN, "steps = 1000", "steps = 586"),
     check=_rounded_steps,
+)
+
+ONE_STEP = RuleInfo(
+    code="DP122",
+    severity="warning",
+    waivable=True,
+    title="a sampled mechanism that is counted once",
+    what="A mechanism has a sampling table and states neither steps nor epochs; dpcli counts one step.",
+    why="What samples its records seldom runs once: a training run whose steps are left out prints the epsilon of a single step, which "
+    "can be a hundredth of its own.",
+    fix="State steps, or epochs with a batch size or rate; steps = 1 where it runs once.",
+    source="Abadi et al. 2016, arXiv:1607.00133: the cost of a training run is that of all its steps",
+    bad=HEAD + edited(TRAIN, "steps = 1000\n", ""),
+    good=HEAD + edited(TRAIN, "steps = 1000", "steps = 1"),
+    check=_one_step,
 )
 
 NEVER_SAMPLED = RuleInfo(

@@ -56,7 +56,8 @@ class MechanismTable:
 def _entry(name: str, values: Mapping[str, Any]) -> Entry:
     own = MECHANISMS.own(name)
     spec = load(MECHANISMS.registry[name])(**{key: value for key, value in values.items() if key in own})
-    return Entry(spec=spec, **{key: value for key, value in values.items() if key not in own})
+    shared = {key: value for key, value in values.items() if key not in own}
+    return Entry(spec=spec, **shared, uncounted=values.keys().isdisjoint(("steps", "epochs")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,7 @@ class Entry:
         ),
     ] = None
     description: Annotated[Note | None, Key("free text")] = None
+    uncounted: bool = field(default=False, kw_only=True, compare=False)  # whether the file states neither steps nor epochs
 
     def runs(self, dataset_size: int | None) -> Runs:
         """How often it runs, by steps or by epochs."""

@@ -215,3 +215,46 @@ def test_a_policy_may_want_a_dataset_named(repository: Path) -> None:
     for text, code in ((GATE, 1), (VIEWS, 1), (CLICKS, 0)):
         (repository / "train.toml").write_text(text)
         assert dpcli("gate", "train.toml", "--policy", "policy.toml", folder=repository).code == code
+
+
+@pytest.fixture
+def pair(folder: Path) -> tuple[Path, float, float]:
+    """Two files that are all of a dataset, what one of them costs, and what both do together."""
+    (folder / "misc" / "c.toml").unlink()
+    return folder, epsilon_of(folder, "a"), epsilon_of(folder, "a", "b")
+
+
+def capped(folder: Path, epsilon: float) -> None:
+    for name in ("a", "b"):
+        text = CLICKS.replace("epsilon = 3.0", f"epsilon = {epsilon!r}")
+        assert text != CLICKS
+        (folder / "ads" / f"{name}.toml").write_text(text)
+
+
+def test_a_sum_above_every_cap_is_told_without_a_policy(pair: tuple[Path, float, float]) -> None:
+    """Each file is within its cap, and both together are not: no verdict, and no silence. One alone, or larger caps: nothing."""
+    folder, one, both = pair
+    for cap, told in ((1.01 * one, True), (0.999 * both, True), (1.001 * both, False)):
+        capped(folder, cap)
+        result = dpcli("gate", "ads/a.toml", "ads/b.toml", "-f", "text", folder=folder)
+        assert result.code == 0 and ("above the cap of each of them" in result.out) is told
+        account = dpcli("account", "ads/a.toml", "ads/b.toml", folder=folder)
+        assert ("is above the budget of each of its files" in " ".join(account.out.split())) is told
+        assert "above the cap of each" not in dpcli("gate", "ads/a.toml", "-f", "text", folder=folder).out
+
+
+@pytest.mark.parametrize(("share", "code"), [(0.999, 1), (1.001, 0)])
+def test_a_flag_caps_the_sum_of_the_repository(pair: tuple[Path, float, float], share: float, code: int) -> None:
+    folder, one, both = pair
+    capped(folder, 1.01 * one)
+    for files in (("ads/a.toml", "ads/b.toml"), ("ads/a.toml",)):
+        result = dpcli("gate", *files, "--max-together", repr(share * both), "-f", "text", folder=folder)
+        assert result.code == code and "above the cap of each" not in result.out, result.out
+
+
+def test_files_that_cannot_be_added_up_are_told(folder: Path) -> None:
+    (folder / "ads" / "b.toml").write_text(CLICKS.replace('"add-remove"', '"zero-out"'))
+    result = dpcli("gate", "ads/a.toml", "ads/b.toml", "-f", "text", folder=folder)
+    assert result.code == 0 and "what they release cannot be added up: no sum" in result.out
+    none = dpcli("gate", "train.toml", "--max-together", "3", folder=folder)
+    assert none.code == 2 and "--max-together: expected files that name a dataset" in none.err
