@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dpcli.gate.judgement import Judged
 from dpcli.gate.unjudged import tops_of, unjudged
 from dpcli.gate.verdicts import Condition
+from dpcli.git.history import differing
 from dpcli.git.work_tree import commit_of, git, listed
 from dpcli.toml.limits import escaped_path
 
@@ -38,10 +39,6 @@ def _touched(top: str, ref: str) -> Iterator[str]:
     """Paths of the files that are new or changed, committed or not; none that the revision alone has changed since the branch began."""
     tree = commit_of(top, ref)
     began = git(top, "merge-base", tree, "HEAD").stdout.decode().strip() or tree
-    names = frozenset.intersection(*(frozenset(_differing(top, one)) for one in {tree, began}))
+    names = frozenset.intersection(*(frozenset(differing(top, one)) for one in {tree, began}))
     yield from map(os.fsdecode, names)
     yield from map(os.fsdecode, listed(top, "ls-files", "-z", "--others", "--exclude-standard"))
-
-
-def _differing(top: str, tree: str) -> list[bytes]:
-    return listed(top, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", tree)

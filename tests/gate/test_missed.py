@@ -39,7 +39,7 @@ EACH = [(name, change) for name, changes in CHANGES.items() for change in change
 
 
 def against(repository: Path, *files: str) -> Result:
-    return gate(repository, "--base-ref", "base", *files, "-f", "text")
+    return gate(repository, "--base-ref", "base", *files)
 
 
 @pytest.fixture
