@@ -15,7 +15,7 @@ from dpcli.pipeline.read import toml_document
 from dpcli.toml.limits import escaped_path, read_bytes
 from dpcli.toml.render import InvalidFile
 
-OtherParts = tuple[str, frozenset[Hashable], bool]  # path, parts, and whether the change made it what it is
+OtherParts = tuple[str, frozenset[Hashable]]  # path and parts
 
 
 def gone(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
@@ -71,15 +71,15 @@ def _still(place: str) -> bool:
 
 
 def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]:
-    """Path and parts of each file of the work tree, committed or not, that is TOML or differs from `tree` (told last), and is not judged here."""
+    """Path and parts of each file of the work tree, committed or not, that differs from `tree`, and is not judged here."""
     now = set(map(os.fsdecode, listed(top, "ls-files", "-co", "--exclude-standard", "-z")))
     before = set(map(os.fsdecode, listed(top, "ls-tree", "-r", "-z", "--name-only", "--full-tree", tree)))
     before -= set(map(os.fsdecode, differing(top, tree)))
-    for name in sorted(name for name in now if name.endswith(".toml") or name not in before):
+    for name in sorted(now - before):
         place = os.path.join(top, name)
         if os.path.isfile(place) and os.path.realpath(place) not in judged:
             try:
-                yield place, parts_of(read_bytes(place)), name not in before
+                yield place, parts_of(read_bytes(place))
             except InputError:
                 continue
 
@@ -87,7 +87,7 @@ def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]
 def _verdict(name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], still: bool) -> Iterator[Judged]:
     """still: whether another pipeline is at its place now, so that there is nothing to say but to which new file it went."""
     parts = parts_of(data)
-    share, place = max(((share_of(parts, lines), place) for place, lines, new in others if new or not still), default=(0.0, ""))
+    share, place = max(((share_of(parts, lines), place) for place, lines in others), default=(0.0, ""))
     was = f"{escaped_path(name)}, a pipeline at {ref}"
     if share >= ALIKE:
         text = f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged here: give it to the gate too"

@@ -24,7 +24,7 @@ from dpcli.gate.judgement import Gated, Judged, JudgedTogether
 from dpcli.gate.ledger import room
 from dpcli.gate.links import link_condition
 from dpcli.gate.merged_caps import loosened, over
-from dpcli.gate.missed import missed
+from dpcli.gate.missed import drawn_in, missed
 from dpcli.gate.restatement import restatements
 from dpcli.gate.verdicts import Condition
 from dpcli.gate.waivers import check_waivers, unused, waived
@@ -71,6 +71,8 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     paths = [path for path in found if path not in bare]
     policy, notices = binding(terms.policy, terms.base_ref)
     terms = replace(terms, policy=policy)
+    if terms.base_ref is not None:
+        paths += drawn_in(terms.base_ref, found, [name for one in policy.together for name in one.datasets])
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
     with asked_once():
         bases = _bases(paths, terms)
@@ -92,7 +94,7 @@ def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether
     from dpcli.gate.uncapped import caps_of, uncapped
 
     caps = (*terms.policy.together, *caps_of(terms.together, files))
-    found = totals(caps, files, terms.horizon or terms.policy.horizon)
+    found = totals(caps, files, terms.horizon or terms.policy.horizon, terms.base_ref)
     return (*found, *uncapped(files, {name for one in caps for name in one.datasets}))
 
 

@@ -42,6 +42,23 @@ def unjudged(paths: Sequence[str]) -> Iterator[OtherFile]:
                 yield from _pipeline(real, os.path.relpath(place))
 
 
+def dataset_of(tables: Mapping[str, Any]) -> str:
+    """The dataset that a file names, however little else of it can be read; "" where it names none."""
+    privacy = tables.get("privacy")
+    name = privacy.get("dataset") if isinstance(privacy, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def absent(paths: Sequence[str]) -> Iterator[str]:
+    """Repositories inside of those under review that are linked to a commit and not checked out: nobody sees what is in them."""
+    for top in tops_of(paths):
+        for line in listed(top, "ls-files", "-z", "--stage"):
+            about, _, name = line.partition(b"\t")
+            place = os.path.join(top, os.fsdecode(name))
+            if about.startswith(b"160000") and not os.path.lexists(os.path.join(place, ".git")):
+                yield os.path.relpath(place)
+
+
 def tops_of(paths: Sequence[str]) -> list[str]:
     """The roots of the repositories under review, and of those inside them that the files are in."""
     found: dict[str, None] = {}

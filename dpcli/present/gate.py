@@ -169,6 +169,7 @@ def _together(one: JudgedTogether) -> dict[str, Any]:
         "files": list(one.members),
         "verdict": one.verdict,
         "conditions": [_condition(c) for c in one.conditions],
+        "base_epsilon": one.base.epsilon if one.base else None,
     }
     if one.account is None:
         return {**common, "result": None}

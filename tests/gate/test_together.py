@@ -12,6 +12,7 @@ import pytest
 from tests.command import ROOT, dpcli
 from tests.gate.conftest import git
 from tests.gate.samples import GATE
+from tests.gate.test_names import submodule
 
 CLICKS = GATE.replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n')
 VIEWS = CLICKS.replace('"clicks"', '"views"')
@@ -258,3 +259,71 @@ def test_files_that_cannot_be_added_up_are_told(folder: Path) -> None:
     assert result.code == 0 and "what they release cannot be added up: no sum" in result.out
     none = dpcli("gate", "train.toml", "--max-together", "3", folder=folder)
     assert none.code == 2 and "--max-together: expected files that name a dataset" in none.err
+
+
+HELD = 'format = 1\n[[together]]\ndatasets = ["clicks"]\nepsilon = 9.0\n'
+# What a file under a cap may become without being given: each keeps the sum within the cap, and most lower it.
+CHANGES = {
+    "its dataset goes": CLICKS.replace('dataset = "clicks"\n', ""),
+    "its dataset has another name": VIEWS,
+    "it states its own cost": CLICKS.split("[[mechanism]]")[0]
+    + '[[mechanism]]\nname = "train"\ntype = "pure-dp"\nepsilon = 0.01\n',
+    "it releases less": CLICKS.replace('"final-model"', '"outputs"').replace('"all-checkpoints"', '"final-model"'),
+    "it cannot be read": "= [\n",
+    "it is long": CLICKS + "#" * 2_000_000,
+    "it costs more": CLICKS.replace("steps = 5_000", "steps = 9_000"),
+    "its delta is larger": CLICKS.replace("delta = 1e-8", "delta = 1e-7"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("given", [("ads/a.toml",), ("misc/v.toml",), ("ads",)])
+def test_a_file_under_a_shared_cap_is_compared_whichever_are_given(folder: Path, change: str, given: tuple[str, ...]) -> None:
+    (folder / "policy.toml").write_text(HELD)
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "policy")
+    assert CHANGES[change] != CLICKS
+    (folder / "misc" / "c.toml").write_text(CHANGES[change])
+    result = dpcli("gate", *given, "--base-ref", "HEAD", "--policy", "policy.toml", "-f", "text", folder=folder)
+    assert result.code == (2 if change in ("it cannot be read", "it is long") else 1), result.out + result.err
+    assert "misc/c.toml" in result.out
+
+
+def test_a_sum_is_compared_with_what_it_was(folder: Path) -> None:
+    """Of all files that named the dataset then, one of which is gone now, and one is dearer."""
+    (folder / "policy.toml").write_text(HELD)
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "policy")
+    was = epsilon_of(folder, "a", "b", "c")
+    (folder / "misc" / "c.toml").unlink()
+    (folder / "ads" / "b.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 6_000"))
+    found = said(folder, "ads/a.toml", "--base-ref", "HEAD", code=0)
+    assert found["base_epsilon"] == pytest.approx(was, rel=1e-9)
+    table = dpcli("gate", "ads/a.toml", "--base-ref", "HEAD", "--policy", "policy.toml", folder=folder).out
+    (row,) = [line.split() for line in table.splitlines() if line.startswith(" pass") and "dataset clicks" in line]
+    assert row[3].startswith(f"{was:.3f}") and row[5].startswith("-")
+
+
+def test_what_is_not_checked_out_has_no_sum(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    inner, clone = tmp_path_factory.mktemp("inner"), tmp_path_factory.mktemp("clone") / "it"
+    (inner / "in.toml").write_text(CLICKS)
+    for root in (inner,):
+        git(root, "init", "-q", "-b", "main")
+        git(root, "add", ".")
+        git(root, "commit", "-qm", "inner")
+    submodule(folder, inner, "vendor")
+    (folder / "policy.toml").write_text(HELD)
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "submodule")
+    (inner / "in.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 9_000"))
+    git(inner, "commit", "-qam", "dearer")
+    git(folder / "vendor", "pull", "-q")
+    git(folder, "commit", "-qam", "another commit")
+    asked = ("gate", "ads/a.toml", "--base-ref", "HEAD~1", "-f", "text")
+    git(folder.parent, "clone", "-q", str(folder), str(clone))
+    whole = dpcli(*asked, "--policy", "policy.toml", folder=folder)
+    assert "4 files" in whole.out + whole.err or whole.code == 0
+    plain = dpcli(*asked, folder=clone)
+    assert plain.code == 0 and "vendor: a repository inside this one, linked to another commit" in plain.out
+    summed = dpcli(*asked, "--policy", "policy.toml", folder=clone)
+    assert summed.code == 3 and "no sum, as vendor is not checked out" in summed.err

@@ -404,6 +404,27 @@ PLANTS: tuple[tuple[str, str, str, str], ...] = (
         "return found if found.capped else None",
         "return found if found.epsilon else None",
     ),
+    ("gate: a stub is the pipeline that it was", "git/history.py", "elif not there or share_of(", "elif not there and share_of("),
+    ("gate: nothing given is a pass", "gate/missed.py", '"warn" if paths else "invalid"', '"warn"'),
+    (
+        "gate: what a cap adds up is not compared",
+        "gate/missed.py",
+        "if {_dataset(was), _dataset(_now(place))} & wanted:",
+        "if not wanted:",
+    ),
+    ("gate: hidden repositories are empty", "gate/totals.py", "    if hidden:\n", "    if not hidden and hidden:\n"),
+    (
+        "gate: a new entry is taken at its word",
+        "gate/claims.py",
+        "entry.spec.evidence == 0 or entry.partition is not None",
+        "entry.spec.evidence == 9 or entry.partition == 9",
+    ),
+    (
+        "lint: one step for whoever says nothing",
+        "pipeline/document.py",
+        'isdisjoint(("steps", "epochs"))',
+        'isdisjoint(("steps", "type"))',
+    ),
     ("gate: a rho that nobody judges", "gate/caps.py", 'Condition("rho", rho.verdict, text', 'Condition("rho", "pass", text'),
     ("rho: of the first charge alone", "analysis/rho.py", "for charge in charges)", "for charge in charges[:1])"),
     (
