@@ -19,6 +19,7 @@ from dpcli.pipeline.gate_keys import Caps
 from dpcli.pipeline.read import parse
 from dpcli.present.gate import document
 from dpcli.toml.render import InvalidFile
+from tests.command import dpcli as command
 
 HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\nunit = "example"\ndelta = 1e-6\nreleases = "outputs"\ndataset_size = 100_000\n'
 GAUSSIAN = HEAD + '[[mechanism]]\nname = "it"\ntype = "gaussian"\nnoise_multiplier = 3.0\nsteps = 4\n'
@@ -103,3 +104,11 @@ def test_rho_instead_of_epsilon_loosens_the_cap_on_epsilon(tmp_path: Path) -> No
     found = gate([str(before)], checked_terms(baseline=str(baseline)))
     assert found.verdict == "fail"
     assert any("budget.epsilon 50 -> none" in one.message for one in found.files[0].conditions)
+
+
+@pytest.mark.parametrize("beside", ["", "epsilon = 50.0\n"])
+def test_the_line_of_the_cap_that_is_exceeded_is_told(tmp_path: Path, beside: str) -> None:
+    (tmp_path / "it.toml").write_text(GAUSSIAN + f"[budget]\n{beside}rho = 0.01\n")
+    result = command("account", "it.toml", "-f", "github", folder=tmp_path)
+    line = (GAUSSIAN + f"[budget]\n{beside}").count("\n") + 1
+    assert result.code == 1 and f"line={line}," in result.out
