@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dpcli.errors import InputError
+from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.toml.shown import quoted
 
@@ -54,7 +55,7 @@ def _refused(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
         return
     if entry.steps != 1 or entry.epochs is not None:
         yield "it runs more than once, and a budget is spent as a whole"
-    if entry.sampling is not None and entry.sampling.scheme != "none":
+    if not isinstance(entry.sampling, Unsampled | None):
         yield f"it is sampled ({entry.sampling.scheme}), and a Session reads all rows"
     if entry.partition is not None or entry.sample is not None:
         yield "it names a partition or a sample, and a Session has neither"

@@ -24,7 +24,6 @@ from dpcli.gate.judgement import Gated, Judged, JudgedTogether
 from dpcli.gate.ledger import room
 from dpcli.gate.links import link_condition
 from dpcli.gate.merged_caps import loosened, over
-from dpcli.gate.missed import drawn_in, missed
 from dpcli.gate.restatement import restatements
 from dpcli.gate.verdicts import Condition
 from dpcli.gate.waivers import check_waivers, unused, waived
@@ -72,6 +71,8 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     policy, notices = binding(terms.policy, terms.base_ref)
     terms = replace(terms, policy=policy)
     if terms.base_ref is not None:
+        from dpcli.gate.missed import drawn_in
+
         paths += drawn_in(terms.base_ref, found, [name for one in policy.together for name in one.datasets])
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.horizon or terms.policy.horizon))
     with asked_once():
@@ -100,6 +101,8 @@ def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether
 
 def _missed(files: Sequence[Judged], deleted: Sequence[Judged], terms: GateTerms) -> Iterator[Judged]:
     if terms.base_ref is not None:
+        from dpcli.gate.missed import missed
+
         spoken = frozenset(os.path.realpath(one.path) for one in deleted)
         yield from missed(terms.base_ref, [file.path for file in files], spoken)
 

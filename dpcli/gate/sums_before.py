@@ -10,6 +10,7 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.together import together
 from dpcli.errors import DpcliError
 from dpcli.gate.bases import Base
+from dpcli.gate.horizon import runs_of
 from dpcli.gate.shared_caps import SharedCaps
 from dpcli.gate.unjudged import dataset_of, tops_of
 from dpcli.git.history import blobs
@@ -42,12 +43,6 @@ def before(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | 
     except DpcliError:
         return None
     return None if total is None else Base(total.upper, total.delta, {}, {}, {})
-
-
-def runs_of(pipeline: Pipeline, horizon: Horizon | None) -> int:
-    """How often a file counts: as often as its horizon plans."""
-    planned = horizon or pipeline.gate.horizon
-    return 1 if planned is None else planned.count
 
 
 def _members(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:

@@ -10,9 +10,9 @@ from dpcli.analysis.together import together
 from dpcli.errors import CannotCertify, DpcliError, InputError, NotRepresentable
 from dpcli.gate.caps import cap_conditions
 from dpcli.gate.findings import first_of
+from dpcli.gate.horizon import runs_of
 from dpcli.gate.judgement import Judged, JudgedTogether
 from dpcli.gate.shared_caps import SharedCaps
-from dpcli.gate.sums_before import before, runs_of
 from dpcli.gate.unjudged import OtherFile, absent, dataset_of, unjudged
 from dpcli.gate.verdicts import Condition, Verdict
 from dpcli.pipeline.gate_keys import Horizon
@@ -68,6 +68,8 @@ def totals(
 def _compared(caps: SharedCaps, found: JudgedTogether, horizon: Horizon | None, ref: str | None) -> JudgedTogether:
     if ref is None or found.account is None:
         return found
+    from dpcli.gate.sums_before import before
+
     base = before(caps, ref, found.members, horizon, found.account)
     return found if base is None else replace(found, base=base, now=found.account.upper)
 

@@ -10,7 +10,7 @@ from math import ceil
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 from dpcli.lint.settings import chosen, one_of, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson
+from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.resolve import MAX_COUNT
 
@@ -70,7 +70,7 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _one_step(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
-        if entry.uncounted and entry.sampling is not None and entry.sampling.scheme != "none":
+        if entry.uncounted and not isinstance(entry.sampling, Unsampled | None):
             message = (
                 "neither steps nor epochs is stated, so that one step is counted: state how often it runs (steps = 1 for once)"
             )
