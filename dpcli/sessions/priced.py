@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.pipeline.model import Entry, Pipeline
@@ -23,6 +23,7 @@ OVER = frozenset({"fail", "unknown"})  # verdicts of a budget
 class PricedFile(FilePlan):
     """account: of the whole pipeline, with an epsilon that is certified."""
 
+    accounts: ClassVar[tuple[str, ...]] = ("account",)
     account: Account
 
     @property

@@ -51,4 +51,7 @@ def _content(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> dict
 def _anchor(ledger: Ledger, run: str) -> dict[str, Any]:
     """Where the ledger was when the run was charged."""
     state = ledger.state()
-    return {"dataset": ledger.dataset, "run": run, "status": state.run(run).status, "seq": state.head.seq, "head": state.head.hash}
+    charged = state.run(run)
+    window = {"window": list(charged.window)} if charged.window else {}
+    found = {"dataset": ledger.dataset, "run": run, "status": charged.status, "seq": state.head.seq, "head": state.head.hash}
+    return {**found, **window}

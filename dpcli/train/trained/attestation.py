@@ -87,7 +87,8 @@ def require_claim(found: Description, plan: TrainingPlan) -> None:
     """Raise InputError where the file, as this version prices it, does not give what the run claims."""
     if any(not 0 <= start < stop <= plan.steps for start, stop in found.repeated):
         raise InputError(f"{found.path(DESCRIPTION)}: expected portions of {plan.steps} steps, found others")
-    priced, claimed = guarantee(plan, found.repeated, True), dict(found.guarantee)
+    claimed = dict(found.guarantee)
+    priced = guarantee(_on_its_blocks(found, plan), found.repeated, True)
     least, stated = priced["epsilon"] * (1.0 - ROUNDING), claimed["epsilon"]
     if not stated >= least:
         raise InputError(
@@ -99,6 +100,18 @@ def require_claim(found: Description, plan: TrainingPlan) -> None:
             raise InputError(
                 f"{found.path(DESCRIPTION)}: guarantee.{name}: expected {priced.get(name)!r}, found {claimed.get(name)!r}"
             )
+
+
+def _on_its_blocks(found: Description, plan: TrainingPlan) -> TrainingPlan:
+    """The plan with the window of the run where its file leaves that to a flag: what it costs does not depend on it."""
+    window = found.guarantee.get("window")
+    if plan.pipeline.privacy.window is not None or window is None:
+        return plan
+    if type(window) is not list or not window or any(type(block) is not str for block in window) or found.ledger is None:
+        raise InputError(
+            f"{found.path(DESCRIPTION)}: guarantee.window: expected blocks of a ledger that was charged, found something else"
+        )
+    return plan.over(tuple(window))
 
 
 def _resource(name: str, digest: str) -> dict[str, Any]:
