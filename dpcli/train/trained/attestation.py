@@ -107,10 +107,8 @@ def _on_its_blocks(found: Description, plan: TrainingPlan) -> TrainingPlan:
     window = found.guarantee.get("window")
     if plan.pipeline.privacy.window is not None or window is None:
         return plan
-    if type(window) is not list or not window or any(type(block) is not str for block in window) or found.ledger is None:
-        raise InputError(
-            f"{found.path(DESCRIPTION)}: guarantee.window: expected blocks of a ledger that was charged, found something else"
-        )
+    if found.ledger is None or not window or found.ledger.get("window") != window:
+        raise InputError(f"{found.path(DESCRIPTION)}: guarantee.window: expected the blocks that its ledger charged, found others")
     return plan.over(tuple(window))
 
 
