@@ -104,12 +104,12 @@ def require_claim(found: Description, plan: TrainingPlan) -> None:
 
 def _on_its_blocks(found: Description, plan: TrainingPlan) -> TrainingPlan:
     """The plan with the window of the run where its file leaves that to a flag: what it costs does not depend on it."""
-    window = found.guarantee.get("window")
-    if plan.pipeline.privacy.window is not None or window is None:
+    charged, said = (found.ledger or {}).get("window"), found.guarantee.get("window")
+    if plan.pipeline.privacy.window is not None or (charged is None and "window" not in found.guarantee):
         return plan
-    if found.ledger is None or not window or found.ledger.get("window") != window:
+    if not charged or said != charged:
         raise InputError(f"{found.path(DESCRIPTION)}: guarantee.window: expected the blocks that its ledger charged, found others")
-    return plan.over(tuple(window))
+    return plan.over(tuple(charged))
 
 
 def _resource(name: str, digest: str) -> dict[str, Any]:
