@@ -143,13 +143,13 @@ def releases(facts: Facts) -> str | None:
 
 def counted(facts: Facts) -> str:
     """Which uses of the data the number counts."""
-    return f"the mechanisms of the file and nothing else: {listing(charged(facts))}{'; ' if window(facts) else ''}{window(facts)}"
+    return f"the mechanisms of the file and nothing else: {listing(charged(facts))}{'; they read ' if window(facts) else ''}{window(facts)}"
 
 
 def window(facts: Facts) -> str:
     """Which blocks of the data were read, and who says so; "" where no window is stated."""
     words = window_words(facts.privacy)
-    return f"they read the window {words} ({facts.rows or UNCHECKED})" if words else ""
+    return f"the window {words} ({facts.rows or UNCHECKED})" if words else ""
 
 
 def charged(facts: Facts) -> list[str]:

@@ -175,7 +175,7 @@ def _rests_on(facts: Facts) -> PlainPassage:
         "What the number rests on",
         (
             f"It counts {listing(charged(facts))}, with the noise that the file states. The random numbers must stay secret.",
-            *((f"It is about these alone: {window(facts)}.",) if window(facts) else ()),
+            *((f"It is about one part of the data: {window(facts)}.",) if window(facts) else ()),
             *(_drawn(drawn, facts) if drawn else ()),
         ),
     )
