@@ -50,5 +50,9 @@ def command(
 
     plan = plan_sweep(file)
     if dry_run:
+        if window:
+            from dpcli.cli.predicting import windowed
+
+            plan = windowed(plan, ledger, dataset, window)
         return emit(planned(plan), format_, outputs)
     return emit(swept(plan, jobs, ledger, dataset, window, pictures), format_, outputs)

@@ -26,6 +26,7 @@ from dpcli.predict.pate.transcript import read_transcript
 from dpcli.registry import BLOCKS
 from dpcli.sessions.plan import FilePlan
 from dpcli.sweep import run as sweeping
+from dpcli.sweep import select as selecting
 from dpcli.sweep.worker import Job, perform
 from tests.command import Result, dpcli
 from tests.ledger.conftest import Place, cluster, database, place, used_again  # noqa: F401
@@ -34,7 +35,7 @@ from tests.pipeline.test_every_key import text_of
 from tests.predict import pmixed_files, samples, test_generate, test_prompt
 from tests.release.files import COLUMNS, document
 from tests.sweep.pretended import InOneProcess, pretended
-from tests.sweep.samples import HEAD, PUBLIC, TRAIN
+from tests.sweep.samples import HEAD, PRIVATE, PUBLIC, TRAIN
 
 Words = tuple[str, ...]
 MODULES = ("stub", "notes", "small_texts")
@@ -274,6 +275,35 @@ def test_a_session_is_charged_on_its_window_and_stays_with_it(words: Words, stat
     if scenario.statement:
         said = (asked.folder / scenario.statement).read_text().replace("\\", "")
         assert ", ".join(WINDOW) in said and (UNCHECKED in said) != scenario.checked
+
+
+@IN_A_FILE
+@EACH
+def test_a_dry_run_asks_about_the_window(words: Words, begun: Callable[[Words], Asked]) -> None:
+    """Where there is one: it charges nothing, and refuses what the command itself would refuse."""
+    asked = begun(words)
+    if not any("--dry-run" in parameter.opts for parameter in CHARGING[words].params):
+        return
+    asks_the_ledger = words != ("sweep",)
+    assert asked("--dry-run", window=WINDOW).code == 0
+    assert asked("--dry-run", window=(GONE,)).code == (1 if asks_the_ledger else 0)
+    assert asked("--dry-run").code == (2 if asks_the_ledger else 0)
+    for window in (("2026-02-30",), ("eu",)):
+        assert asked("--dry-run", window=window).code == 2
+    assert asked("--dry-run", window=WINDOW, ledger=False).code == 2
+    assert asked.charged() == []
+
+
+@IN_A_FILE
+def test_a_private_search_stays_with_its_window(begun: Callable[[Words], Asked], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selecting, "Pool", InOneProcess)
+    asked = begun(("sweep",))
+    asked.text = PRIVATE.replace("[sweep]", '[sweep]\noutput = "out"')
+    (asked.folder / "file.toml").write_text(asked.text)
+    assert asked(window=WINDOW).code == 0 and asked.charged() == [BLOCKS_OF]
+    refused = asked(window=OTHER)
+    assert refused.code == 2 and "expected the file that this search was begun with" in refused.err
+    assert asked(window=BLOCKS_OF).code == 0 and asked.charged() == [BLOCKS_OF]
 
 
 @pytest.mark.parametrize("by", BLOCKS)
