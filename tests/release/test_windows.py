@@ -29,7 +29,6 @@ from dpcli.release.run import release
 from dpcli.release.settings import Source
 from dpcli.release.window import row_window
 from dpcli.sessions.window import over_window
-from tests.ledger.conftest import Place, place, used_again  # noqa: F401
 from tests.pipeline.test_every_key import text_of
 from tests.release import brute
 from tests.release.aggregations_drawn import TYPES, WHO, aggregation, table
@@ -195,10 +194,10 @@ COUNT = {"name": "adults", "measure": "count", "where": "age >= 18", "epsilon": 
 
 
 @pytest.mark.needs("opendp")
-def test_a_release_goes_on_with_its_own_window_alone(place: Place, tmp_path: Path) -> None:  # noqa: F811
-    """In both databases: charged on each of its blocks or none; the answers are given again for that window, however it is spelled."""
+def test_a_release_goes_on_with_its_own_window_alone(tmp_path: Path) -> None:
+    """Charged on each of its blocks; the answers are given again for that window, however it is spelled, and in that ledger."""
     csv(tmp_path, random.Random(1))
-    with ledger(place.url) as books:
+    with ledger(str(tmp_path / "l.db")) as books:
         plan = planned(tmp_path, COUNT)
         with pytest.raises(InputError, match="--window: expected the blocks"):
             release(plan, books)
