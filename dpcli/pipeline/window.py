@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpcli.pipeline.model import Privacy
 
+SHOWN = 8  # of a window, in a sentence
 UNCHECKED = "that records lie in the window is stated, not checked"
 
 
 def window_words(privacy: Privacy) -> str:
     """`2026-01-01..2026-01-28 of "visits"`; "" where no window is stated."""
     of = "" if privacy.dataset is None else f' of "{privacy.dataset}"'
-    return "" if privacy.window is None else f"{', '.join(privacy.window)}{of}"
+    return "" if privacy.window is None else f"{blocks_words(privacy.window)}{of}"
+
+
+def blocks_words(blocks: Sequence[str]) -> str:
+    """The blocks in a line: all of a few, the first of many, and how many more are stated."""
+    more = len(blocks) - SHOWN
+    return ", ".join(blocks) if more <= 0 else f"{', '.join(blocks[:SHOWN])} and {more:,} more"
 
 
 def window_data(privacy: Privacy) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.errors import InputError
 from dpcli.ledger.blocks.kinds import ColumnType
 from dpcli.ledger.blocks.spelling import spelled, stretches
+from dpcli.pipeline.window import blocks_words
 
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.family import BlockFamily
@@ -35,7 +36,7 @@ class RowWindow:
     @property
     def words(self) -> str:
         """What is read, in a sentence."""
-        return f'only rows whose "{self.column}" lies in {", ".join(self.blocks)} are read'
+        return f'only rows whose "{self.column}" lies in {blocks_words(self.blocks)} are read'
 
 
 def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, place: str) -> RowWindow:

@@ -20,7 +20,7 @@ from dpcli.ledger.blocks.spelling import spelled
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
-from dpcli.pipeline.window import UNCHECKED
+from dpcli.pipeline.window import UNCHECKED, blocks_words
 from dpcli.predict.pate.plan import plan_of
 from dpcli.predict.pate.transcript import read_transcript
 from dpcli.registry import BLOCKS
@@ -394,3 +394,13 @@ def test_a_run_of_a_sweep_states_the_window_that_it_was_charged_on(tmp_path: Pat
     text = HEAD + TRAIN
     perform(Job(str(tmp_path / "file.toml"), text, str(tmp_path / "1"), "f", window=WINDOW))
     assert ", ".join(WINDOW) in (tmp_path / "1" / "run" / "statement.md").read_text()
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 2000])
+def test_a_sentence_names_a_few_blocks_and_counts_the_rest(count: int) -> None:
+    blocks = [f"{2 * number}" for number in range(count)]
+    said = blocks_words(blocks)
+    named = re.sub(" and [0-9,]+ more$", "", said).split(", ")
+    more = re.search(" and ([0-9,]+) more$", said)
+    assert named == blocks[: len(named)] and len(named) == min(count, 8)
+    assert len(named) + int(more[1].replace(",", "") if more else "0") == count

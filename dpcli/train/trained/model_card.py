@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpcli.pipeline.window import UNCHECKED
+from dpcli.pipeline.window import UNCHECKED, blocks_words
 from dpcli.rounding import up
 from dpcli.train.run.description import Description, digest_of
 from dpcli.train.run.outcome import STATEMENT
@@ -62,7 +62,9 @@ def _guarantee(stated: Mapping[str, object]) -> str:
 
 def _window(stated: Mapping[str, object]) -> str:
     blocks = stated.get("window")
-    return f", on the blocks {_line(', '.join(map(str, blocks)))}: {UNCHECKED}" if isinstance(blocks, list) else ""
+    return (
+        f", on the blocks {_line(blocks_words([str(block) for block in blocks]))}: {UNCHECKED}" if isinstance(blocks, list) else ""
+    )
 
 
 def _yaml(values: Mapping[str, object], indent: str = "") -> str:
