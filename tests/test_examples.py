@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ EXPECTED = {
     "private-text.toml": (5.2, 5.25),  # below 5.6230, which is rho = 240 (0.06 / 0.8)^2 / 2 by the best conversion of zCDP
     "release.toml": (2.55, 2.6),  # weights share the budget by the line of zCDP, by which they cost 3.0
     "dp-sgd.toml": (2.6, 2.6003),
+    "clinic-weeks.toml": (0.5, 0.5),
     "dp-ftrl.toml": (1.8424, 1.8426),  # one Gaussian, mu = sqrt(5 sum of f_k^2) / 9
 }
 
@@ -177,3 +179,28 @@ def test_the_questions_about_visits_are_answered_once(tmp_path: Path) -> None:
     counts, mean, median, reason = (answer["rows"] for answer in one["answers"])
     assert len(counts) == 4 and 250 < max(row["value"] for row in counts) < 700
     assert 35 < mean[0]["value"] < 55 and 40 < median[0]["value"] < 80 and reason[0]["value"] in ("check-up", None)
+
+
+@pytest.mark.needs("duckdb", "opendp", "sqlglot")
+def test_four_weeks_are_asked_about_each_week(tmp_path: Path) -> None:
+    """Until the weeks that were read four times are used up; no more of the table is read."""
+    file = (ROOT / "examples" / "clinic-weeks.toml").read_text()
+    opening = next(line for line in file.splitlines() if "budget init" in line)
+    assert run(*opening.split("dpcli ")[1].split(), folder=tmp_path).code == 0
+    rows = (ROOT / "examples" / "clinic-weeks.csv").read_text().splitlines()[1:]
+    (tmp_path / "clinic-weeks.csv").write_text((ROOT / "examples" / "clinic-weeks.csv").read_text())
+    for first in range(2, 6):
+        window = f'["2026-W{first:02}..2026-W{first + 3:02}"]'
+        moved = file.replace('["2026-W02..2026-W05"]', window, 1).replace("[source]", f'[source]\noutput = "{first}"')
+        (tmp_path / "weeks.toml").write_text(moved)
+        found = run("release", "weeks.toml", "--ledger", "weeks.db", "-f", "json", folder=tmp_path)
+        assert found.code == 0, found.err
+        begin, end = (date.fromisocalendar(2026, first + weeks, 1).isoformat() for weeks in (0, 4))
+        most = sum(begin <= row < end for row in rows)
+        counts = [row["value"] for row in json.loads(found.out)["answers"][0]["rows"]]
+        assert 0.3 * most < sum(counts) < 1.2 * most < 0.7 * len(rows)  # one reason of each patient counts; noise of scale 4
+    run_again = run("release", "weeks.toml", "--ledger", "weeks.db", "--window", "2026-W05..2026-W08", folder=tmp_path)
+    assert run_again.code == 0  # the same one
+    (tmp_path / "weeks.toml").write_text(file.replace("[source]", '[source]\noutput = "again"'))
+    denied = run("release", "weeks.toml", "--ledger", "weeks.db", folder=tmp_path)
+    assert denied.code == 1 and "on 1 of the 4 blocks of its window (2026-W05)" in denied.err, denied.err

@@ -148,7 +148,7 @@ class Ledger:
     def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
         """Charge a run that is made at once; returns when the charge is durable, and only then may noise be drawn.
 
-        window: the blocks that it reads (names, FIRST..LAST), where the dataset has any.
+        window: the blocks that it reads (names, FIRST..LAST), where the dataset has any; those of the pipeline where absent.
 
         Raises Denied where it does not fit: nothing is written then.
         """
@@ -204,13 +204,16 @@ class Ledger:
             return ()
         if not stated:
             raise InputError(
-                f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}), found none; dpcli budget spend and '
-                "reserve take them, by flag or privacy.window; commands that read the data themselves read all of them, and do not"
+                f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}), found none: say '
+                "them by flag, or as window under [privacy]"
             )
         return family.window(stated)
 
     def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
-        """The blocks that a file says it reads, or that are given beside it. Raises InputError where the two differ, or as `window`."""
+        """The blocks that a file says it reads, or that are given beside it. Raises InputError where the two differ, or as `window`.
+
+        Everything that is charged passes here: no run is charged on other blocks than it states.
+        """
         stated = pipeline.privacy.window or ()
         if given and stated and self.window(given) != self.window(stated):
             raise InputError(
@@ -235,7 +238,7 @@ class Ledger:
         from dpcli.pipeline.canonical import tables_of
 
         cost, at = self.cost(pipeline, delta)
-        blocks = self.window(window)
+        blocks = self.stated_window(pipeline, window)
         request = Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
         try:
             return self._append(request, key)

@@ -68,6 +68,7 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
             "adaptive": privacy.adaptive,
             "max_contributions": privacy.max_contributions,
             "group_size": account.group_size,
+            **({} if privacy.window is None else {"window": list(privacy.window)}),
         },
         "delta" if q == "epsilon" else "epsilon": account.delta if q == "epsilon" else account.epsilon,
         "result": {

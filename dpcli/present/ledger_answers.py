@@ -11,6 +11,7 @@ from dpcli.ledger.denial import costs
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.remaining import room
 from dpcli.ledger.state import LedgerState
+from dpcli.pipeline.window import UNCHECKED
 from dpcli.present.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce
 from dpcli.present.ledger_data import balance, entry_data, terms, total
 
@@ -57,7 +58,8 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
         **balance(state),
     }
     warning = delta_warning(state, found.run) if found.run is not None and not found.repeated else ""
-    lines = (warning,) if warning else ()
+    charged = found.entry is not None and found.entry.kind in ("spend", "reserve")
+    lines = (*((warning,) if warning else ()), *((UNCHECKED,) if charged and found.run is not None and found.run.window else ()))
     return Document(
         _granted(found), {**data, "exit_code": 0}, "warn" if warning else "pass", total=total(state), notes=lines, details=lines
     )

@@ -76,6 +76,7 @@ def runs(state: LedgerState) -> list[dict[str, Any]]:
             "when": run.content.get("when"),
             "why": run.content.get("why"),
             "pipeline": run.pipeline,
+            **({"window": list(run.window)} if run.window else {}),
         }
         for run in state.runs.values()
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import CannotCertify, Denied, InputError
 from dpcli.pipeline.model import Entry, Pipeline
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class PricedFile(FilePlan):
     """account: of the whole pipeline, with an epsilon that is certified."""
 
+    accounts: ClassVar[tuple[str, ...]] = ("account",)
     account: Account
 
     @property

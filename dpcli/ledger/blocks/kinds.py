@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from dpcli.errors import InputError
 from dpcli.registry import BLOCKS, load
+
+ColumnType = Literal["date", "text"]
 
 
 class BlockKind(Protocol):
@@ -41,6 +43,15 @@ class BlockKind(Protocol):
     @property
     def word(self) -> str:
         """A block as messages call it."""
+        ...
+
+    @property
+    def told_by(self) -> ColumnType | None:
+        """What the column holds from which a record's block follows; None where dpcli cannot tell the block from a column."""
+        ...
+
+    def extent(self, name: str) -> tuple[str, str]:
+        """The least and the largest value of that column in a block: dates as 2026-01-31, or the text itself."""
         ...
 
     def holds(self, name: str) -> bool:
@@ -81,6 +92,10 @@ class Days:
     listed: ClassVar[Sequence[str]] = ()
     weekly: ClassVar[bool] = True
     word: ClassVar[str] = "a day as 2026-01-31"
+    told_by: ClassVar[ColumnType] = "date"
+
+    def extent(self, name: str) -> tuple[str, str]:
+        return name, name
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", name)) and _day(name) is not None
@@ -105,6 +120,11 @@ class Weeks:
     listed: ClassVar[Sequence[str]] = ()
     weekly: ClassVar[bool] = False
     word: ClassVar[str] = "a week as 2026-W05"
+    told_by: ClassVar[ColumnType] = "date"
+
+    def extent(self, name: str) -> tuple[str, str]:
+        monday = date.fromisoformat(f"{name}-1").toordinal()
+        return date.fromordinal(monday).isoformat(), date.fromordinal(min(monday + 6, date.max.toordinal())).isoformat()
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("[0-9]{4}-W[0-9]{2}", name)) and _day(f"{name}-1") is not None
@@ -129,6 +149,10 @@ class Regions:
     ordered: ClassVar[bool] = False
     weekly: ClassVar[bool] = False
     word: ClassVar[str] = "one of the blocks that were listed at the opening"
+    told_by: ClassVar[ColumnType] = "text"
+
+    def extent(self, name: str) -> tuple[str, str]:
+        return name, name
 
     def holds(self, name: str) -> bool:
         return name in self.names
@@ -155,6 +179,10 @@ class Hashes:
     ordered: ClassVar[bool] = True
     weekly: ClassVar[bool] = False
     word: ClassVar[str] = "a whole number below the count that was stated at the opening"
+    told_by: ClassVar[None] = None
+
+    def extent(self, name: str) -> tuple[str, str]:
+        raise InputError(f"expected a block that a column tells, found part {name} of a hash, which is computed elsewhere")
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("0|[1-9][0-9]{0,6}", name)) and int(name) < self.count

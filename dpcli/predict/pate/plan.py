@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import Denied, InputError
 from dpcli.mechanisms.neighbours import Adjacency
@@ -29,6 +29,7 @@ class VotingPlan(PricedSession):
     stated: the answers that the file asks for. account: of the pipeline, whatever the votes are; as_filed: of the file as it stands.
     """
 
+    accounts: ClassVar[tuple[str, ...]] = ("account", "as_filed")
     pate: Pate
     queries: int
     answers: int

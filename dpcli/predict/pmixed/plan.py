@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.errors import InputError
 from dpcli.keys.kinds import KeyPlace
@@ -35,6 +35,7 @@ class PmixedPlan(FilePlan):
     published: what that is run with, and claims; None in a sound file.
     """
 
+    accounts: ClassVar[tuple[str, ...]] = ("account",)
     entry: Entry
     settings: Pmixed
     account: Account | None
