@@ -17,6 +17,7 @@ from dpcli.ledger.planning.schedule import MOST, Schedule, ScheduledRun
 from dpcli.ledger.planning.schedule_read import KEYS, read_schedule
 from dpcli.toml.render import InvalidFile
 
+EACH = st.sampled_from([None, "day", "3 days", "week"])
 HEAD = 'format = 1\n[[run]]\nfile = "weekly.toml"\n'
 
 
@@ -80,11 +81,7 @@ def test_a_rhythm_is_read_as_it_is_written(count: int, unit: str) -> None:
     assert not EVERY.holds(f"{rhythm.words} ") and not EVERY.holds(f"0 {unit}s") and not EVERY.holds(f"{unit}s")
 
 
-@given(
-    runs=st.lists(
-        st.tuples(st.integers(0, 30), st.sampled_from([None, "day", "3 days", "week"]), st.integers(1, 9)), min_size=1, max_size=4
-    )
-)
+@given(runs=st.lists(st.tuples(st.integers(0, 30), EACH, st.integers(1, 9)), min_size=1, max_size=4))
 def test_runs_are_in_the_order_of_their_days(runs: list[tuple[int, str | None, int]]) -> None:
     tables = [
         ScheduledRun("a.toml", date.fromordinal(738_000 + at), every, None, count if every else None) for at, every, count in runs

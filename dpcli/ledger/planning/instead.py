@@ -11,7 +11,7 @@ from dpcli.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger.fit import changes
 from dpcli.ledger.planning.rehearse import BudgetPlan, PricedRun, all_fit
 from dpcli.ledger.planning.rhythm import rhythm_of
-from dpcli.ledger.planning.schedule import Schedule, ScheduledRun
+from dpcli.ledger.planning.schedule import ScheduledRun
 from dpcli.ledger.planning.trailing import Trailing
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _shorter(plan: BudgetPlan, place: int) -> Instead | None:
 
 
 def _cheaper(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Instead]:
-    """More noise in its file, or fewer steps."""
+    """More noise in its file, or fewer steps, wherever the schedule has that file."""
     run = plan.priced[place]
     if plan.before.open_terms().mode == "declared" or plan.before.closed(_denied(plan)) is not None:
         return
@@ -92,9 +92,11 @@ def _cheaper(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Instead]:
     def fits(pipeline: Pipeline) -> bool:
         with suppress(InputError, CannotCertify, NotRepresentable):
             cost, delta = ledger.cost(pipeline)
-            return bool(
-                all_fit(plan.before, plan.schedule, _with(plan, place, replace(run, pipeline=pipeline, cost=cost, delta=delta)))
+            priced = (
+                replace(each, pipeline=pipeline, cost=cost, delta=delta) if each.scheduled.file == run.scheduled.file else each
+                for each in plan.priced
             )
+            return bool(all_fit(plan.before, plan.schedule, tuple(priced)))
         return False
 
     for text in changes(run.pipeline, fits):

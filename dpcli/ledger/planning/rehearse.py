@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from dpcli.ledger.chain import sealed
 from dpcli.ledger.denial import full, shortfall
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.planning.trailing import Trailing, trailing_of
+from dpcli.ledger.remaining import share_of
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
 
@@ -42,12 +43,17 @@ class PricedRun:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """One run on its day. place: of its table in the schedule. why: it is denied; "" where it fits."""
+    """One run on its day.
+
+    place: of its table in the schedule. used: the share of the cap that is used after it; with blocks, on the fullest of its window.
+    why: it is denied; "" where it fits.
+    """
 
     day: date
     place: int
     window: tuple[str, ...]
     cost: Cost
+    used: float
     why: str = ""
 
     @property
@@ -129,7 +135,7 @@ class Outlook:
 
 
 def outlook_of(plan: BudgetPlan) -> Outlook | None:
-    """What comes after a plan of which all runs fit, if what it repeats has no end; None where nothing is repeated, or some run is denied."""
+    """What comes after a plan of which all runs fit, if what it repeats has no end; None where nothing is repeated, or not all fit."""
     if plan.refused is not None or not any(run.every for run in plan.schedule.runs):
         return None
     days = islice(plan.schedule.days(endless=True), len(plan.runs) + BEYOND)
@@ -182,7 +188,9 @@ def _walked(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequen
         run = priced[place]
         window = window_on(state, run, day)
         charge = Charge("spend", f"run {number}", tables[place], run.delta, run.cost, "", window=window)
-        yield replace(_asked(state, charge), day=day, place=place)
+        why = _asked(state, charge)
+        flat = state.over(window)
+        yield PlannedRun(day, place, window, run.cost, share_of(flat, flat.spent), why)
 
 
 def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
@@ -194,14 +202,15 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
     return family.window(run.reads.blocks(family.kind, day))
 
 
-def _asked(state: LedgerState, charge: Charge) -> PlannedRun:
+def _asked(state: LedgerState, charge: Charge) -> str:
+    """Charge a run, or say why it is denied."""
     try:
         content = charge.entry(state, "")
     except Denied:
-        return PlannedRun(date.min, 0, charge.window, charge.cost, _why(state, charge))
+        return _why(state, charge)
     assert content is not None  # no run has that key
     state.apply(sealed(content, state.dataset, state.head))
-    return PlannedRun(date.min, 0, charge.window, charge.cost)
+    return ""
 
 
 def _why(state: LedgerState, charge: Charge) -> str:

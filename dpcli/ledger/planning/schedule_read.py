@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -53,10 +54,8 @@ def read_schedule(path: str) -> Schedule:
     text, tables = toml_document(read_bytes(path), path)
     findings = Findings()
     runs: tuple[ScheduledRun, ...] = ()
-    try:
+    with suppress(TooMany):
         runs = _runs(tables, findings)
-    except TooMany:
-        pass
     refuse(findings, tables, text, path)
     folder = "" if path == "-" else os.path.dirname(path)
     return Schedule(tuple(replace(run, file=os.path.join(folder, run.file)) for run in runs), path)

@@ -1,0 +1,117 @@
+"""All datasets of some ledgers as a document: what cannot be read, then the fullest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpcli.document.document import Document, Table
+from dpcli.present.ledger_text import columns
+from dpcli.rounding import up as rounded
+
+if TYPE_CHECKING:
+    from dpcli.ledger.overview import Glance, Unread
+
+COLUMNS = (
+    "dataset",
+    "unit",
+    "adjacency",
+    "filter",
+    "cap",
+    "used",
+    "fullest block",
+    "reserved",
+    "last entry",
+    "ledger",
+    "to look at",
+)
+
+
+def datasets(unread: Sequence[Unread], glances: Sequence[Glance]) -> Document:
+    """A row for each dataset; exit code 4 where one cannot be read."""
+    code = 4 if unread else 0
+    warned = [glance for glance in glances if glance.warnings]
+    rows = (*map(_unread_row, unread), *map(_row, glances))
+    flagged = frozenset(range(len(unread))) | {len(unread) + i for i, glance in enumerate(glances) if glance.warnings}
+    table = Table("datasets", COLUMNS, rows, frozenset({5, 7}), flagged=flagged)
+    records = [*map(_unread_data, unread), *map(_data, glances)]
+    return Document(
+        headline=_headline(unread, glances, len(warned)),
+        data={"schema": "dpcli/budget-overview/v1", "datasets": records, "exit_code": code},
+        verdict="unknown" if unread else "warn" if warned else "pass",
+        tables=(table,) if rows else (),
+        total=str(len(glances)),
+        exit_code=code,
+        records=records,
+        title="budgets",
+        details=("", *columns(table)),
+        why=_why(unread),
+    )
+
+
+def _headline(unread: Sequence[Unread], glances: Sequence[Glance], warned: int) -> str:
+    count = len(glances)
+    said = f"{count:,} {'dataset' if count == 1 else 'datasets'}"
+    if glances and glances[0].used:
+        said += f", the fullest {glances[0].dataset} at {_percent(glances[0].used)} of its cap"
+    if warned:
+        said += f"; {warned:,} to look at"
+    return said + (f"; {len(unread):,} that cannot be read" if unread else "")
+
+
+def _why(unread: Sequence[Unread]) -> str:
+    if not unread:
+        return ""
+    more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
+    return f"{unread[0].why}{more}"
+
+
+def _percent(share: float) -> str:
+    return f"{rounded(100.0 * share, 1)} %"
+
+
+def _row(glance: Glance) -> tuple[str, ...]:
+    terms = glance.state.open_terms()
+    return (
+        glance.dataset,
+        terms.unit,
+        terms.adjacency,
+        glance.added_up_by,
+        f"epsilon {glance.state.epsilon!r} at delta = {terms.delta!r}",
+        _percent(glance.used),
+        glance.block or "-",
+        _percent(glance.reserved) if glance.reserved else "-",
+        f"{glance.state.latest} ({glance.state.head.seq:,})",
+        glance.ledger,
+        "; ".join(glance.warnings),
+    )
+
+
+def _unread_row(unread: Unread) -> tuple[str, ...]:
+    return unread.dataset or "?", *["?"] * 8, unread.ledger, f"cannot be read: {unread.why}"
+
+
+def _data(glance: Glance) -> dict[str, Any]:
+    terms = glance.state.open_terms()
+    return {
+        "ledger": glance.ledger,
+        "dataset": glance.dataset,
+        "unit": terms.unit,
+        "adjacency": terms.adjacency,
+        "filter": glance.added_up_by,
+        "blocks": None if terms.family is None else terms.family.by,
+        "epsilon_cap": glance.state.epsilon,
+        "delta": terms.delta,
+        "share_spent": glance.used,
+        "share_reserved": glance.reserved,
+        "fullest_block": glance.block,
+        "runs": glance.state.charges,
+        "entries": glance.state.head.seq,
+        "last_entry": glance.state.latest,
+        "warnings": list(glance.warnings),
+        "error": None,
+    }
+
+
+def _unread_data(unread: Unread) -> dict[str, Any]:
+    return {"ledger": unread.ledger, "dataset": unread.dataset, "error": unread.why}
