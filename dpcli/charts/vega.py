@@ -8,8 +8,8 @@ from typing import Any
 from dpcli.charts.colours import LIGHT
 from dpcli.charts.describe import describe
 from dpcli.charts.scene import labels
-from dpcli.charts.vega_grid import grid_layers
 from dpcli.charts.ticks import ticks
+from dpcli.charts.vega_grid import grid_layers
 from dpcli.document.chart import Axis, Chart, Points
 from dpcli.document.document import visible
 

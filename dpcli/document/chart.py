@@ -154,12 +154,12 @@ class Grid:
     @property
     def columns(self) -> int:
         """How many there are."""
-        return 1 + max(place.column for place in (*self.squares, *self.headings))
+        return 1 + max([*(square.column for square in self.squares), *(heading.column for heading in self.headings)])
 
     @property
     def rows(self) -> int:
         """How many there are, those of headings among them."""
-        return 1 + max(place.row for place in (*self.squares, *self.headings))
+        return 1 + max([*(square.row for square in self.squares), *(heading.row for heading in self.headings)])
 
     def step(self, value: float) -> int:
         """The last step that a value has reached."""

@@ -56,8 +56,8 @@ def chart(state: LedgerState, when: str = "now") -> Chart | None:
     return Chart(
         kind="blocks",
         title=f"blocks of {state.dataset} by share used, {when}",
-        subtitle=f"blocks by {family.by} of {family.column}, {_stretch(family, known)}; cap epsilon {state.epsilon!r} at delta = {terms.delta!r}, "
-        f"per {terms.unit}, {terms.adjacency}",
+        subtitle=f"blocks by {family.by} of {family.column}, {_stretch(family, known)}; cap epsilon {state.epsilon!r} "
+        f"at delta = {terms.delta!r}, per {terms.unit}, {terms.adjacency}",
         x=Axis("column", 0.0, float(grid.columns)),
         y=Axis("row", 0.0, float(grid.rows)),
         grid=grid,

@@ -159,9 +159,7 @@ def _runs(plan: BudgetPlan) -> Table:
 def _data(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None) -> dict[str, Any]:
     refused, end = plan.refused, plan.after.fullest()
     touched = plan.touched
-    blocks = {
-        "blocks": [{**block, "runs": touched[block["block"]]} for block in found] for found in block_data(plan.after).values()
-    }
+    blocks = [{**block, "runs": touched[block["block"]]} for block in block_data(plan.after).get("blocks", ())]
     return {
         "schema": "dpcli/budget-plan/v1",
         "dataset": plan.before.dataset,
@@ -174,7 +172,7 @@ def _data(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None)
         "share_after": share_of(end, end.spent),
         "fullest_block": fullest_block(plan.after),
         "spent_after": {name: str(value) for name, value in end.spent.items()},
-        **blocks,
+        **({} if plan.after.open_terms().family is None else {"blocks": blocks}),
         "instead": [{"change": found.change, "runs": found.runs} for found in instead],
         "beyond": None
         if outlook is None

@@ -16,9 +16,9 @@ from dpcli.cli.options import PICTURES, output_options, working
 def command(ledger: str, file: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Walk the runs of SCHEDULE through the calendar, from what LEDGER has spent by now, and say which fit. Nothing is written.
 
-    SCHEDULE is a TOML file of [[run]] tables, in dpcli-schedule(5): which pipeline file, how often, from when to when, and which blocks it
-    reads, as window = "last 28 days". Each file is priced once. A run that does not fit is left out, and the next ones are asked for all the
-    same, as the ledger itself would do.
+    SCHEDULE is a TOML file of [[run]] tables, in dpcli-schedule(5): which pipeline file, how often, from when to when, and which blocks
+    it reads, as window = "last 28 days". Each file is priced once. A run that does not fit is left out, and the next ones are asked for
+    all the same, as the ledger itself would do.
 
     Told are the first run that does not fit and by how much, what is used at the end, what would fit instead, and, where all fit, how long
     the budget lasts if the schedule goes on. -o x.svg draws the blocks at the end of the plan; without blocks, what each run leaves.
