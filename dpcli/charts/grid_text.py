@@ -50,7 +50,7 @@ def _rows(grid: Grid, width: int) -> list[str]:
     for square in grid.squares:
         if square.column >= hidden:
             lines[square.row][left + apart * (square.column - hidden)] = mark(grid, square)
-    told = [f"({hidden} columns on the left have no room here)"] if hidden else []
+    told = [f"({hidden} columns on the left: no room)"] if hidden else []
     return ["".join(line).rstrip() for line in lines] + told
 
 
