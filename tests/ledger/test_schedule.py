@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -9,15 +10,20 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from dpcli.errors import InputError
 from dpcli.ledger.planning import schedule as module
 from dpcli.ledger.planning.rhythm import EVERY, Rhythm, rhythm_of
 from dpcli.ledger.planning.schedule import MOST, Schedule, ScheduledRun
 from dpcli.ledger.planning.schedule_read import KEYS, read_schedule
+from dpcli.pipeline.schema import schedule_schema
 from dpcli.toml.render import InvalidFile
+from tests.command import dpcli
+from tests.gate.samples import GATE
 
 EACH = st.sampled_from([None, "day", "3 days", "week"])
+DATES = ("from", "to")
 HEAD = 'format = 1\n[[run]]\nfile = "weekly.toml"\n'
 
 
@@ -92,3 +98,34 @@ def test_runs_are_in_the_order_of_their_days(runs: list[tuple[int, str | None, i
         assert [day for day, at in found if at == place] == list(table.days())
     endless = list(islice(Schedule(tuple(tables)).days(endless=True), 500))
     assert endless == sorted(endless) and set(found) <= set(endless)
+
+
+def test_lint_says_what_the_reader_says(tmp_path: Path) -> None:
+    """Given by name, or found in a folder; a gate passes it over, which judges pipelines alone."""
+    path = tmp_path / "schedule.toml"
+    path.write_text(HEAD + "from = 2026-02-02\n")
+    assert dpcli("lint", str(path)).code == 0
+    path.write_text(HEAD + 'from = 2026-02-02\nevery = "fortnight"\n')
+    for place in (path, tmp_path):
+        result = dpcli("lint", str(place))
+        assert result.code == 2 and "run[1].every: expected day, week, month" in result.out + result.err, result
+    (tmp_path / "pass.toml").write_text(GATE)
+    assert dpcli("gate", str(tmp_path)).code == 0
+
+
+def test_the_schema_takes_what_the_reader_takes(tmp_path: Path) -> None:
+    validator = Draft202012Validator(schedule_schema())
+    table: dict[str, object] = {"file": "a.toml", "from": "2026-02-02"}
+    for more, sound in (
+        ({}, True),
+        ({"every": "2 weeks", "count": 3, "window": "last 28 days"}, True),
+        ({"every": "day", "to": "2026-03-01", "window": ["a", "b"]}, True),
+        ({"every": "fortnight"}, False),
+        ({"count": 0}, False),
+        ({"winter": 1}, False),
+    ):
+        stated = {"format": 1, "run": [{**table, **more}]}
+        assert validator.is_valid(stated) == sound, more
+        if sound:
+            lines = (f"{key} = {value if key in DATES else json.dumps(value)}\n" for key, value in {**table, **more}.items())
+            assert read(tmp_path, f"format = 1\n[[run]]\n{''.join(lines)}").runs

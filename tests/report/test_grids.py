@@ -47,7 +47,9 @@ def used(by: str, tenths: dict[int, int], retired: Sequence[int] = ()) -> Ledger
     """A balance in which some blocks have so many tenths of their caps used, and some are retired."""
     state = opening(terms(by))
     blocks = dict(zip(blocks_of(by, list(tenths)), tenths.values(), strict=True))
-    state.spent = {f"{name}@{block}": Decimal(share) / 10 * (name == "epsilon") for block, share in blocks.items() for name in state.caps}
+    state.spent = {
+        f"{name}@{block}": Decimal(share) / 10 * (name == "epsilon") for block, share in blocks.items() for name in state.caps
+    }
     state.retired = frozenset(blocks_of(by, retired))
     return state
 
@@ -178,7 +180,11 @@ def test_the_ends_of_the_calendar(by: str) -> None:
         state.spent |= {f"epsilon@{block}": Decimal("0.5")}
     found, grid = picture(state)
     hidden = {*many, *ends} - {square.label for square in grid.squares}
-    assert hidden and found.notes == (f"{len(hidden)} blocks are not shown",) and "9999" in max(square.label for square in grid.squares)
+    assert (
+        hidden
+        and found.notes == (f"{len(hidden)} blocks are not shown",)
+        and "9999" in max(square.label for square in grid.squares)
+    )
     assert len(grid.squares) <= 7 * ACROSS * STRIPS
     assert scene(found).height < 3000.0
 

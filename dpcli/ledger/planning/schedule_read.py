@@ -51,7 +51,12 @@ def read_schedule(path: str) -> Schedule:
     Raises:
         InputError: there is no such file. InvalidFile: with every problem found, at its place.
     """
-    text, tables = toml_document(read_bytes(path), path)
+    return read_schedule_bytes(read_bytes(path), path)
+
+
+def read_schedule_bytes(data: bytes, path: str) -> Schedule:
+    """The schedule in the bytes of a file that messages call `path`. Raises InvalidFile as `read_schedule` does."""
+    text, tables = toml_document(data, path)
     findings = Findings()
     runs: tuple[ScheduledRun, ...] = ()
     with suppress(TooMany):
