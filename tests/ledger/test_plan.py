@@ -83,6 +83,7 @@ def made(ledger: Ledger, plan: BudgetPlan) -> list[bool]:
     answers = []
     for i, run in enumerate(plan.runs):
         said = ""
+        assert ledger.window(run.window) == run.window
         try:
             ledger.spend(load(plan.schedule.runs[run.place].file), f"made {i}", window=run.window)
         except Denied as no:

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dpcli.errors import Denied, InputError
+from dpcli.ledger.blocks.family import MOST
 from dpcli.ledger.chain import sealed
 from dpcli.ledger.denial import full, shortfall
 from dpcli.ledger.filters.filter import Cost
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.planning.schedule import Schedule, ScheduledRun
     from dpcli.pipeline.model import Pipeline
 
+TOLD = 100  # denied runs of which each full block is looked up
 BEYOND = 1000  # runs that are walked past the end of a schedule
 
 
@@ -183,12 +185,13 @@ def _walked(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequen
     """Each run in its turn; `state` is spent from."""
     from dpcli.pipeline.canonical import tables_of
 
-    tables = [tables_of(run.pipeline) for run in priced]
+    tables, denied = [tables_of(run.pipeline) for run in priced], 0
     for number, (day, place) in enumerate(days, 1):
         run = priced[place]
         window = window_on(state, run, day)
         charge = Charge("spend", f"run {number}", tables[place], run.delta, run.cost, "", window=window)
-        why = _asked(state, charge)
+        why = _asked(state, charge, denied < TOLD)
+        denied += bool(why)
         flat = state.over(window)
         yield PlannedRun(day, place, window, run.cost, share_of(flat, flat.spent), why)
 
@@ -199,22 +202,24 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
         return run.reads
     family = state.open_terms().family
     assert family is not None  # else nothing moves
-    return family.window(run.reads.blocks(family.kind, day))
+    blocks = run.reads.blocks(family.kind, day)
+    return tuple(sorted(blocks)) if len(blocks) <= MOST else family.window(blocks)  # which says that they are too many
 
 
-def _asked(state: LedgerState, charge: Charge) -> str:
-    """Charge a run, or say why it is denied."""
+def _asked(state: LedgerState, charge: Charge, named: bool) -> str:
+    """Charge a run, or say why it is denied. named: and on which blocks."""
     try:
         content = charge.entry(state, "")
     except Denied:
-        return _why(state, charge)
+        return _why(state, charge, named)
     assert content is not None  # no run has that key
     state.apply(sealed(content, state.dataset, state.head))
     return ""
 
 
-def _why(state: LedgerState, charge: Charge) -> str:
+def _why(state: LedgerState, charge: Charge, named: bool) -> str:
     closed = state.closed(charge.window)
     if closed is not None:
         return f"block {closed} was retired, and takes no further run"
-    return shortfall(state.over(charge.window), charge.cost) + full(state, charge.cost, charge.window)
+    said = shortfall(state.over(charge.window), charge.cost)
+    return said + full(state, charge.cost, charge.window) if named else said
