@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -111,6 +112,29 @@ def test_a_plan_is_what_happens(by: str, data: st.DataObject, tmp_path_factory: 
         blocks = state.open_terms().blocks
     for i, each in enumerate(found):
         assert_fits(folder / f"{i}.db", by, changed(folder, plan, each.change), each.runs, blocks)
+
+
+@pytest.mark.parametrize("by", KINDS)
+def test_a_plan_is_what_happens_in_every_store(by: str, place: Place, tmp_path: Path) -> None:
+    """The same with fresh schedules of many runs, which some store may add up otherwise."""
+    seed = random.randrange(10**9)
+    draw = random.Random(seed)
+    for i in range(3):
+        (tmp_path / f"{i}.toml").write_text(run_file(draw.randint(1, 40) / 100))
+    with opened(place.url, by) as ledger:
+        plan = plan_of(ledger, Schedule(tuple(drawn(draw, by, tmp_path / f"{i}.toml") for i in range(3))))
+        assert made(ledger, plan) == [run.fits for run in plan.runs], seed
+        state = ledger.state()
+        assert (state.spent, state.reserved) == (plan.after.spent, plan.after.reserved), seed
+
+
+def drawn(draw: random.Random, by: str, file: Path) -> ScheduledRun:
+    """A run that is repeated, over a window that the blocks allow."""
+    named = tuple(sorted(draw.sample(FAMILIES[by][1], draw.randint(1, 3)))) if by else ()
+    moving = f"last {draw.randint(2, 9)} {draw.choice(['days', 'weeks'])}"
+    window = None if not by else moving if by in OF_CALENDAR and draw.random() < 0.7 else named
+    first = FIRST + timedelta(draw.randint(0, 20))
+    return ScheduledRun(str(file), first, draw.choice(["day", "3 days", "week"]), None, draw.randint(2, 9), window)
 
 
 def changed(folder: Path, plan: BudgetPlan, change: str) -> Schedule:
