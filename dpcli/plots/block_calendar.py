@@ -11,7 +11,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.blocks.spread import block_shares
 from dpcli.ledger.state import LedgerState
-from dpcli.rounding import up
+from dpcli.rounding import percent_used
 
 STEPS = (
     (0.0, "under 20 %"),
@@ -77,7 +77,7 @@ def _squared(state: LedgerState) -> Squared:
     def square(block: str, column: int, row: int) -> Square:
         share = amounts.share(spent[block], state.caps) if block in spent else None
         retired = block in state.retired
-        said = (EMPTY if share is None else f"{up(100.0 * share, 1)} %") + (f", {CLOSED}" if retired else "")
+        said = (EMPTY if share is None else percent_used(share)) + (f", {CLOSED}" if retired else "")
         return Square(block, column, row, share, said, retired)
 
     return square

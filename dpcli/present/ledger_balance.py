@@ -20,6 +20,7 @@ from dpcli.present.ledger_blocks import calendar
 from dpcli.present.ledger_data import balance, runs, terms, total
 from dpcli.present.ledger_text import columns
 from dpcli.rounding import down as rounded_down
+from dpcli.rounding import percent_used
 from dpcli.rounding import up as rounded
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def picture(ledger: Ledger) -> Chart:
 def headline(state: LedgerState, remaining: Remaining) -> str:
     """The balance in one sentence, with everything that it depends on."""
     stated = state.open_terms()
-    cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", f"{rounded(100.0 * remaining.spent, 1)} %"
+    cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", percent_used(remaining.spent)
     spent = f"{share} of the cap {'' if stated.family is None else 'of the fullest block '}is used: {cap}"
     if remaining.planned is not None:
         spent = f"{share} of the declared runs are made; the whole plan costs epsilon {rounded(remaining.planned)}, cap {cap}"
@@ -152,7 +153,7 @@ def _outlook(state: LedgerState, remaining: Remaining) -> tuple[str, ...]:
         lines.append(f"{taken}: the shares are of the filter's own cap")
     if remaining.reserved:
         lines.append(
-            f"{100.0 * remaining.reserved:.1f} % of the cap is reserved or under way: it counts in full until it is voided"
+            f"{percent_used(remaining.reserved)} of the cap is reserved or under way: it counts in full until it is voided"
         )
     return tuple(lines)
 
@@ -175,7 +176,7 @@ def _bar(remaining: Remaining, of: str) -> str:
     reserved = round(WIDTH * min(remaining.reserved, 1.0))  # the shares of a cap that was amended to next to nothing have no end
     spent = max(round(WIDTH * min(remaining.spent, 1.0)), int(remaining.spent > 0))
     bar = "#" * (spent - min(reserved, spent)) + "+" * min(reserved, spent)
-    return f"[{bar:.<{WIDTH}}] {rounded(100.0 * remaining.spent, 1)} % of the {of}" + (" (+: reserved)" if reserved else "")
+    return f"[{bar:.<{WIDTH}}] {percent_used(remaining.spent)} of the {of}" + (" (+: reserved)" if reserved else "")
 
 
 def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
@@ -183,7 +184,7 @@ def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
         (
             run.key,
             run.status + (f" until {run.content['expires']}" if run.status == "reserved" and "expires" in run.content else ""),
-            "-" if run.status == "void" else f"{100.0 * share_of(state, run.cost):.1f} %",
+            "-" if run.status == "void" else percent_used(share_of(state, run.cost)),
             costs(run.cost),
             str(run.content.get("who", "")),
             str(run.content.get("when", "")),

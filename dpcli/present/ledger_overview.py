@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpcli.document.document import Document, Table
-from dpcli.present.ledger_text import columns
-from dpcli.rounding import up as rounded
+from dpcli.present.ledger_text import columns as set_columns
+from dpcli.rounding import percent_used
 
 if TYPE_CHECKING:
     from dpcli.ledger.overview import Glance, Unread
@@ -22,7 +22,6 @@ COLUMNS = (
     "fullest block",
     "reserved",
     "last entry",
-    "ledger",
     "to look at",
 )
 
@@ -30,30 +29,42 @@ COLUMNS = (
 def datasets(unread: Sequence[Unread], glances: Sequence[Glance]) -> Document:
     """A row for each dataset; exit code 4 where one cannot be read."""
     code = 4 if unread else 0
-    warned = [glance for glance in glances if glance.warnings]
-    rows = (*map(_unread_row, unread), *map(_row, glances))
-    flagged = frozenset(range(len(unread))) | {len(unread) + i for i, glance in enumerate(glances) if glance.warnings}
-    table = Table("datasets", COLUMNS, rows, frozenset({5, 7}), flagged=flagged)
+    table, warned = _table(unread, glances), [glance for glance in glances if glance.warnings]
+    whys = tuple(f"cannot be read: {each.why}" for each in unread)
     records = [*map(_unread_data, unread), *map(_data, glances)]
     return Document(
         headline=_headline(unread, glances, len(warned)),
         data={"schema": "dpcli/budget-overview/v1", "datasets": records, "exit_code": code},
         verdict="unknown" if unread else "warn" if warned else "pass",
-        tables=(table,) if rows else (),
+        tables=(table,) if table.rows else (),
         total=str(len(glances)),
         exit_code=code,
         records=records,
         title="budgets",
-        details=("", *columns(table)),
+        notes=whys,
+        details=("", *set_columns(table), *(("", *whys) if whys else ())),
         why=_why(unread),
     )
+
+
+def _table(unread: Sequence[Unread], glances: Sequence[Glance]) -> Table:
+    """With the ledger of each, where there are several."""
+    places = dict.fromkeys(each.ledger for each in (*unread, *glances))
+    rows = [*map(_unread_row, unread), *map(_row, glances)]
+    columns, title = COLUMNS, f"datasets of {next(iter(places), 'no ledger')}"
+    if len(places) > 1:
+        columns, title = ("ledger", *COLUMNS), "datasets"
+        rows = [(each.ledger, *row) for each, row in zip((*unread, *glances), rows, strict=True)]
+    flagged = frozenset(range(len(unread))) | {len(unread) + i for i, glance in enumerate(glances) if glance.warnings}
+    numeric = frozenset(i for i, name in enumerate(columns) if name in ("used", "reserved"))
+    return Table(title, columns, tuple(rows), numeric, flagged=flagged)
 
 
 def _headline(unread: Sequence[Unread], glances: Sequence[Glance], warned: int) -> str:
     count = len(glances)
     said = f"{count:,} {'dataset' if count == 1 else 'datasets'}"
     if glances and glances[0].used:
-        said += f", the fullest {glances[0].dataset} at {_percent(glances[0].used)} of its cap"
+        said += f", the fullest {glances[0].dataset} at {percent_used(glances[0].used)} of its cap"
     if warned:
         said += f"; {warned:,} to look at"
     return said + (f"; {len(unread):,} that cannot be read" if unread else "")
@@ -66,10 +77,6 @@ def _why(unread: Sequence[Unread]) -> str:
     return f"{unread[0].why}{more}"
 
 
-def _percent(share: float) -> str:
-    return f"{rounded(100.0 * share, 1)} %"
-
-
 def _row(glance: Glance) -> tuple[str, ...]:
     terms = glance.state.open_terms()
     return (
@@ -78,17 +85,16 @@ def _row(glance: Glance) -> tuple[str, ...]:
         terms.adjacency,
         glance.added_up_by,
         f"epsilon {glance.state.epsilon!r} at delta = {terms.delta!r}",
-        _percent(glance.used),
+        percent_used(glance.used),
         glance.block or "-",
-        _percent(glance.reserved) if glance.reserved else "-",
+        percent_used(glance.reserved) if glance.reserved else "-",
         f"{glance.state.latest} ({glance.state.head.seq:,})",
-        glance.ledger,
         "; ".join(glance.warnings),
     )
 
 
 def _unread_row(unread: Unread) -> tuple[str, ...]:
-    return unread.dataset or "?", *["?"] * 8, unread.ledger, f"cannot be read: {unread.why}"
+    return unread.dataset or "?", *["?"] * 8, "cannot be read"
 
 
 def _data(glance: Glance) -> dict[str, Any]:

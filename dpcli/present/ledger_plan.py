@@ -15,7 +15,7 @@ from dpcli.ledger.remaining import share_of
 from dpcli.present.ledger_blocks import calendar
 from dpcli.present.ledger_data import block_data
 from dpcli.present.ledger_text import columns
-from dpcli.rounding import up as rounded
+from dpcli.rounding import percent_used
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
@@ -69,7 +69,7 @@ def _headline(plan: BudgetPlan) -> str:
 def _used(plan: BudgetPlan) -> str:
     """How far the budget is used when all runs that fit are made."""
     state = plan.after.fullest()
-    share = f"{rounded(100.0 * share_of(state, state.spent), 1)} %"
+    share = percent_used(share_of(state, state.spent))
     fullest = fullest_block(plan.after)
     if fullest is None:
         return f"{share} of the {'declared runs are made' if _declared(plan) else 'cap is used'} at the end"
@@ -96,7 +96,7 @@ def _notes(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None
         said.append(_beyond(plan, outlook))
     reserved = plan.before.fullest()
     if share := share_of(reserved, reserved.reserved):
-        said.append(f"{100.0 * share:.1f} % of the cap is reserved or under way, and counts in full")
+        said.append(f"{percent_used(share)} of the cap is reserved or under way, and counts in full")
     return said
 
 
@@ -121,7 +121,7 @@ def _schedule(plan: BudgetPlan) -> Table:
             str(planned_),
             str(fitting),
             costs(amounts.read(run.cost.amounts)),
-            f"{rounded(100.0 * share_of(plan.before, amounts.read(run.cost.amounts)), 1)} %",
+            percent_used(share_of(plan.before, amounts.read(run.cost.amounts))),
         )
         rows.append(row)
     names = ("file", "every", "first", "last", "window", "runs", "fit", "cost of one", "share")
@@ -146,7 +146,7 @@ def _runs(plan: BudgetPlan) -> Table:
             str(run.day),
             _file(plan, run),
             window_words(plan.before, run.window) or "-",
-            f"{rounded(100.0 * run.used, 1)} %",
+            percent_used(run.used),
             "fits" if run.fits else run.why,
         )
         for number, run in enumerate(plan.runs, 1)
