@@ -49,12 +49,14 @@ def datasets(unread: Sequence[Unread], glances: Sequence[Glance]) -> Document:
 
 def _table(unread: Sequence[Unread], glances: Sequence[Glance]) -> Table:
     """With the ledger of each, where there are several."""
-    places = dict.fromkeys(each.ledger for each in (*unread, *glances))
-    rows = [*map(_unread_row, unread), *map(_row, glances)]
-    columns, title = COLUMNS, f"datasets of {next(iter(places), 'no ledger')}"
-    if len(places) > 1:
-        columns, title = ("ledger", *COLUMNS), "datasets"
-        rows = [(each.ledger, *row) for each, row in zip((*unread, *glances), rows, strict=True)]
+    rows: list[tuple[str, ...]] = [(each.ledger, *_unread_row(each)) for each in unread] + [
+        (each.ledger, *_row(each)) for each in glances
+    ]
+    places = dict.fromkeys(row[0] for row in rows)
+    columns: tuple[str, ...] = ("ledger", *COLUMNS)
+    title = "datasets"
+    if len(places) < 2:
+        rows, columns, title = [row[1:] for row in rows], COLUMNS, f"datasets of {next(iter(places), 'no ledger')}"
     flagged = frozenset(range(len(unread))) | {len(unread) + i for i, glance in enumerate(glances) if glance.warnings}
     numeric = frozenset(i for i, name in enumerate(columns) if name in ("used", "reserved"))
     return Table(title, columns, tuple(rows), numeric, flagged=flagged)
