@@ -140,9 +140,11 @@ AGGREGATORS: dict[str, str] = {
 # Types of mechanism by which a token is drawn from clipped logits.
 DECODING = frozenset({"private-decoding"})
 
-# The other format of `lint` and `schema`.
+# The other formats of `lint` and `schema`.
 POLICY_KEYS = "dpcli.gate.policy_read:KEYS"
 POLICY_READER = "dpcli.gate.policy_read:read_policy_bytes"
+SCHEDULE_KEYS = "dpcli.ledger.planning.schedule_read:KEYS"
+SCHEDULE_READER = "dpcli.ledger.planning.schedule_read:read_schedule_bytes"
 
 # What a lower room asks a higher one for, by name.
 STATEMENT_OF = "dpcli.present.run_statement:statement"  # a run that has ended

@@ -50,13 +50,13 @@ def walked(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], 
         assert command is not None
         if isinstance(command, click.Group):
             yield from walked(command, *before, name)
-        elif any(parameter.name == "ledger" for parameter in command.params):
+        elif any(parameter.name in ("ledger", "ledgers") for parameter in command.params):
             yield (*before, name), command
 
 
 def arguments_of(command: click.Command, ledger: Path, file: Path) -> list[str]:
     """The arguments, the ledger, and what is required besides."""
-    values = VALUES | {"ledger": str(ledger), "file": str(file), "files": str(file)}
+    values = VALUES | {"ledger": str(ledger), "ledgers": str(ledger), "file": str(file), "files": str(file)}
     named = {one.name or "": one for one in command.params if one.required or isinstance(one, click.Argument)}
     named |= {one.name or "": one for one in command.params if one.name == "ledger" or "--filter" in one.opts}
     return [
@@ -112,6 +112,9 @@ def called(words: tuple[str, ...], folder: Path) -> Result:
     if words[0] == "pate":
         saved(folder)
         written(folder).rename(folder / "run.toml")
+    if words[-1] == "plan":
+        (folder / "plan.toml").write_text('format = 1\n[[run]]\nfile = "run.toml"\nfrom = 2026-01-01\n')
+        file = str(folder / "plan.toml")
     given = arguments_of(ALL[words], folder / "ledger.db", ROOT / "examples" / file if file else folder / "run.toml")
     if words[0] == "comment":
         dpcli("gate", "run.toml", "-o", "json=before.json", folder=folder)

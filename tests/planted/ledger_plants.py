@@ -207,4 +207,48 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("the server: a window is not charged", L + "stores/postgres_functions.sql", "w ON w.name = m.key", "w ON false"),
     ("the server: any block is one", L + "stores/postgres_functions.sql", "dpcli.is_block(family, b.block) IS NOT TRUE", "false"),
     ("journal kept in WAL mode", L + "stores/sqlite.py", '"PRAGMA journal_mode = DELETE"', '"PRAGMA journal_mode = WAL"'),
+    (
+        "a planned run costs nothing",
+        L + "planning/rehearse.py",
+        "    state.apply(sealed(content, state.dataset, state.head))\n",
+        "",
+    ),
+    ("a plan spends from the balance of now", L + "planning/rehearse.py", "after = _copied(before)", "after = before"),
+    (
+        "a plan passes over what is denied",
+        L + "planning/rehearse.py",
+        "        return _why(state, charge, named)\n",
+        '        return ""\n',
+    ),
+    (
+        "a plan takes retired blocks",
+        L + "planning/rehearse.py",
+        "copied.runs = {}",
+        "copied.runs, copied.retired = {}, frozenset()",
+    ),
+    (
+        "a plan forgets what is spent",
+        L + "planning/rehearse.py",
+        "copied.runs = {}",
+        "copied.runs, copied.spent = {}, dict.fromkeys(state.spent, 0)",
+    ),
+    (
+        "a window that moves is a day late",
+        L + "planning/trailing.py",
+        "(self.count * DAYS[self.unit], 1)",
+        "(self.count * DAYS[self.unit] - 1, 0)",
+    ),
+    (
+        "a window that moves is a day short",
+        L + "planning/trailing.py",
+        "(self.count * DAYS[self.unit], 1)",
+        "(self.count * DAYS[self.unit] - 1, 1)",
+    ),
+    (
+        "what would fit is one run too many",
+        L + "planning/instead.py",
+        "return (low, found) if low else None",
+        "return (high, found) if low else None",
+    ),
+    ("an overview of the emptiest block", L + "overview.py", "return max(shares,", "return min(shares,"),
 )

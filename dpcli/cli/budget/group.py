@@ -16,6 +16,8 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "void": ("dpcli.cli.budget.void:command", "Give back a reservation before any noise was drawn."),
     "amend": ("dpcli.cli.budget.amend:command", "Change the cap, with a reason and an approver."),
     "windows": ("dpcli.cli.budget.windows:command", "Which blocks still take a run."),
+    "plan": ("dpcli.cli.budget.plan:command", "Which runs of a schedule fit, before the first is made."),
+    "overview": ("dpcli.cli.budget.overview:command", "All datasets of ledgers in one table, the fullest first."),
     "retire": ("dpcli.cli.budget.retire:command", "Close blocks for good."),
     "upgrade": ("dpcli.cli.budget.upgrade:command", "Make a ledger's definitions again as this version has them."),
     "log": ("dpcli.cli.budget.log:command", "Every entry, in order."),

@@ -66,6 +66,14 @@ class BlockKind(Protocol):
         """All blocks from the first to the last, both included. Raises InputError where they have no order."""
         ...
 
+    def of_day(self, day: date) -> str | None:
+        """The block that a day lies in, None where they are not of the calendar."""
+        ...
+
+    def first_day(self, name: str) -> date | None:
+        """The first day of a block, None where they are not of the calendar."""
+        ...
+
 
 def kind_named(by: str, names: Sequence[str], count: int | None) -> BlockKind:
     """The kind of an opening entry. Raises InputError for one that is not known."""
@@ -107,6 +115,12 @@ class Days:
         begin, end = date.fromisoformat(first).toordinal(), date.fromisoformat(last).toordinal()
         return [date.fromordinal(day).isoformat() for day in range(begin, end + 1)]
 
+    def of_day(self, day: date) -> str | None:
+        return day.isoformat()
+
+    def first_day(self, name: str) -> date | None:
+        return date.fromisoformat(name)
+
 
 @dataclass(frozen=True, slots=True)
 class Weeks:
@@ -134,8 +148,13 @@ class Weeks:
 
     def between(self, first: str, last: str) -> Sequence[str]:
         begin, end = date.fromisoformat(f"{first}-1"), date.fromisoformat(f"{last}-1")
-        days = (begin + timedelta(7 * i) for i in range((end - begin).days // 7 + 1))
-        return ["{}-W{:02}".format(f"{day.isocalendar().year:04}", day.isocalendar().week) for day in days]
+        return [_week(begin + timedelta(7 * i)) for i in range((end - begin).days // 7 + 1)]
+
+    def of_day(self, day: date) -> str | None:
+        return _week(day)
+
+    def first_day(self, name: str) -> date | None:
+        return date.fromisoformat(f"{name}-1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +186,12 @@ class Regions:
     def between(self, first: str, last: str) -> Sequence[str]:
         raise InputError(f"--window: expected the names of blocks, found {first}..{last}: what is listed has no order")
 
+    def of_day(self, day: date) -> str | None:
+        return None
+
+    def first_day(self, name: str) -> date | None:
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Hashes:
@@ -196,6 +221,17 @@ class Hashes:
 
     def between(self, first: str, last: str) -> Sequence[str]:
         return [str(i) for i in range(int(first), int(last) + 1)]
+
+    def of_day(self, day: date) -> str | None:
+        return None
+
+    def first_day(self, name: str) -> date | None:
+        return None
+
+
+def _week(day: date) -> str:
+    found = day.isocalendar()
+    return f"{found.year:04}-W{found.week:02}"
 
 
 def _day(text: str) -> date | None:
