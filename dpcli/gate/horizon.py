@@ -8,6 +8,7 @@ from dpcli.analysis.account import Account, headline
 from dpcli.errors import InputError
 from dpcli.gate.verdicts import Condition, Target
 from dpcli.pipeline.gate_keys import Horizon
+from dpcli.pipeline.model import Pipeline
 from dpcli.rounding import up
 
 KEY = ("gate", "horizon")
