@@ -29,6 +29,7 @@ OBSERVED = {
     "secure-aggregation": "the server knows whose updates are in a sum",
     "local": "the server sees who sent which message",
 }
+MODELS = {"server": ("central", "secure-computation"), "secure-aggregation": ("distributed",), "local": ("local",)}
 KEPT = ("max_participations", "min_separation")
 
 
@@ -37,6 +38,10 @@ def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings
     values = read_document(tables, Findings())
     for path, expected, found in disagreements(table, values["privacy"], values.get("mechanism", ())):
         findings.add("DP005", path, expected, found)
+    said = values["disclosure"].privacy_model if "disclosure" in values else None
+    if said not in (None, *MODELS[table.noise]):
+        words = " or ".join(f'"{word}"' for word in MODELS[table.noise])
+        findings.add("DP005", ("disclosure", "privacy_model"), f'{words} with federated.noise = "{table.noise}"', f'"{said}"')
 
 
 def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) -> Iterator[Problem]:
