@@ -7,6 +7,7 @@ from typing import Any
 
 from dpcli.disclosure.answers import MODELS, text_of, worded
 from dpcli.disclosure.facts import Facts
+from dpcli.pipeline.model import Pipeline
 
 Answered = Callable[[Facts], str | None]
 
@@ -18,9 +19,31 @@ NOISE = {
 }
 
 
-def _table(facts: Facts) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = dict(facts.pipeline.sections).get("federated", {})
+AGAINST = {
+    "server": "The guarantee is against those who see the releases, and not against the server",
+    "secure-aggregation": "The guarantee is against the server too, and so without amplification by sampling",
+    "local": "The guarantee is against everybody, the server among them, and so without amplification by sampling",
+}
+
+
+def against(pipeline: Pipeline) -> tuple[str, ...]:
+    """Against whom a guarantee about clients is, in a sentence; none of a file that has no clients."""
+    table = _stated(pipeline)
+    return (f"{AGAINST[table['noise']]}: {_noise(table)}.",) if table else ()
+
+
+def _stated(pipeline: Pipeline) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = dict(pipeline.sections).get("federated", {})
     return found
+
+
+def _table(facts: Facts) -> Mapping[str, Any]:
+    return _stated(facts.pipeline)
+
+
+def _noise(table: Mapping[str, Any]) -> str:
+    """Who adds the noise, and who sees what."""
+    return NOISE[table["noise"]].format_map({"min_clients": 0, "dishonest": 0, **table})
 
 
 def _both(stated: str | None, found: str | None) -> str | None:
@@ -30,8 +53,7 @@ def _both(stated: str | None, found: str | None) -> str | None:
 def privacy_model(facts: Facts) -> str | None:
     """Who is trusted with raw data, in the file's word and by who adds the noise."""
     table = _table(facts)
-    found = NOISE[table["noise"]].format_map({"min_clients": 0, "dishonest": 0, **table}) if table else None
-    return _both(worded("privacy_model", MODELS)(facts), found)
+    return _both(worded("privacy_model", MODELS)(facts), _noise(table) if table else None)
 
 
 def clipping(facts: Facts) -> str | None:
