@@ -67,7 +67,7 @@ def test_example_is_clean(path: Path) -> None:
     assert not [d for d in json.loads(result.out)["diagnostics"] if d["severity"] == "error"]
 
 
-@pytest.mark.parametrize("template", ["dp-sgd", "train", "query", "pate", "pmixed", "prompt", "generate"])
+@pytest.mark.parametrize("template", ["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate"])
 def test_template_is_a_good_pipeline(template: str) -> None:
     text = run("init", template).out
     assert run("lint", "-", stdin=text.encode()).code == 0
@@ -122,7 +122,7 @@ def warnings(text: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("template", ["dp-sgd", "train", "query", "pate", "pmixed", "prompt", "generate", "release"])
+@pytest.mark.parametrize("template", ["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release"])
 def test_a_template_warns_about_nothing(template: str) -> None:
     assert warnings(run("init", template).out) == []
 
