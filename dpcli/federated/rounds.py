@@ -150,7 +150,7 @@ def rounds(
         InputError: the file, the key or a number is wrong, the file has no [federated], or it charges less than that says is done.
         LedgerError: the ledger is not there. CannotCertify, NotRepresentable: its filter has no cost for a round.
     """
-    plan = federated_plan(path_or_url("rounds", pipeline))
+    plan = federated_plan(path_or_url("pipeline", pipeline))
     size = plan.portion if chunk is None else whole("chunk", chunk, plan.portion)
     if size % plan.portion:
         raise InputError(
