@@ -9,14 +9,11 @@ import pytest
 
 from dpcli.analysis.account import account
 from dpcli.analysis.difference import priced_changes
-from dpcli.federated.settings import Federated
 from dpcli.gate.claims import claims
-from dpcli.keys.annotations import members_of
 from dpcli.pipeline.families import MECHANISMS
 from dpcli.pipeline.read import parse
 from dpcli.registry import load
 from tests.command import dpcli
-from tests.federated.files import file
 from tests.gate.conftest import git
 from tests.gate.samples import GATE
 from tests.gate.test_every_change import BASE, TYPES, Document, put, text_of
@@ -163,41 +160,3 @@ def test_disjoint_parts_are_told_although_each_alone_is_dearer(tmp_path: Path, t
     assert result.code == 0
     assert "warning gate/claim: a: partition none -> " in result.out
     assert new or "warning gate/claim: b: partition none -> " in result.out
-
-
-CLAIMED = [name for name, member in members_of(Federated).items() if member.claim]
-SAID: dict[str, Any] = {
-    "sampling": "cyclic",
-    "noise": "secure-aggregation",
-    "rounds": 30,
-    "clients_per_round": 50,
-    "noise_multiplier": 1.0,
-    "min_clients": 20,
-    "dishonest": 4,
-    "max_participations": 29,
-    "min_separation": 1,
-}
-OTHERWISE: dict[str, Any] = {
-    **SAID,
-    "sampling": "none",
-    "noise": "server",
-    "noise_multiplier": 2.0,
-    "min_clients": 40,
-    "dishonest": 3,
-}
-OTHERWISE |= {"max_participations": 28, "min_separation": 2}
-
-
-@pytest.mark.parametrize("key", CLAIMED)
-def test_what_a_server_and_its_clients_are_said_to_do_is_told_when_it_changes(key: str) -> None:
-    before, after = (file({**SAID, key: table[key]}).encode() for table in (SAID, OTHERWISE))
-    priced = priced_changes(before, after, account(parse(before, "fed.toml"), delta=1e-6))
-    words = [one.message for one in claims(priced, parse(before, "fed.toml"))]
-    assert len(words) == 1 and words[0].startswith(f"federated.{key} ") and words[0].endswith("and not by noise")
-
-
-def test_a_file_that_says_nothing_more_of_its_clients_is_told() -> None:
-    before, after = file(SAID).encode(), file(None).encode()
-    for old, new in ((before, after), (after, before)):
-        priced = priced_changes(old, new, account(parse(old, "fed.toml"), delta=1e-6))
-        assert len([*claims(priced, parse(new, "fed.toml"))]) == 1
