@@ -80,6 +80,7 @@ SECTIONS: dict[str, str] = {
     "pmixed": "dpcli.predict.pmixed.settings:Pmixed",
     "prompt": "dpcli.predict.prompt.settings:Prompt",
     "generate": "dpcli.predict.decode.settings:Generate",
+    "federated": "dpcli.federated.settings:Federated",
 }
 
 # Tables of the file that become mechanisms of it, and how: (the file's values, findings to add to) -> entries.
@@ -111,6 +112,7 @@ JUDGED_IN_FILE: dict[str, str] = {
     "train": "dpcli.train.plan.entries:judge_entries",
     "sweep": "dpcli.sweep.setting:judge_values",
     "pmixed": "dpcli.predict.pmixed.settings:judge_mode",
+    "federated": "dpcli.federated.judged:judge_rounds",
 }
 
 # What [train] may learn, and how its gradients are clipped: each a class whose fields are the keys that it reads.

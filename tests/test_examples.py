@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import runpy
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import dpcli
+from dpcli.ledger.stores.places import open_ledger
 from tests.command import ROOT
 from tests.command import dpcli as run
 
@@ -44,6 +46,7 @@ EXPECTED = {
     "release.toml": (2.55, 2.6),  # weights share the budget by the line of zCDP, by which they cost 3.0
     "dp-sgd.toml": (2.6, 2.6003),
     "clinic-weeks.toml": (0.5, 0.5),
+    "federated.toml": (2.9339, 2.93397),  # a grid of another library: 2.93397
     "dp-ftrl.toml": (1.8424, 1.8426),  # one Gaussian, mu = sqrt(5 sum of f_k^2) / 9
 }
 
@@ -66,7 +69,7 @@ def test_example_is_clean(path: Path) -> None:
     assert not [d for d in json.loads(result.out)["diagnostics"] if d["severity"] == "error"]
 
 
-@pytest.mark.parametrize("template", ["dp-sgd", "train", "query", "pate", "pmixed", "prompt", "generate"])
+@pytest.mark.parametrize("template", ["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate"])
 def test_template_is_a_good_pipeline(template: str) -> None:
     text = run("init", template).out
     assert run("lint", "-", stdin=text.encode()).code == 0
@@ -121,7 +124,7 @@ def warnings(text: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("template", ["dp-sgd", "train", "query", "pate", "pmixed", "prompt", "generate", "release"])
+@pytest.mark.parametrize("template", ["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release"])
 def test_a_template_warns_about_nothing(template: str) -> None:
     assert warnings(run("init", template).out) == []
 
@@ -167,6 +170,53 @@ def test_a_loop_of_ones_own_learns_the_digits(
     ).groups()
     assert float(accuracy) > 0.8 and said
     assert "150 steps" in (tmp_path / "runs" / "private-loop" / "statement.md").read_text()
+
+
+CLIENTS = ("--dataset", "digits", "--unit", "client", "--adjacency", "add-remove", "--epsilon", "3", "--delta", "1e-4")
+ROUNDS = 45  # of 60: order 6 of the Renyi divergence costs 0.037133 a round, by the binomial sum below, and epsilon 3 leaves 1.6987
+
+
+def round_cost(order: int, rate: float, sigma: float) -> float:
+    """Of one sampled Gaussian, at a whole order (Mironov, Talwar, Zhang 2019, arXiv:1908.10530, section 3.3)."""
+    terms = (
+        math.comb(order, k) * (1 - rate) ** (order - k) * rate**k * math.exp((k * k - k) / (2 * sigma**2)) for k in range(order + 1)
+    )
+    return math.log(sum(terms)) / (order - 1)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("federated_digits.py", marks=pytest.mark.needs("sklearn")),
+        pytest.param(
+            "federated_flower.py",
+            marks=[
+                pytest.mark.needs("sklearn", "flwr"),
+                pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+            ],  # of what Flower imports
+        ),
+    ],
+)
+def test_clients_learn_the_digits_until_the_cap(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of three digits and more, one of ten is chance; the rounds that were charged are those that fit, and no noise came after."""
+    url = str(tmp_path / "clients.db")
+    assert run("budget", "init", url, *CLIENTS, "--filter", "rdp", "--order", "6").code == 0
+    monkeypatch.setattr("sys.argv", [script, url])
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    runpy.run_path(str(ROOT / "examples" / script), run_name="__main__")
+    denial, last = capsys.readouterr().out.splitlines()[-2:]
+    assert denial.startswith(f"round {ROUNDS + 1}: denied, and nothing was written: ")
+    accuracy, epsilon = re.fullmatch(rf"{ROUNDS} rounds, accuracy (0\.\d+), as planned epsilon <= (\d\.\d+)", last).groups()
+    assert float(accuracy) > 0.67 and 2.5 < float(epsilon) < 2.6
+    with open_ledger(url) as ledger:
+        state = ledger.state()
+    key = script.removeprefix("federated_").removesuffix(".py")
+    assert [*state.runs] == [f"{key}/round-{number:06d}" for number in range(1, ROUNDS + 1)]
+    (spent,) = (float(value) for name, value in state.spent.items() if name != "delta")
+    cost = round_cost(6, 1 / 8, 1.5)
+    assert spent == pytest.approx(ROUNDS * cost, rel=1e-6) and spent <= 1.6987 < spent + cost
 
 
 @pytest.mark.needs("duckdb", "opendp", "sqlglot")

@@ -71,8 +71,7 @@ def _unamplified(pipeline: Pipeline, found: Account) -> Account | None:
 
 def amplified(entry: Entry) -> bool:
     """Whether an entry's cost is smaller because its records are drawn at random."""
-    scheme = entry.sampling
-    return isinstance(scheme, Batched) and (not isinstance(scheme, OncePerEpoch) or scheme.amplified)
+    return entry.sampling is not None and entry.sampling.amplified
 
 
 def _in_passes(entry: Entry) -> Entry:

@@ -8,13 +8,16 @@ from fractions import Fraction
 from math import ceil
 
 from dpcli.lint.rule import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.settings import chosen, one_of, switched_on
+from dpcli.lint.settings import RELEASING, chosen, one_of, switched_on
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
 from dpcli.pipeline.model import Entry, Pipeline
 from dpcli.pipeline.resolve import MAX_COUNT
 
 SAMPLER = frozenset({"sampler", "sampling", "batching"})
+UNNAMED = tuple(
+    name for name in RELEASING if name != "federated"
+)  # [federated] is compared with the entry that it performs (DP005)
 SHUFFLED = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequential", "in_order")
 OF_ONE_SIZE = ("fixed_size", "fixed", "without_replacement")
 
@@ -31,7 +34,7 @@ def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
         message = "a mechanism of this file is counted as Poisson sampling, which shuffled or ordered batches are not"
         for finding in (
             *switched_on(pipeline, frozenset({"shuffle"}), message),
-            *chosen(pipeline, SAMPLER, one_of(*SHUFFLED), message),
+            *chosen(pipeline, SAMPLER, one_of(*SHUFFLED), message, *UNNAMED),
             *chosen(pipeline, frozenset({"poisson_sampling"}), lambda value: value is False, message),
         ):
             yield replace(finding, severity="error")
@@ -51,7 +54,7 @@ def _fixed_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
             )
     if _counted_as_poisson(pipeline):
         message = "a mechanism of this file is counted as Poisson sampling, which batches of one size are not"
-        yield from chosen(pipeline, SAMPLER, one_of(*OF_ONE_SIZE), message)
+        yield from chosen(pipeline, SAMPLER, one_of(*OF_ONE_SIZE), message, *UNNAMED)
 
 
 def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
