@@ -72,6 +72,8 @@ ENTRIES = {
     "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said"},
     "retire": {"window": "window", "why": "said"},
     "upgrade": {"schema": "hash", "version": "count"},
+    "moved": {"to": "said", "copy": "hash?", "why": "text?"},
+    "copied": {"from": "said", "schema": "hash", "version": "count", "why": "text?"},
 }
 TERMS = {
     "unit": "name",

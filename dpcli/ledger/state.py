@@ -20,6 +20,7 @@ from dpcli.ledger.terms import LedgerTerms
 LONGEST = 200  # characters of a run's mechanisms in print
 # What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
+AWAY = ("moved", "copied", "upgrade")  # what may follow the entry by which a dataset has moved
 BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
 
@@ -86,6 +87,15 @@ class UnderWay:
     status: str
 
 
+@dataclass(frozen=True, slots=True)
+class MovedAway:
+    """Where a dataset has moved `to`, and `at` which entry; copy: the hash of the entry that opened it there, once that is known."""
+
+    to: str
+    at: Head
+    copy: str = ""
+
+
 @dataclass(slots=True)
 class LedgerState:
     """One dataset's ledger up to `head`. Built by `apply`, which refuses an entry that no sound ledger can hold.
@@ -111,12 +121,17 @@ class LedgerState:
     schema: str = ""  # the hash of the definitions that guard the entries
     version: int = 1  # of those definitions
     retired: frozenset[str] = frozenset()  # blocks that were closed by hand
+    departure: MovedAway | None = None  # where it has moved: nothing is charged here then
 
     def apply(self, entry: LedgerEntry) -> None:
         """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
         change = _CHANGES.get(entry.kind)
         if change is None:
             raise LedgerError(f'{self._place(entry)}: "{entry.kind}" is unknown to this version: written by a later dpcli')
+        if self.departure is not None and entry.kind not in AWAY:
+            raise LedgerError(
+                f"{self._place(entry)}: follows the entry by which the dataset has moved: the ledger was changed by hand"
+            )
         try:
             change(self, entry)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -160,6 +175,14 @@ class LedgerState:
     def closed(self, window: Sequence[str]) -> str | None:
         """The first block that was retired, None where none was."""
         return next((block for block in window if block in self.retired), None)
+
+    def refuse_moved(self) -> None:
+        """Raise LedgerError where the dataset has moved."""
+        if self.departure is not None:
+            raise LedgerError(
+                f'dataset "{self.dataset}" has moved to {self.departure.to} (entry {self.departure.at.seq}): it is charged there, and '
+                "nothing more is taken here"
+            )
 
     def run(self, key: str) -> Run:
         """The run of that key. Raises LedgerError where there is none."""
@@ -237,6 +260,22 @@ class LedgerState:
         self.open_terms()
         self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
 
+    def _moved(self, entry: LedgerEntry) -> None:
+        self.open_terms()
+        to, copy_ = str(entry.content["to"]), str(entry.content.get("copy", ""))
+        if self.departure is None and not copy_:
+            self.departure = MovedAway(to, Head(entry.row.seq, entry.row.hash))
+        elif self.departure is not None and self.departure.to == to and copy_ and not self.departure.copy:
+            self.departure = replace(self.departure, copy=copy_)
+        else:
+            raise LedgerError(f"{self._place(entry)}: moves what has moved: the ledger was changed by hand")
+
+    def _copied(self, entry: LedgerEntry) -> None:
+        if self.departure is None or self.departure.copy:
+            raise LedgerError(f"{self._place(entry)}: a copy of what has not moved: the ledger was changed by hand")
+        self._upgrade(entry)
+        self.departure = None
+
     def _place(self, entry: LedgerEntry) -> str:
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
 
@@ -269,4 +308,6 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "amend": LedgerState._amend,
     "retire": LedgerState._retire,
     "upgrade": LedgerState._upgrade,
+    "moved": LedgerState._moved,
+    "copied": LedgerState._copied,
 }

@@ -25,8 +25,8 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "remembered before the commit",
         L + "ledger.py",
-        "                    self._write(tail, entry)\n",
-        "                    self._write(tail, entry)\n                    state.apply(entry)\n                    entry = None\n",
+        "trial = state.rehearsal()\n                for",
+        "trial = state\n                for",
     ),
     (
         "cap outside the chain: amended without an entry",
@@ -114,7 +114,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("future schema opened", L + "stores/sqlite_file.py", "_number(header, 60, 4) > VERSION", "False"),
     ("a commit's warning is overlooked", L + "stores/postgres_patience.py", "    if warned:\n", "    if False:\n"),
     ("names of others' schemas", L + "stores/postgres_patience.py", "'pg_catalog, pg_temp', true", "'theirs, pg_catalog', true"),
-    ("an interrupted commit wrote nothing", L + "ledger.py", "UNSURE if entry is not None else", "UNSURE if entry is None else"),
+    ("an interrupted commit wrote nothing", L + "ledger.py", "UNSURE if any(entries) else", "UNSURE if not any(entries) else"),
     (
         "a second spelling of a number",
         L + "stores/postgres_functions.sql",
@@ -132,7 +132,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("rows of another type", L + "stores/sqlite.py", "!= (int, str, str) for row in rows", "== () for row in rows"),
     ("size not compared", L + "stores/sqlite.py", "if _size(self._path) < sizes[0][0]:", "if False:"),
     ("no rollback after a denial", L + "stores/sqlite.py", 'self.connection.execute("ROLLBACK")', "pass"),
-    ("guards not verified", L + "verify.py", "if digest(ledger.store.schema()) != state.schema:", "if False:"),
+    ("guards not verified", L + "verify.py", "if digest(store.schema()) != state.schema:", "if False:"),
     ("restored backup accepted", L + "verify.py", "if head.seq < seq:", "if False:"),
     ("other history accepted", L + "verify.py", 'if row is None or row.hash != anchor["hash"]:', "if False:"),
     (
@@ -152,8 +152,8 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "a total without the last entry",
         L + "ledger.py",
-        "tail.note(checkpoint_of(after))",
-        "after.spent = self._state.spent\n            tail.note(checkpoint_of(after))",
+        "tail.note(checkpoint_of(trial))",
+        "trial.spent = state.spent\n                    tail.note(checkpoint_of(trial))",
     ),
     (
         "a reservation forgotten",
@@ -207,4 +207,17 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("the server: a window is not charged", L + "stores/postgres_functions.sql", "w ON w.name = m.key", "w ON false"),
     ("the server: any block is one", L + "stores/postgres_functions.sql", "dpcli.is_block(family, b.block) IS NOT TRUE", "false"),
     ("journal kept in WAL mode", L + "stores/sqlite.py", '"PRAGMA journal_mode = DELETE"', '"PRAGMA journal_mode = WAL"'),
+    ("a copy made twice", L + "copying.py", "if departure.copy and not there:", "if False:"),
+    ("what is there is not compared", L + "copying.py", "if held is not None and held != row:", "if False:"),
+    ("copied to itself", L + "copying.py", "if store.identity == target.identity:", "if False:"),
+    ("totals noted where a dataset has moved", L + "checkpoint.py", "state.departure is None and ", ""),
+    ("charged where it has moved away", L + "state.py", "if self.departure is not None and entry.kind not in AWAY:", "if False:"),
+    ("moved, and taken for open", L + "stores/postgres_moving.sql", "NOT away OR kind IN ('moved', 'upgrade')", "true"),
+    ("charged before it is whole", L + "stores/postgres_moving.sql", "dpcli.require(NOT copying,", "dpcli.require(true,"),
+    (
+        "old entries into any dataset",
+        L + "stores/postgres_moving.sql",
+        "EXISTS (SELECT FROM dpcli.copying c WHERE c.dataset = of_dataset) AND last.name IS NOT NULL",
+        "last.name IS NOT NULL",
+    ),
 )
