@@ -61,6 +61,8 @@ CHARGE = {
     "detail": "text?",
     "why": "text?",
     "window": "window?",
+    "made": "stamp?",
+    "maker": "name?",
 }
 ENTRIES = {
     "open": {"terms": "terms", "caps": "amounts"},

@@ -83,7 +83,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     (
         "another run under the same key",
         L + "requests.py",
-        "if canonical({name: run.content.get(name) for name in self.body()}) != canonical(self.body()):",
+        "if canonical({name: run.content.get(name) for name in body}) != canonical(body):",
         "if False:",
     ),
     ("amend without an approver", L + "requests.py", " or not _in_words(self.approver)", ""),
@@ -190,7 +190,7 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("a retired block is charged", L + "requests.py", "closed = state.closed(self.window)", "closed = None"),
     ("a chain charges a retired block", L + "state.py", "self.closed(window) is not None or ", ""),
     ("a retired block forgotten", L + "checkpoint.py", '{"retired": sorted(state.retired)}', '{"retired": []}'),
-    ("another window under the same key", L + "requests.py", '{**body, "window": list(self.window)} if', "body if"),
+    ("another window under the same key", L + "requests.py", '{"window": list(self.window), "made"', '{"made"'),
     ("a block with two spellings", L + "blocks/kinds.py", '"0|[1-9][0-9]{0,6}"', '"[0-9]{1,7}"'),
     (
         "the window of a run under way forgotten",
@@ -207,6 +207,9 @@ LEDGER_PLANTS: tuple[tuple[str, str, str, str], ...] = (
     ("the server: a window is not charged", L + "stores/postgres_functions.sql", "w ON w.name = m.key", "w ON false"),
     ("the server: any block is one", L + "stores/postgres_functions.sql", "dpcli.is_block(family, b.block) IS NOT TRUE", "false"),
     ("journal kept in WAL mode", L + "stores/sqlite.py", '"PRAGMA journal_mode = DELETE"', '"PRAGMA journal_mode = WAL"'),
+    ("a run of today is one of the history", L + "requests.py", 'dict.fromkeys(("made", "maker"))', "{}"),
+    ("a history charged in part", L + "history.py", "for request in requests])", "for request in requests[1:]])"),
+    ("an epsilon that vanishes", L + "history.py", " or vanished", ""),
     ("a copy made twice", L + "copying.py", "if departure.copy and not there:", "if False:"),
     ("what is there is not compared", L + "copying.py", "if held is not None and held != row:", "if False:"),
     ("copied to itself", L + "copying.py", "if store.identity == target.identity:", "if False:"),

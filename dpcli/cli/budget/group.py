@@ -18,6 +18,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "windows": ("dpcli.cli.budget.windows:command", "Which blocks still take a run."),
     "retire": ("dpcli.cli.budget.retire:command", "Close blocks for good."),
     "upgrade": ("dpcli.cli.budget.upgrade:command", "Make a ledger's definitions again as this version has them."),
+    "import": ("dpcli.cli.budget.history:command", "Charge what was spent before there was a ledger."),
     "copy": ("dpcli.cli.budget.copy:command", "Move datasets to another ledger, their chains as they are."),
     "log": ("dpcli.cli.budget.log:command", "Every entry, in order."),
     "verify": ("dpcli.cli.budget.verify:command", "Check the chain, its guards, every cost, and an anchor."),
