@@ -475,6 +475,29 @@ def test_old_entries_go_into_no_dataset_that_is_there(people: Database) -> None:
     assert len(rows(people)) == state.head.seq
 
 
+def test_a_team_goes_along_where_it_is_known(people: Database, second: Database) -> None:
+    """Else nobody would see what is copied, or everybody."""
+    from dataclasses import replace
+
+    second.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=second.name)
+    with people.cluster.connect() as connection:
+        for role in ("reds", "blues"):
+            if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
+                connection.execute(f"CREATE ROLE {role}")
+        connection.execute("GRANT reds, blues TO ledger_owner")
+    init(people.url, "red", replace(terms(), team="reds")).close()
+    copied(people.url, second.url, "red")
+    stranger = second.cluster.login("stranger", "dpcli_spender")
+    assert open_store(second.cluster.url(second.name, stranger)).datasets() == ()
+    init(people.url, "blue", replace(terms(), team="blues")).close()
+    with people.cluster.connect() as connection:
+        connection.execute("REVOKE blues FROM ledger_owner")
+    ada = people.cluster.login("ada", "dpcli_admin", "blues")
+    with pytest.raises(LedgerError, match="a team whose member you are"):
+        copied(people.cluster.url(people.name, ada), second.url, "blue")
+    assert open_store(second.url).datasets() == ("red",)
+
+
 def test_a_spender_copies_nothing(people: Database, tmp_path: Path) -> None:
     for name in ("sam",):
         url = people.cluster.url(people.name, name)
