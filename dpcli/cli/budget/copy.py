@@ -10,13 +10,13 @@ from dpcli.cli.picture import progress
 
 
 @click.command(short_help="Move datasets to another ledger, their chains as they are.")
-@click.argument("source", metavar="FROM")
+@click.argument("ledger", metavar="FROM")
 @click.argument("target", metavar="TO")
 @click.option("--dataset", "names", multiple=True, metavar="NAME", help="A dataset to move; repeatable. All of FROM where absent.")
 @why_option
 @click.option("--new", is_flag=True, help="Although the name of a dataset looks like that of another one in TO.")
 @output_options("text", "records")
-def command(source: str, target: str, names: tuple[str, ...], why: str, new: bool, format_: str, outputs: tuple[str, ...]) -> int:
+def command(ledger: str, target: str, names: tuple[str, ...], why: str, new: bool, format_: str, outputs: tuple[str, ...]) -> int:
     """Move datasets FROM one ledger TO another: from a file to PostgreSQL, back, or to another file. TO is made where there is none.
 
     Every entry is copied as it is, to the last byte, and checked while it is read. The dataset is then closed in FROM by a last entry, and
@@ -32,5 +32,5 @@ def command(source: str, target: str, names: tuple[str, ...], why: str, new: boo
     from dpcli.present.ledger_moves import moved
 
     with progress("entries") as said:
-        found = [copied(source, target, name, why, new, said) for name in names or all_of(source)]
+        found = [copied(ledger, target, name, why, new, said) for name in names or all_of(ledger)]
     return emit(moved(found), format_, outputs)
