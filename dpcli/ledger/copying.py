@@ -16,7 +16,7 @@ there: the same command goes on. What is there already must be a beginning of th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -161,11 +161,33 @@ def copied(source: str, target: str, dataset: str, why: str = "", new: bool = Fa
     """
     with open_ledger(source, dataset) as ledger:
         copying, departure = Copying(ledger, target, why, new, progress), ledger.state().departure
-        created(target, copying.fill, DAY)
-        with open_ledger(target, dataset) as copy:
-            verified = verify(copy, progress=progress)
-            repeated = departure is not None and departure.copy != ""
-            return Copied(dataset, address(target, copy.store), copying.named(copy), repeated, verified)
+        with _told(ledger):
+            created(target, copying.fill, DAY)
+            with open_ledger(target, dataset) as copy:
+                verified = verify(copy, progress=progress)
+                repeated = departure is not None and departure.copy != ""
+                return Copied(dataset, address(target, copy.store), copying.named(copy), repeated, verified)
+
+
+@contextmanager
+def _told(ledger: Ledger) -> Iterator[None]:
+    """Whoever stops a move, or what does, where the dataset is closed by then: what its ledger says alone would not tell."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_standing(ledger) or "nothing was moved") from None
+    except LedgerError as error:
+        standing = _standing(ledger)
+        raise LedgerError(f"{error}; {standing}" if standing and standing not in str(error) else str(error)) from None
+
+
+def _standing(ledger: Ledger) -> str:
+    """What to do about a dataset that was closed, and whose copy may not be open yet; "" where it was not closed or has arrived."""
+    with suppress(LedgerError):
+        departure = ledger.state().departure
+        if departure is not None and not departure.copy:
+            return f'"{ledger.dataset}" is closed in {ledger.store.place}: dpcli budget copy to {departure.to} completes the move'
+    return ""
 
 
 def all_of(url: str) -> tuple[str, ...]:

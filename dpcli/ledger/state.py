@@ -179,9 +179,14 @@ class LedgerState:
     def refuse_moved(self) -> None:
         """Raise LedgerError where the dataset has moved."""
         if self.departure is not None:
+            there = (
+                "it is charged there, and"
+                if self.departure.copy
+                else "where it is not there yet, dpcli budget copy completes that;"
+            )
             raise LedgerError(
-                f'dataset "{self.dataset}" has moved to {self.departure.to} (entry {self.departure.at.seq}): it is charged there, and '
-                "nothing more is taken here"
+                f'dataset "{self.dataset}" has moved to {self.departure.to} (entry {self.departure.at.seq}): {there} nothing more is '
+                "taken here"
             )
 
     def run(self, key: str) -> Run:

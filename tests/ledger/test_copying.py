@@ -280,6 +280,29 @@ def follow(source: str, target: str, folder: Path, name: str) -> None:
         number += 1
 
 
+@pytest.mark.parametrize(
+    "error", [LedgerError("the disk is full; nothing was written"), KeyboardInterrupt()], ids=["full", "stopped"]
+)
+@pytest.mark.parametrize(("point", "closed"), [("_read_again", False), ("_open", True)])
+def test_who_fails_after_it_was_closed_here_says_so(
+    way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch, point: str, closed: bool, error: BaseException
+) -> None:
+    source, target = way
+    lived(source)
+
+    def fail(*arguments: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Copying, point, fail)
+        done = dpcli("budget", "copy", source.url, target.url)
+    assert done.code == (4 if isinstance(error, LedgerError) else 130)
+    assert ("completes the move" in done.err) == closed
+    assert open_places(source, target) == ([] if closed else [source.url])
+    assert dpcli("budget", "copy", source.url, target.url).code == 0
+    assert open_places(source, target) == [target.url]
+
+
 @pytest.mark.sampled(2)
 def test_nothing_that_is_acknowledged_meanwhile_is_lost(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way

@@ -21,8 +21,9 @@ def command(ledger: str, history: str, dataset: str | None, format_: str, output
     dataset has blocks. delta beside a file or a rho is where the run is described. Entries say when the run was made and by whom,
     beside who imported it.
 
-    A run that is in the ledger already, under its key and in the same words, is not charged again. What was spent is spent: a history
-    that does not fit is refused as a whole, and the message says which cap holds it. dpcli budget amend sets that, with an approver.
+    HISTORY has at most 1,000 runs. One that is in the ledger already, under its key and in the same words, is not charged again. What was
+    spent is spent: a history that does not fit is refused as a whole, and the message says which cap holds it. dpcli budget amend sets
+    that, with an approver.
 
     Exit code 0: done, or nothing to do. 1: it does not fit, and nothing was written. 2: a line is wrong. 4: a key is another run's.
     """
