@@ -66,6 +66,8 @@ CHARGE = {
 }
 ENTRIES = {
     "open": {"terms": "terms", "caps": "amounts"},
+    "moved": {"to": "said", "copy": "hash?", "why": "text?"},
+    "copied": {"from": "said", "schema": "hash", "version": "count", "why": "text?"},
     "spend": CHARGE,
     "reserve": {**CHARGE, "expires": "stamp?"},
     "start": {"key": "name", "why": "text?"},
@@ -74,8 +76,6 @@ ENTRIES = {
     "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said"},
     "retire": {"window": "window", "why": "said"},
     "upgrade": {"schema": "hash", "version": "count"},
-    "moved": {"to": "said", "copy": "hash?", "why": "text?"},
-    "copied": {"from": "said", "schema": "hash", "version": "count", "why": "text?"},
 }
 TERMS = {
     "unit": "name",

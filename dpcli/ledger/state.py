@@ -20,7 +20,6 @@ from dpcli.ledger.terms import LedgerTerms
 LONGEST = 200  # characters of a run's mechanisms in print
 # What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
-AWAY = ("moved", "copied", "upgrade")  # what may follow the entry by which a dataset has moved
 BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
 
@@ -87,6 +86,9 @@ class UnderWay:
     status: str
 
 
+AWAY = ("moved", "copied", "upgrade")  # what may follow the entry by which a dataset has moved
+
+
 @dataclass(frozen=True, slots=True)
 class MovedAway:
     """Where a dataset has moved `to`, and `at` which entry; copy: the hash of the entry that opened it there, once that is known."""
@@ -118,10 +120,10 @@ class LedgerState:
     last: Run | None = None
     latest: str = ""  # the latest time that an entry states
     opening: str = ""  # the hash of the first entry
+    departure: MovedAway | None = None  # where it has moved: nothing is charged here then
     schema: str = ""  # the hash of the definitions that guard the entries
     version: int = 1  # of those definitions
     retired: frozenset[str] = frozenset()  # blocks that were closed by hand
-    departure: MovedAway | None = None  # where it has moved: nothing is charged here then
 
     def apply(self, entry: LedgerEntry) -> None:
         """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
@@ -152,6 +154,19 @@ class LedgerState:
             raise LedgerError(f'no ledger for dataset "{self.dataset}": dpcli budget init opens one')
         return self.terms
 
+    def refuse_moved(self) -> None:
+        """Raise LedgerError where the dataset has moved."""
+        if self.departure is not None:
+            there = (
+                "it is charged there, and"
+                if self.departure.copy
+                else "where it is not there yet, dpcli budget copy completes that;"
+            )
+            raise LedgerError(
+                f'dataset "{self.dataset}" has moved to {self.departure.to} (entry {self.departure.at.seq}): {there} nothing more is '
+                "taken here"
+            )
+
     def left(self) -> dict[str, Decimal]:
         """What remains of each cap, 0 where nothing does."""
         return {name: max(value, Decimal(0)) for name, value in amounts.add(self.caps, self.spent, -1).items()}
@@ -175,19 +190,6 @@ class LedgerState:
     def closed(self, window: Sequence[str]) -> str | None:
         """The first block that was retired, None where none was."""
         return next((block for block in window if block in self.retired), None)
-
-    def refuse_moved(self) -> None:
-        """Raise LedgerError where the dataset has moved."""
-        if self.departure is not None:
-            there = (
-                "it is charged there, and"
-                if self.departure.copy
-                else "where it is not there yet, dpcli budget copy completes that;"
-            )
-            raise LedgerError(
-                f'dataset "{self.dataset}" has moved to {self.departure.to} (entry {self.departure.at.seq}): {there} nothing more is '
-                "taken here"
-            )
 
     def run(self, key: str) -> Run:
         """The run of that key. Raises LedgerError where there is none."""
@@ -305,6 +307,8 @@ def _refuse_no_run(content: Mapping[str, Any]) -> None:
 
 _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "open": LedgerState._open,
+    "moved": LedgerState._moved,
+    "copied": LedgerState._copied,
     "spend": LedgerState._charge,
     "reserve": LedgerState._charge,
     "start": LedgerState._move,
@@ -313,6 +317,4 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "amend": LedgerState._amend,
     "retire": LedgerState._retire,
     "upgrade": LedgerState._upgrade,
-    "moved": LedgerState._moved,
-    "copied": LedgerState._copied,
 }

@@ -529,6 +529,9 @@ def test_a_spender_copies_nothing(people: Database, tmp_path: Path) -> None:
         assert not os.path.exists(tmp_path / "stolen.db")
     text = '{"kind":"open"}'
     assert "permission denied" in by_hand(people, "sam", "take", "other", 1, text)
+    with open_ledger(people.url, DATASET) as ledger:
+        row = forged(ledger.state(), "sam", {"kind": "moved", "to": "/stolen.db"})
+    assert "moving a dataset needs the role dpcli_admin" in by_hand(people, "sam", "append", DATASET, row.seq, row.body)
     assert open_places(people) == [people.url]
 
 

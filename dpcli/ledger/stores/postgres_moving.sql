@@ -9,6 +9,13 @@ CREATE OR REPLACE FUNCTION dpcli.moved_last(of_dataset text) RETURNS text LANGUA
   SELECT e.kind FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind IN ('moved', 'copied') ORDER BY e.seq DESC LIMIT 1
 $$;
 
+CREATE OR REPLACE FUNCTION dpcli.permit_moving() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
+BEGIN
+  IF pg_has_role(session_user, 'dpcli_admin', 'MEMBER') IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = 'DPL02', MESSAGE = format('moving a dataset needs the role dpcli_admin, which %s has not', session_user);
+  END IF;
+END $$;
+
 -- What may be appended: where the dataset has moved, only that it has arrived there, and an upgrade; where it is being copied, only the entry
 -- that opens the copy. Nobody else opens one: a dataset that has moved away stays closed here.
 CREATE OR REPLACE FUNCTION dpcli.check_moving(of_dataset text, content jsonb) RETURNS void
@@ -18,7 +25,11 @@ DECLARE
   away boolean := dpcli.moved_last(of_dataset) IS NOT DISTINCT FROM 'moved';
   copying boolean := EXISTS (SELECT FROM dpcli.copying c WHERE c.dataset = of_dataset);
 BEGIN
+  IF kind IN ('moved', 'copied') THEN
+    PERFORM dpcli.permit_moving();
+  END IF;
   IF kind = 'copied' THEN
+    PERFORM dpcli.require(content -> 'version' = (SELECT to_jsonb(max(f.version)) FROM dpcli.format f), 'expected the version of these functions');
     PERFORM dpcli.require(copying AND away, 'expected a dataset that is being copied, and was closed where it comes from');
     DELETE FROM dpcli.copying c WHERE c.dataset = of_dataset;
     RETURN;
@@ -42,7 +53,7 @@ DECLARE
   wrong text;
   last dpcli.dataset;
 BEGIN
-  PERFORM dpcli.permit('copied');
+  PERFORM dpcli.permit_moving();
   PERFORM dpcli.require(new_body ~ '^[ -~]+$' AND length(new_body) <= 4000000, 'expected an entry in ASCII');
   PERFORM dpcli.require(new_hash = encode(sha256(convert_to(new_body, 'UTF8')), 'hex'), 'the hash is not that of the entry');
   PERFORM dpcli.require(new_body::json IS NOT NULL AND json_typeof(new_body::json) = 'object', 'expected an object');
