@@ -56,7 +56,9 @@ def walked(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], 
 
 def arguments_of(command: click.Command, ledger: Path, file: Path) -> list[str]:
     """The arguments, the ledger, and what is required besides."""
+    beside = {"target": "new.db", "history": "history.csv"}
     values = VALUES | {"ledger": str(ledger), "ledgers": str(ledger), "file": str(file), "files": str(file)}
+    values |= {name: str(ledger.parent / place) for name, place in beside.items()}
     named = {one.name or "": one for one in command.params if one.required or isinstance(one, click.Argument)}
     named |= {one.name or "": one for one in command.params if one.name == "ledger" or "--filter" in one.opts}
     return [
@@ -101,6 +103,7 @@ def opened(path: Path, dataset: str) -> None:
 
 def called(words: tuple[str, ...], folder: Path) -> Result:
     (folder / "run.toml").write_text(FILE)
+    (folder / "history.csv").write_text("date,key,file\n2024-01-01,past,run.toml\n")
     file = {
         "train": "digits.toml",
         "sweep": "digits-sweep.toml",

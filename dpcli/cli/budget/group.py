@@ -20,6 +20,8 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "overview": ("dpcli.cli.budget.overview:command", "All datasets of ledgers in one table, the fullest first."),
     "retire": ("dpcli.cli.budget.retire:command", "Close blocks for good."),
     "upgrade": ("dpcli.cli.budget.upgrade:command", "Make a ledger's definitions again as this version has them."),
+    "import": ("dpcli.cli.budget.history:command", "Charge what was spent before there was a ledger."),
+    "copy": ("dpcli.cli.budget.copy:command", "Move datasets to another ledger, their chains as they are."),
     "log": ("dpcli.cli.budget.log:command", "Every entry, in order."),
     "verify": ("dpcli.cli.budget.verify:command", "Check the chain, its guards, every cost, and an anchor."),
     "anchor": ("dpcli.cli.budget.anchor:command", "Print the head of the chain, to be kept elsewhere."),
