@@ -258,6 +258,12 @@ def dp117(draw: Draw) -> tuple[Document, Document]:
     return bad, joined(draw, document, {**entry, "steps": ceil(size / batch)})
 
 
+def dp122(draw: Draw) -> tuple[Document, Document]:
+    document, entry = base(draw), trained(draw)
+    steps = entry.pop("steps")
+    return joined(draw, document, entry), joined(draw, document, {**entry, "steps": draw(st.sampled_from([1, steps]))})
+
+
 def dp119(draw: Draw) -> tuple[Document, Document]:
     document, entry = base(draw), trained(draw)
     of = draw(st.sampled_from(["region", "country", "ward", "hospital site"]))
@@ -445,7 +451,7 @@ SECTIONS = {
 DOCUMENTS: dict[str, Callable[[Draw], tuple[Document, Document]]] = {
     **{function.__name__.upper(): function for function in (dp002, dp003, dp004, dp005, dp101, dp102, dp103, dp104, dp105, dp106)},
     **{function.__name__.upper(): function for function in (dp109, dp110, dp111, dp112, dp115, dp117, dp119, dp201, dp206, dp208)},
-    **{function.__name__.upper(): function for function in (dp120, dp121, dp213, dp301, dp304, dp305, dp306)},
+    **{function.__name__.upper(): function for function in (dp120, dp121, dp122, dp213, dp301, dp304, dp305, dp306)},
     **SECTIONS,
 }
 
