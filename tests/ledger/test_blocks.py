@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -420,6 +421,13 @@ def test_the_server_does_what_a_dictionary_does(by: str, steps: list[Any], many:
     with open_ledger(many.url, name) as ledger, many.cluster.connect(many.name) as connection:
         (body,) = connection.execute("SELECT dpcli.standing(%s)", (name,)).fetchone()
         assert tallies(body, folded(ledger)), body
+        for window in (FAMILIES[by][1][:1], FAMILIES[by][1][2:4], FAMILIES[by][1]):
+            asked = (name, json.dumps(window))
+            (part,) = connection.execute("SELECT dpcli.standing(%s, %s)", asked).fetchone()
+            assert {**part, **{sums: body[sums] for sums in ("spent", "reserved", "retired")}} == body
+            for sums in ("spent", "reserved"):  # of these blocks, and of no others
+                assert part[sums] == {each: said for each, said in body[sums].items() if each.partition("@")[2] in window}
+            assert part["retired"] == [block for block in body["retired"] if block in window]
 
 
 def both_agree(url: str, name: str, by: str, steps: list[Any]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from dpcli.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 from dpcli.ledger.stores.postgres_errors import driver, place_of, settings_of, unreachable
-from dpcli.ledger.stores.postgres_install import ATTEMPTS, NOTED, VERSION, Raced, found_version, install, renew
+from dpcli.ledger.stores.postgres_install import ATTEMPTS, NOTED, SOUND, VERSION, Raced, found_version, install, renew
 from dpcli.ledger.stores.postgres_patience import CONNECT_SECONDS, Limits, bounded
 from dpcli.ledger.stores.store import StoredCheckpoint
 
@@ -104,6 +104,8 @@ class PostgresStore:
     def outdated(self) -> str:
         if self._version >= VERSION:
             return ""
+        if self._version >= SOUND:
+            return f"the database's definitions are those of version {self._version}, by which every run adds up all blocks"
         return f"the database's checks are those of version {self._version} and let a spender write what they should not"
 
     @property
