@@ -54,9 +54,9 @@ def walked(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], 
             yield (*before, name), command
 
 
-def arguments_of(command: click.Command, ledger: Path, file: Path) -> list[str]:
+def arguments_of(command: click.Command, ledger: str, file: Path) -> list[str]:
     """The arguments, the ledger, and what is required besides."""
-    values = VALUES | {"ledger": str(ledger), "file": str(file), "files": str(file)}
+    values = VALUES | {"ledger": ledger, "file": str(file), "files": str(file)}
     named = {one.name or "": one for one in command.params if one.required or isinstance(one, click.Argument)}
     named |= {one.name or "": one for one in command.params if one.name == "ledger" or "--filter" in one.opts}
     return [
@@ -99,7 +99,8 @@ def opened(path: Path, dataset: str) -> None:
     assert dpcli("budget", "init", str(path), "--dataset", dataset, *TERMS).code == 0
 
 
-def called(words: tuple[str, ...], folder: Path) -> Result:
+def called(words: tuple[str, ...], folder: Path, ledger: str | None = None) -> Result:
+    """A command about a ledger; about the one in the folder where None."""
     (folder / "run.toml").write_text(FILE)
     file = {
         "train": "digits.toml",
@@ -112,7 +113,7 @@ def called(words: tuple[str, ...], folder: Path) -> Result:
     if words[0] == "pate":
         saved(folder)
         written(folder).rename(folder / "run.toml")
-    given = arguments_of(ALL[words], folder / "ledger.db", ROOT / "examples" / file if file else folder / "run.toml")
+    given = arguments_of(ALL[words], ledger or str(folder / "ledger.db"), ROOT / "examples" / file if file else folder / "run.toml")
     if words[0] == "comment":
         dpcli("gate", "run.toml", "-o", "json=before.json", folder=folder)
         given += ["--baseline", "before.json", "--dry-run"]

@@ -69,7 +69,8 @@ class Moments:
         name = f"data {self.count}"
         if self.kind == "upgrade":
             self.database.by_hand(
-                "ALTER TABLE format DISABLE TRIGGER ALL; UPDATE format SET version = 5; ALTER TABLE format ENABLE ALWAYS TRIGGER never"
+                "ALTER TABLE format DISABLE TRIGGER ALL; DELETE FROM format; INSERT INTO format VALUES (5);"
+                "ALTER TABLE format ENABLE ALWAYS TRIGGER never"
             )
         if self.kind != "open":
             ASKED["open"](self.database.url, name)
