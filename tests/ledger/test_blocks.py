@@ -300,6 +300,22 @@ def test_what_lies_between() -> None:
             BlockFamily(**family(by)).window([text])
 
 
+FAR = {"day": "0001-01-01..9999-12-31", "week": "0001-W01..9999-W52", "hash": "0..999999"}
+
+
+@pytest.mark.parametrize("by", FAR)
+def test_a_range_that_is_too_long_is_not_written_down_first(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line in a file that somebody sends would take minutes and gigabytes."""
+    found = BlockFamily(**{**family(by), **({"count": 10**6} if by == "hash" else {})})
+    monkeypatch.setattr(type(found.kind), "between", lambda *ends: pytest.fail("all of them"))
+    with pytest.raises(InputError, match=f"expected a window of 1 to {MOST} blocks, found {FAR[by]}"):
+        found.window([FAR[by]])
+
+
+def test_every_kind_that_has_an_order_has_a_far_range() -> None:
+    assert set(FAR) == {by for by in BLOCKS if BlockFamily(**family(by)).kind.ordered}
+
+
 # In both databases.
 
 
