@@ -13,6 +13,9 @@ On two shared cores, at 10^2 and 10^5 entries, and at 10^5 before totals were no
               gate  9.0 s 49 MB     9.3 s 48 MB      17 s 514 MB                     10 s 66 MB   12 s 65 MB   17 s 528 MB
               log    .2 s 26 MB      95 s 34 MB    > 300 s     n                     .5 s 42 MB     n       n
               verify .3 s 40 MB     104 s 52 MB       n                              .5 s 56 MB     n       n
+
+With 1,000 blocks and as many entries, CPU seconds of spend, show, quote, gate, export, log and verify: .22 .13 .29 7.4 .34 .88 .90 in a
+file, .33 .26 .43 7.9 .44 .98 1.1 in PostgreSQL, where the server's own for one spend of 28 blocks are .02 s with 100 blocks and with 3,600.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def on(ask: Callable[[Ledger], object]) -> Callable[[str, str], None]:
 
 BLOCKS = {"by": "day", "column": "day", "max_blocks": 1}
 DAYS = ["2026-01-01"]
-ASKED: dict[str, Callable[[str, str], None]] = {
+ASKED: dict[str, Callable[[str, str], object]] = {
     "open": lambda url, dataset: init(url, dataset, replace(terms(), blocks=BLOCKS)).close(),
     "spend": on(lambda ledger: charge(ledger, "key", window=DAYS)),
     "reserve": on(lambda ledger: charge(ledger, "key", kind="reserve", window=DAYS)),
@@ -45,7 +45,7 @@ ASKED: dict[str, Callable[[str, str], None]] = {
     "void": on(lambda ledger: ledger.void("kept", "it never began")),
     "amend": on(lambda ledger: ledger.amend(2.0, "more is needed", "the board")),
     "retire": on(lambda ledger: ledger.retire(DAYS, "deleted")),
-    "upgrade": lambda url, dataset: upgrade(url) and None,
+    "upgrade": lambda url, dataset: upgrade(url),
 }
 
 
